@@ -1,0 +1,39 @@
+"""Every error that empriv raises on purpose.
+
+    EmprivError
+    ├── InputError          an argument or an array cannot be used as given
+    ├── SourceError         the rows cannot be read, or lack a column
+    ├── QueryError          the query cannot be understood, or cannot be run
+    ├── FileFormatError     a saved file is damaged, or of another version
+    └── MissingExtraError   an optional package is not installed
+
+A message is one sentence saying what the rule is and what was found, then, where it helps, ``Hint:``.
+It never holds a row, an identifier or a query result: errors travel further than the data may.
+"""
+
+
+class EmprivError(Exception):
+    """Base of all errors that empriv raises on purpose."""
+
+
+class InputError(EmprivError, ValueError):
+    """An argument or an array cannot be used as given."""
+
+
+class SourceError(EmprivError):
+    """The rows cannot be read, or lack what was asked of them."""
+
+
+class QueryError(EmprivError):
+    """The query cannot be understood, or cannot be run."""
+
+
+class FileFormatError(EmprivError):
+    """A saved file is damaged, or was written in a format this version does not know."""
+
+
+class MissingExtraError(EmprivError, ImportError):
+    """An optional package is needed and not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"`{package}` is not installed. Hint: pip install 'empriv[{extra}]'.")

@@ -1,0 +1,257 @@
+"""`Results`: query results with everyone, and without each individual.
+
+This is the one hand-over from collecting to measuring. It is sparse: an individual has an entry only for the
+databases they are in, since elsewhere the result without them is the result with everyone. Whoever computes
+results by other means starts here, with `Results.from_arrays` or the constructor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import FileFormatError, InputError
+from empriv.storage import read_archive, write_archive
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Outcome(IntEnum):
+    """What a query gave. All but NUMBER are atoms: outcomes of their own that no smoothing may blur."""
+
+    NUMBER = 0
+    NULL = 1
+    NAN = 2
+    PLUS_INFINITY = 3
+    MINUS_INFINITY = 4
+    ERROR = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Query results with everyone, and without each individual.
+
+    The entries of individual ``i`` are ``slice(starts[i], starts[i + 1])`` of the three ``entry_`` arrays,
+    in increasing order of database. A result has trailing axes for draws, if the query is randomised, and for
+    components, if it is a vector: ``()``, ``(draws,)``, ``(components,)`` or ``(draws, components)``.
+
+    Attributes
+    ----------
+    q : array (n_databases, ...)
+        Result on each database; NaN where the outcome is not a number.
+    outcomes : int8 array, shaped like ``q``
+        An `Outcome` for each result.
+    databases, individuals : arrays of labels
+    starts : int64 array (n_individuals + 1,)
+    entry_database : int32 array (n_entries,)
+        Which database the entry is about, as an index.
+    entry_q : array (n_entries, ...)
+        Result on that database without the individual; NaN where the outcome is not a number.
+    entry_outcomes : int8 array, shaped like ``entry_q``
+    components : names of a vector query's components, or None for a scalar query
+    draws : number of draws per database of a randomised query, or None for a deterministic one
+    """
+
+    q: FloatArray
+    outcomes: npt.NDArray[np.int8]
+    databases: npt.NDArray[Any]
+    individuals: npt.NDArray[Any]
+    starts: IntArray
+    entry_database: npt.NDArray[np.int32]
+    entry_q: FloatArray
+    entry_outcomes: npt.NDArray[np.int8]
+    components: tuple[str, ...] | None = None
+    draws: int | None = None
+
+    def __post_init__(self) -> None:
+        trailing = self.trailing_shape
+        n, entries = len(self.databases), len(self.entry_database)
+        if n == 0:
+            raise InputError("There must be at least one database, got 0.")
+        for name, array, shape in (
+            ("q", self.q, (n, *trailing)),
+            ("outcomes", self.outcomes, (n, *trailing)),
+            ("entry_q", self.entry_q, (entries, *trailing)),
+            ("entry_outcomes", self.entry_outcomes, (entries, *trailing)),
+            ("starts", self.starts, (len(self.individuals) + 1,)),
+        ):
+            if array.shape != shape:
+                raise InputError(f"`{name}` must have shape {shape}, got {array.shape}.")
+        if self.starts[0] != 0 or self.starts[-1] != entries or np.any(np.diff(self.starts) < 0):
+            raise InputError("`starts` must rise from 0 to the number of entries.")
+        if entries and not (0 <= self.entry_database.min() and self.entry_database.max() < n):
+            raise InputError(f"`entry_database` must hold indices from 0 to {n - 1}.")
+
+    @property
+    def trailing_shape(self) -> tuple[int, ...]:
+        """Shape of one result: draws, then components."""
+        draws = () if self.draws is None else (self.draws,)
+        return draws if self.components is None else (*draws, len(self.components))
+
+    @property
+    def n_databases(self) -> int:
+        return len(self.databases)
+
+    @property
+    def n_individuals(self) -> int:
+        return len(self.individuals)
+
+    @property
+    def presence(self) -> IntArray:
+        """In how many databases each individual has an entry."""
+        return np.diff(self.starts)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        q: npt.ArrayLike,
+        q_without: npt.ArrayLike,
+        *,
+        individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
+        databases: Sequence[Any] | npt.NDArray[Any] | None = None,
+    ) -> Results:
+        """Results from dense arrays of finite numbers.
+
+        ``q`` is (n,) or, with m draws per database, (n, m); ``q_without`` is (individuals, n) or
+        (individuals, n, m).
+        """
+        with_all = _finite("q", q)
+        without = _finite("q_without", q_without)
+        if with_all.ndim not in (1, 2) or with_all.size == 0:
+            raise InputError(f"`q` must be a non-empty array of shape (n,) or (n, draws), got shape {with_all.shape}.")
+        if without.ndim != with_all.ndim + 1 or without.shape[1:] != with_all.shape or len(without) == 0:
+            shape = ", ".join(map(str, with_all.shape))
+            raise InputError(
+                f"`q_without` must have shape (individuals, {shape}) to go with `q`, got shape {without.shape}."
+            )
+        n_individuals, n = without.shape[:2]
+        entry_q = without.reshape(n_individuals * n, *with_all.shape[1:])
+        return cls(
+            q=with_all,
+            outcomes=np.zeros(with_all.shape, np.int8),
+            databases=_labels("databases", databases, n),
+            individuals=_labels("individuals", individuals, n_individuals),
+            starts=np.arange(0, n_individuals * n + 1, n, dtype=np.int64),
+            entry_database=np.tile(np.arange(n, dtype=np.int32), n_individuals),
+            entry_q=entry_q,
+            entry_outcomes=np.zeros(entry_q.shape, np.int8),
+            draws=None if with_all.ndim == 1 else with_all.shape[1],
+        )
+
+    def position(self, individual: Any) -> int:
+        """Index of an individual, by label."""
+        found = np.flatnonzero(self.individuals == individual)
+        if len(found) != 1:
+            raise InputError(f"`individual` must name one of the individuals, got a label that matches {len(found)}.")
+        return int(found[0])
+
+    def without(self, individual: Any) -> FloatArray:
+        """Result on every database without this individual (given by label), shaped like ``q``."""
+        i = self.position(individual)
+        entries = slice(self.starts[i], self.starts[i + 1])
+        dense = self.q.copy()
+        dense[self.entry_database[entries]] = self.entry_q[entries]
+        return dense
+
+    def component(self, name: str) -> Results:
+        """One component of a vector query, as results of a scalar query."""
+        if self.components is None or name not in self.components:
+            known = ", ".join(self.components or ())
+            raise InputError(f"`name` must be one of the components ({known}), got {name!r}.")
+        c = self.components.index(name)
+        return Results(
+            q=np.ascontiguousarray(self.q[..., c]),
+            outcomes=np.ascontiguousarray(self.outcomes[..., c]),
+            databases=self.databases,
+            individuals=self.individuals,
+            starts=self.starts,
+            entry_database=self.entry_database,
+            entry_q=np.ascontiguousarray(self.entry_q[..., c]),
+            entry_outcomes=np.ascontiguousarray(self.entry_outcomes[..., c]),
+            draws=self.draws,
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to one file of mode 0600; the format is in docs/formats.md."""
+        meta, arrays = self.to_parts()
+        write_archive(path, kind="results", meta=meta, arrays=arrays)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Results:
+        """Read what `save` wrote, or the results inside a saved audit."""
+        return Results.from_parts(*read_archive(path, kinds=("results", "audit")))
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Facts fit for JSON, and arrays fit for ``.npy``: what a saved file holds."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        for name in ("databases", "individuals"):
+            if arrays[name].dtype == object:
+                arrays[name] = arrays[name].astype(np.str_)
+        return {"components": self.components, "draws": self.draws}, arrays
+
+    @staticmethod
+    def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Results:
+        """The inverse of `to_parts`."""
+        try:
+            components = meta["components"]
+            return Results(
+                **{name: arrays[name] for name in _ARRAYS},
+                components=None if components is None else tuple(components),
+                draws=meta["draws"],
+            )
+        except (KeyError, InputError) as error:
+            raise FileFormatError("The file is damaged: its arrays do not fit together.") from error
+
+
+_ARRAYS = (
+    "q",
+    "outcomes",
+    "databases",
+    "individuals",
+    "starts",
+    "entry_database",
+    "entry_q",
+    "entry_outcomes",
+)
+
+
+def outcomes_of(values: npt.ArrayLike) -> npt.NDArray[np.int8]:
+    """Outcome of each float: NaN, the infinities, or a number."""
+    values = np.asarray(values, np.float64)
+    codes = np.zeros(values.shape, np.int8)
+    codes[np.isnan(values)] = Outcome.NAN
+    codes[values == np.inf] = Outcome.PLUS_INFINITY
+    codes[values == -np.inf] = Outcome.MINUS_INFINITY
+    return codes
+
+
+def _finite(name: str, values: npt.ArrayLike) -> FloatArray:
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"`{name}` must be a rectangular array of numbers.") from None
+    if not np.isfinite(array).all():
+        bad = int(np.count_nonzero(~np.isfinite(array)))
+        raise InputError(
+            f"`{name}` must hold finite numbers only, got {bad} that are NaN or infinite. "
+            "Hint: `Results` can hold such outcomes, each with a mass of its own."
+        )
+    return array
+
+
+def _labels(name: str, labels: Sequence[Any] | npt.NDArray[Any] | None, count: int) -> npt.NDArray[Any]:
+    if labels is None:
+        return np.arange(count)
+    array = np.asarray(labels)
+    if array.shape != (count,):
+        raise InputError(f"`{name}` must hold {count} labels, got an array of shape {array.shape}.")
+    if len(np.unique(array)) != count:
+        raise InputError(f"`{name}` must hold distinct labels.")
+    return array
