@@ -1,0 +1,144 @@
+"""Answers of an engine, put in order as `Results`.
+
+Knows arrays only: an answer is a position of a database, of an individual (-1: nobody left out) and of a group, and
+the values of the query's items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.collect.engine import Column
+from empriv.errors import QueryError
+from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
+
+Codes = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Values of the query's items, one row per database, individual and group."""
+
+    database: IntArray
+    individual: IntArray
+    group: IntArray
+    items: tuple[tuple[FloatArray, Codes], ...]
+
+
+def answer(column: Column) -> tuple[FloatArray, Codes]:
+    """Numbers and outcomes of a column of doubles."""
+    values = np.array(column.values, np.float64)
+    codes = outcomes_of(values)
+    codes[column.null] = Outcome.NULL
+    values[codes != Outcome.NUMBER] = np.nan
+    return values, codes
+
+
+def assemble(
+    answers: Answers,
+    *,
+    databases: npt.NDArray[Any],
+    individuals: npt.NDArray[Any],
+    components: Sequence[str] | None,
+    n_groups: int = 1,
+) -> Results:
+    """Results in order of individual and database.
+
+    A group that has no answer is NULL with everyone; without an individual it is what it is with everyone, since
+    an individual without rows in it changes nothing.
+    """
+    n, size = len(databases), n_groups * len(answers.items)
+    everyone = answers.individual < 0
+    q, codes = np.full((n, size), np.nan), np.full((n, size), Outcome.NULL, np.int8)
+    _put(q, codes, answers, everyone, answers.database[everyone], n_groups)
+
+    each = ~everyone
+    slot, order = _slots(answers.individual[each], answers.database[each], len(individuals), n)
+    counts = np.bincount(order // n, minlength=len(individuals)) if len(order) else np.zeros(len(individuals), np.int64)
+    starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    entry_database = (order % n).astype(np.int32)
+    if n_groups == 1:
+        entry_q, entry_codes = np.empty((len(order), size)), np.empty((len(order), size), np.int8)
+    else:
+        entry_q, entry_codes = q[entry_database], codes[entry_database]
+    _put(entry_q, entry_codes, answers, each, slot, n_groups)
+    shape = () if components is None else (size,)
+    return Results(
+        q=q.reshape(n, *shape),
+        outcomes=codes.reshape(n, *shape),
+        databases=databases,
+        individuals=individuals,
+        starts=starts,
+        entry_database=entry_database,
+        entry_q=entry_q.reshape(len(order), *shape),
+        entry_outcomes=entry_codes.reshape(len(order), *shape),
+        components=None if components is None else tuple(components),
+    )
+
+
+def presence(
+    individual: IntArray, database: IntArray, n_individuals: int, n: int
+) -> tuple[IntArray, npt.NDArray[np.int32]]:
+    """``starts`` and ``entry_database`` of `Results` from pairs in any order."""
+    _, order = _slots(individual, database, n_individuals, n)
+    counts = np.bincount(order // n, minlength=n_individuals)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), (order % n).astype(np.int32)
+
+
+def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
+    """Results after a function of the number; outcomes that are not numbers stay."""
+    q, codes = _posted(results.q, results.outcomes, post)
+    entry_q, entry_codes = _posted(results.entry_q, results.entry_outcomes, post)
+    return Results(
+        q, codes, results.databases, results.individuals, results.starts, results.entry_database, entry_q, entry_codes,
+        results.components, results.draws,
+    )  # fmt: skip
+
+
+def _put(
+    q: FloatArray, codes: Codes, answers: Answers, chosen: npt.NDArray[np.bool_], slot: IntArray, n_groups: int
+) -> None:
+    place = slot if n_groups == 1 and len(answers.items) == 1 else slot * q.shape[1]
+    if n_groups > 1:
+        place = place + answers.group[chosen] * len(answers.items)
+    for number, (values, outcomes) in enumerate(answers.items):
+        q.reshape(-1)[place + number] = values[chosen]
+        codes.reshape(-1)[place + number] = outcomes[chosen]
+
+
+def _slots(individual: IntArray, database: IntArray, n_individuals: int, n: int) -> tuple[IntArray, IntArray]:
+    """For each answer, the number of its entry, and the pairs (individual * n + database) in order."""
+    pair = individual.astype(np.int64) * n + database
+    if n_individuals * n <= 4 * len(pair) + 1024:
+        # Nearly everyone is nearly everywhere: counting is quicker than sorting.
+        present = np.zeros(n_individuals * n, bool)
+        present[pair] = True
+        number = np.cumsum(present) - 1
+        return number[pair], np.flatnonzero(present)
+    order, slot = np.unique(pair, return_inverse=True)
+    return slot, order
+
+
+def _posted(values: FloatArray, codes: Codes, post: Callable[[Any], Any]) -> tuple[FloatArray, Codes]:
+    number = codes == Outcome.NUMBER
+    given = values[number]
+    found: Any = None
+    try:
+        found = np.asarray(post(given.copy()), np.float64)
+    except Exception:
+        found = None
+    try:
+        if found is None or found.shape != given.shape:
+            found = np.array([float(post(float(value))) for value in given], np.float64)
+    except Exception as error:
+        raise QueryError(f"`post` must give a number for every number, but raised {type(error).__name__}.") from None
+    out, out_codes = values.copy(), codes.copy()
+    out_codes[number] = outcomes_of(found)
+    found = np.where(np.isfinite(found), found, np.nan)
+    out[number] = found
+    return out, out_codes

@@ -1,0 +1,147 @@
+"""SQL text, an expression, or a Python callable, understood as a `Query`.
+
+Parsing only: whether a query can be rewritten is for `rewrite` to say, and whether it can run for the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp, parse
+from sqlglot.errors import ParseError, TokenError
+
+from empriv.errors import QueryError
+
+DATA = "data"
+_UNREPEATABLE = {"random", "rand", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "setseed", "nextval"}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query on one database.
+
+    Attributes
+    ----------
+    text : what the user wrote
+    select : the parsed query, with divisions made safe, or None for a callable
+    function : the callable, or None for SQL
+    items : positions of the select items that are results
+    keys : positions of the select items that name groups
+    names : names of the result items
+    groups : GROUP BY expressions
+    post : function applied to each result, or None
+    """
+
+    text: str
+    select: exp.Select | exp.SetOperation | None = None
+    function: Callable[..., Any] | None = None
+    items: tuple[int, ...] = ()
+    keys: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    groups: tuple[exp.Expression, ...] = ()
+    post: Callable[[Any], Any] | None = None
+
+    @property
+    def is_vector(self) -> bool:
+        return bool(self.groups) or len(self.items) > 1
+
+
+def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
+    """Understand SQL text, an expression of aggregates, or a callable."""
+    if isinstance(query, Query):
+        return query
+    if post is not None and not callable(post):
+        raise QueryError("`post` must be a function of the result.")
+    if callable(query):
+        return Query(getattr(query, "__qualname__", type(query).__qualname__), function=query, post=post)
+    if not isinstance(query, str) or not query.strip():
+        raise QueryError("`query` must be SQL text or a function of the rows.")
+    select = _parse(query)
+    for node in list(select.find_all(exp.Func)):
+        if _function_name(node) in _UNREPEATABLE:
+            raise QueryError(
+                f"The query must give the same result each time, but calls {_function_name(node)}(). "
+                "Hint: write a randomised query as a Python function of the rows, with `draws`."
+            )
+    _make_divisions_safe(select)
+    outermost = select.find(exp.Select) if not isinstance(select, exp.Select) else select
+    assert outermost is not None
+    groups = _groups(outermost) if isinstance(select, exp.Select) else ()
+    keys = tuple(p for p, item in enumerate(outermost.expressions) if item.unalias() in groups)
+    items = tuple(p for p in range(len(outermost.expressions)) if p not in keys)
+    if not items:
+        raise QueryError("The query must select at least one aggregate, got group keys only.")
+    names = tuple(outermost.expressions[p].alias_or_name or outermost.expressions[p].sql("duckdb") for p in items)
+    return Query(query, select, None, items, keys, names, groups, post)
+
+
+def _parse(text: str) -> exp.Select | exp.SetOperation:
+    try:
+        statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
+    except (ParseError, TokenError) as error:
+        raise QueryError(f"The query must be SQL that can be parsed{_position(error)}.") from None
+    if len(statements) != 1:
+        raise QueryError(f"The query must be one statement, got {len(statements)}.")
+    statement = statements[0]
+    while isinstance(statement, exp.Subquery) and statement.is_wrapper:
+        statement = statement.this
+    if isinstance(statement, exp.Select):
+        if statement.args.get("from_") is None and statement.args.get("from") is None:
+            statement = statement.from_(DATA)
+        return statement
+    if isinstance(statement, exp.SetOperation):
+        return statement
+    if isinstance(statement, exp.DDL | exp.DML | exp.Command | exp.Drop | exp.Alter | exp.Set | exp.Copy | exp.Pragma):
+        raise QueryError("The query must be a SELECT or an expression of aggregates.")
+    if isinstance(statement, exp.Condition | exp.Alias | exp.Func | exp.Filter | exp.WithinGroup | exp.Binary):
+        return exp.select(statement).from_(DATA)
+    raise QueryError("The query must be a SELECT or an expression of aggregates.")
+
+
+def _position(error: Exception) -> str:
+    details = getattr(error, "errors", None) or [{}]
+    line, column = details[0].get("line"), details[0].get("col")
+    return "" if line is None else f", which fails at line {line}, column {column}"
+
+
+def _function_name(node: exp.Expression) -> str:
+    return (
+        node.name if isinstance(node, exp.Anonymous) else node.sql_name() if isinstance(node, exp.Func) else ""
+    ).lower()
+
+
+def _make_divisions_safe(select: exp.Expression) -> None:
+    """Write x / y as x / NULLIF(y, 0): engines disagree on division by zero, and all agree on this."""
+    for node in list(select.find_all(exp.Div, exp.IntDiv, exp.Mod)):
+        divisor = node.expression
+        if (
+            isinstance(divisor.unnest(), exp.Literal)
+            and divisor.unnest().is_number
+            and float(divisor.unnest().this) != 0
+        ):
+            continue
+        node.set("expression", exp.Nullif(this=divisor.copy(), expression=exp.Literal.number(0)))
+
+
+def _groups(select: exp.Select) -> tuple[exp.Expression, ...]:
+    """GROUP BY expressions, with positions, aliases and ALL resolved."""
+    group = select.args.get("group")
+    if group is None:
+        return ()
+    if group.args.get("all"):
+        plain = (item.unalias() for item in select.expressions)
+        return tuple(item.copy() for item in plain if item.find(exp.AggFunc) is None)
+    aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
+    found: list[exp.Expression] = []
+    for key in group.expressions:
+        if isinstance(key, exp.Literal) and not key.is_string:
+            position = int(key.this)
+            if not 1 <= position <= len(select.expressions):
+                raise QueryError(f"GROUP BY position must be from 1 to {len(select.expressions)}, got {position}.")
+            key = select.expressions[position - 1].unalias()
+        elif isinstance(key, exp.Column) and not key.table and key.name.lower() in aliases:
+            key = aliases[key.name.lower()]
+        found.append(key.copy())
+    return tuple(found)

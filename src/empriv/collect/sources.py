@@ -1,0 +1,288 @@
+"""Where the rows are, who the individual is, and how databases are cut.
+
+`databases`, `subsamples` and `splits` return a `Databases`, which describes the rows and does not read them: an
+engine does that, so that the same description serves every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from os import PathLike, fspath
+from pathlib import PurePath
+from typing import Any, Literal, get_args
+
+from empriv.errors import InputError, SourceError
+
+Unidentified = Literal["error", "keep", "drop"]
+Unit = Literal["individual", "row"]
+FileKind = Literal["parquet", "csv", "json"]
+
+_KINDS: dict[str, FileKind] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_COMPRESSED = {".gz", ".zst"}
+_DUCKDB_FILES = {".duckdb", ".ddb", ".db"}
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of one kind; each path may be a glob."""
+
+    paths: tuple[str, ...]
+    kind: FileKind
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table or view of a DuckDB file."""
+
+    path: str
+    table: str
+
+
+@dataclass(frozen=True)
+class Select:
+    """The rows of an SQL query over the extra tables."""
+
+    sql: str
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A pandas, polars or Arrow table."""
+
+    frame: Any = field(repr=False)
+
+
+Table = Files | Stored | Select | Frame
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Random databases from one master table.
+
+    Attributes
+    ----------
+    count : how many databases
+    fraction : share of units that a database holds or, for splits, that its test part holds
+    by : a unit is all rows of an individual, or a row
+    seed : number from which all draws follow
+    split : keep all rows and say in a column ``is_test`` where they fall, instead of leaving rows out
+    """
+
+    count: int
+    fraction: float
+    by: Unit
+    seed: int
+    split: bool
+
+
+@dataclass(frozen=True)
+class Databases:
+    """The rows, cut into databases, and whose they are.
+
+    Attributes
+    ----------
+    parts : one table that ``database`` or ``draws`` cuts, or one table per database
+    labels : names of the databases if there is one part for each, else None
+    database : column or SQL expression whose value says which database a row is in, or None
+    individual : column or columns that identify the unit of protection
+    tables : other tables that queries may join
+    unidentified : what to do with rows whose individual is NULL
+    draws : random databases from one master table, or None
+    """
+
+    parts: tuple[Table, ...]
+    labels: tuple[str, ...] | tuple[int, ...] | None
+    database: str | None
+    individual: tuple[str, ...]
+    tables: Mapping[str, Table]
+    unidentified: Unidentified
+    draws: Draws | None = None
+
+
+def databases(
+    source: Any,
+    *,
+    database: str | None = None,
+    individual: str | Sequence[str],
+    tables: Mapping[str, Any] | None = None,
+    unidentified: Unidentified = "error",
+) -> Databases:
+    """Describe databases that exist: a table cut by a column, or a list of tables.
+
+    Parameters
+    ----------
+    source : path or glob (Parquet, CSV, TSV, JSON), frame, ``"file.duckdb::table"``, SQL text, or a list of these
+        A list makes one database of each of its members.
+    database : column, or SQL expression such as ``date_trunc('day', t)``; not given for a list
+    individual : column that says whose a row is, or several columns
+    tables : other tables that the query may join, by name
+    unidentified : ``"error"``, ``"keep"`` (as nobody's rows) or ``"drop"`` for rows without individual
+    """
+    if isinstance(source, list):
+        if database is not None:
+            raise InputError("`database` must not be given for a list of tables: each of them is one database.")
+        if not source:
+            raise InputError("`source` must hold at least one table, got an empty list.")
+        parts = tuple(table_of(member) for member in source)
+        labels = _part_labels(source)
+    else:
+        if database is None:
+            raise InputError(
+                "`database` must say which database a row is in. Hint: name a column, give a list of tables, "
+                "or draw databases from one table with `subsamples`."
+            )
+        if not isinstance(database, str) or not database.strip():
+            raise InputError("`database` must be a column name or an SQL expression.")
+        parts, labels = (table_of(source),), None
+    return Databases(parts, labels, database, _columns(individual), _tables(tables), _unidentified(unidentified))
+
+
+def subsamples(
+    source: Any,
+    *,
+    individual: str | Sequence[str],
+    count: int,
+    fraction: float,
+    by: Unit = "individual",
+    rng: int = 0,
+    tables: Mapping[str, Any] | None = None,
+    unidentified: Unidentified = "error",
+) -> Databases:
+    """Describe ``count`` random databases, each of which holds every unit with probability ``fraction``.
+
+    Who is in which database follows from the seed alone (a hash of seed, draw and unit), on every engine alike.
+
+    Parameters
+    ----------
+    source, individual, tables, unidentified : as for `databases`
+    count : number of databases
+    fraction : probability with which a unit is in a database
+    by : draw individuals with all their rows, or single rows
+    rng : seed
+    """
+    return _drawn(source, individual, tables, unidentified, _draws(count, "fraction", fraction, by, rng, split=False))
+
+
+def splits(
+    source: Any,
+    *,
+    individual: str | Sequence[str],
+    count: int,
+    test: float = 0.25,
+    by: Unit = "individual",
+    rng: int = 0,
+    tables: Mapping[str, Any] | None = None,
+    unidentified: Unidentified = "error",
+) -> Databases:
+    """Describe ``count`` random splits of one table into a training and a test part.
+
+    Each database is the whole table with one more column, ``is_test``, true with probability ``test``.
+
+    Parameters
+    ----------
+    source, individual, tables, unidentified : as for `databases`
+    count, by, rng : as for `subsamples`
+    test : probability with which a unit falls in the test part
+    """
+    return _drawn(source, individual, tables, unidentified, _draws(count, "test", test, by, rng, split=True))
+
+
+def table_of(source: Any) -> Table:
+    """Understand one table as the user gave it."""
+    if isinstance(source, Files | Stored | Select | Frame):
+        return source
+    if isinstance(source, tuple):
+        if len(source) != 2 or not all(isinstance(part, str | PathLike) for part in source):
+            raise InputError('`source` as a tuple must be ("file.duckdb", "table").')
+        return Stored(fspath(source[0]), str(source[1]))
+    if isinstance(source, str | PathLike):
+        return _text_table(fspath(source), is_path=not isinstance(source, str))
+    if type(source).__module__.partition(".")[0] in {"pandas", "polars", "pyarrow"}:
+        return Frame(source.collect() if type(source).__name__ == "LazyFrame" else source)
+    raise InputError(
+        "`source` must be a path, a glob, a pandas, polars or Arrow table, a DuckDB table or an SQL text, "
+        f"got {type(source).__name__}."
+    )
+
+
+def _text_table(text: str, *, is_path: bool) -> Table:
+    if not is_path and text.lstrip(" \t\r\n(").partition(" ")[0].split("\n")[0].lower() in {"select", "with", "from"}:
+        return Select(text)
+    path, separator, table = text.partition("::")
+    if separator and table:
+        return Stored(path, table)
+    suffixes = [suffix.lower() for suffix in PurePath(text).suffixes]
+    if suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+    if suffixes and suffixes[-1] in _KINDS:
+        return Files((text,), _KINDS[suffixes[-1]])
+    if suffixes and suffixes[-1] in _DUCKDB_FILES:
+        raise SourceError('A DuckDB file must be given with its table. Hint: write "file.duckdb::table".')
+    raise SourceError(
+        f"`source` must be a file whose name ends in one of {', '.join(_KINDS)}, got {PurePath(text).name!r}."
+    )
+
+
+def _part_labels(source: list[Any]) -> tuple[str, ...] | tuple[int, ...]:
+    if not all(isinstance(member, str | PathLike) and isinstance(table_of(member), Files) for member in source):
+        return tuple(range(len(source)))
+    paths = [PurePath(fspath(member)) for member in source]
+    for labels in (tuple(path.name for path in paths), tuple(map(str, paths))):
+        if len(set(labels)) == len(labels):
+            return labels
+    raise InputError("`source` must not name the same file twice.")
+
+
+def _drawn(source: Any, individual: str | Sequence[str], tables: Any, unidentified: Any, draws: Draws) -> Databases:
+    if isinstance(source, list):
+        raise InputError("`source` must be one table from which databases are drawn, got a list.")
+    parts = (table_of(source),)
+    return Databases(parts, None, None, _columns(individual), _tables(tables), _unidentified(unidentified), draws)
+
+
+def _draws(count: Any, name: str, fraction: Any, by: Any, rng: Any, *, split: bool) -> Draws:
+    if not isinstance(count, Integral) or count < 1:
+        raise InputError(f"`count` must be a positive integer, got {count!r}.")
+    if not 0 < float(fraction) < 1:
+        raise InputError(f"`{name}` must be between 0 and 1, got {fraction!r}.")
+    if by not in get_args(Unit):
+        raise InputError(f"`by` must be 'individual' or 'row', got {by!r}.")
+    if not isinstance(rng, Integral):
+        raise InputError(
+            f"`rng` must be an integer, from which the same databases follow on every engine, got {rng!r}."
+        )
+    return Draws(int(count), float(fraction), by, int(rng), split)
+
+
+def _columns(individual: Any) -> tuple[str, ...]:
+    columns = (individual,) if isinstance(individual, str) else tuple(individual)
+    if not columns or not all(isinstance(column, str) and column for column in columns):
+        raise InputError("`individual` must be a column name, or several.")
+    if len(set(columns)) != len(columns):
+        raise InputError("`individual` must not name a column twice.")
+    return columns
+
+
+def _tables(tables: Mapping[str, Any] | None) -> dict[str, Table]:
+    named = {name: table_of(table) for name, table in (tables or {}).items()}
+    for name in named:
+        if name.lower() == "data" or name.lower().startswith("empriv_"):
+            raise InputError(f"`tables` must not use the name {name!r}, which empriv needs itself.")
+    return named
+
+
+def _unidentified(choice: Any) -> Unidentified:
+    if choice not in get_args(Unidentified):
+        raise InputError(f"`unidentified` must be 'error', 'keep' or 'drop', got {choice!r}.")
+    return choice  # type: ignore[no-any-return]
