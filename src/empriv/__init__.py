@@ -20,28 +20,39 @@ if TYPE_CHECKING:
         QueryError,
         SourceError,
     )
+    from empriv.measuring.densities import BestOf, Density, Ecdf, Kde, Model, VariableKde
+    from empriv.measuring.kernels import KERNELS, Kernel
+    from empriv.measuring.risk import Risk, measure
     from empriv.results import Outcome, Results
 
-_HOME = {
-    "EmprivError": "errors",
-    "FileFormatError": "errors",
-    "InputError": "errors",
-    "MissingExtraError": "errors",
-    "Outcome": "results",
-    "QueryError": "errors",
-    "Results": "results",
-    "SourceError": "errors",
+_HOMES = {
+    "errors": ("EmprivError", "FileFormatError", "InputError", "MissingExtraError", "QueryError", "SourceError"),
+    "measuring.densities": ("BestOf", "Density", "Ecdf", "Kde", "Model", "VariableKde"),
+    "measuring.kernels": ("KERNELS", "Kernel"),
+    "measuring.risk": ("Risk", "measure"),
+    "results": ("Outcome", "Results"),
 }
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "KERNELS",
+    "BestOf",
+    "Density",
+    "Ecdf",
     "EmprivError",
     "FileFormatError",
     "InputError",
+    "Kde",
+    "Kernel",
     "MissingExtraError",
+    "Model",
     "Outcome",
     "QueryError",
     "Results",
+    "Risk",
     "SourceError",
+    "VariableKde",
+    "measure",
 ]
 
 

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from empriv.measure.kernels import Kernel
+from empriv.measuring.kernels import Kernel
 from empriv.results import FloatArray, IntArray
 
 GRID = 24
 FOLDS = 10
 
-# (points, centres, bandwidths at the centres) -> which centres count for which points
-_BLOCK = 4_000_000
+_BLOCK = 4_000_000  # kernel values held at once
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,12 @@ def bandwidth_grid(points: FloatArray, kernel: Kernel) -> FloatArray:
     return bandwidth_cap(points, kernel) * np.geomspace(0.02, 1.0, GRID)
 
 
-def partners(points: FloatArray, groups: IntArray, rows: slice) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def partners(points: FloatArray, groups: IntArray, rows: slice) -> npt.NDArray[np.bool_]:
     """Which points may score which: not of the same group (database, or fold), and not tied."""
     tolerance = 4 * np.spacing(np.abs(points).max())
-    apart = np.abs(points[rows, None] - points[None, :]) > tolerance
-    return apart & (groups[rows, None] != groups[None, :])
+    apart: npt.NDArray[np.bool_] = np.abs(points[rows, None] - points[None, :]) > tolerance
+    apart &= groups[rows, None] != groups[None, :]
+    return apart
 
 
 def log_densities(

@@ -135,7 +135,7 @@ KERNELS: dict[str, Kernel] = {
             kinks=(0.0,),
             nodes=(0.0, 1.0, 2.5, 5.0, 10.0),
             reach=33.0,
-            canonical=0.739770,
+            canonical=0.74,
             tail="exponential",
         ),
         Kernel(

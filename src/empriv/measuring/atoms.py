@@ -1,0 +1,258 @@
+"""Atoms: outcomes that have a mass of their own, which no smoothing may blur.
+
+Two kinds. Outcomes that are not numbers (NULL, NaN, an infinity, an error) always are atoms. Where the density is
+left to a rule, three more are looked for, because any bandwidth would be made up there:
+
+- a value that holds more than half of the results, with everyone or without an individual (constants above all);
+- results off the lattice on which all results with everyone lie (an integer sum that stops being one);
+- results that are round (to 1e-6) without an individual, and not with them.
+
+`split` takes them out of the points that a density is fitted to; what is left is `Pairs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.results import FloatArray, IntArray, Outcome, Results
+
+Codes = npt.NDArray[np.int8]
+
+_ROUND = 1e6  # results are called round when they are multiples of 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Points with everyone and without each individual, atoms apart.
+
+    A point at an atom stands as +inf: it has its place, and no part in the density. Points are database-major:
+    draw d of database j is point j·draws + d.
+
+    Attributes
+    ----------
+    points : (N,) results with everyone
+    draws : points for each database
+    starts, entry_database : as in `Results`
+    entries : (n_entries, draws) results without the individual
+    names : what each atom is, in words
+    mass, mass_without : (atoms,), (n_individuals, atoms)
+        Share of the N points at each atom, with everyone and without each individual.
+    own : individuals who have an atom of their own, each with their own pairs
+    """
+
+    points: FloatArray
+    draws: int
+    starts: IntArray
+    entry_database: npt.NDArray[np.int32]
+    entries: FloatArray
+    names: tuple[str, ...]
+    mass: FloatArray
+    mass_without: FloatArray
+    own: tuple[tuple[int, Pairs], ...] = ()
+
+    @property
+    def n_individuals(self) -> int:
+        return len(self.starts) - 1
+
+    def dense(self, rows: IntArray) -> FloatArray:
+        """(rows, N) points without each of these individuals."""
+        n, m = len(self.points) // self.draws, self.draws
+        counts = self.starts[rows + 1] - self.starts[rows]
+        if np.all(counts == n):  # everyone everywhere: no need to look at which database
+            entries = self.entries.reshape(-1, n * m)
+            return np.asarray(entries[self.starts[rows] // n])
+        out = np.repeat(self.points.reshape(1, n, m), len(rows), axis=0)
+        which = np.repeat(np.arange(len(rows)), counts)
+        entry = np.arange(counts.sum()) + np.repeat(self.starts[rows] - (np.cumsum(counts) - counts), counts)
+        out[which, self.entry_database[entry]] = self.entries[entry]
+        return out.reshape(len(rows), n * m)
+
+
+def split(results: Results, *, look: bool) -> Pairs:
+    """Take the atoms out; ``look`` also for those of numbers."""
+    draws = results.draws or 1
+    n_entries = len(results.entry_database)
+    q, q_codes = results.q.reshape(-1), results.outcomes.reshape(-1).copy()
+    entries, codes = results.entry_q.reshape(n_entries, draws), results.entry_outcomes.reshape(n_entries, draws)
+    codes = codes.copy() if look else codes
+    names = {int(code): f"result is {code.name.lower().replace('_', ' ')}" for code in Outcome if code}
+
+    if look:
+        _number_atoms(q, q_codes, entries, codes, names)
+    pairs = _pairs(results.starts, results.entry_database, draws, q, q_codes, entries, codes, names)
+    return replace(pairs, own=_own_atoms(pairs)) if look else pairs
+
+
+def tie_tolerance(values: FloatArray) -> float:
+    """Numbers this close are the same number, computed in another order."""
+    finite = np.abs(values[np.isfinite(values)])
+    return float(4 * np.spacing(finite.max())) if len(finite) else 0.0
+
+
+def lattice(values: FloatArray) -> tuple[float, float] | None:
+    """(offset, step) of the lattice that all values lie on, or None.
+
+    By Euclid's algorithm on the differences. A step must be at least 10^6 roundings wide, so that lying on it is
+    no accident, and five distinct values must show it: with two, any step fits.
+    """
+    distinct = np.unique(values)
+    if len(distinct) < 5:
+        return None
+    resolution = float(np.spacing(np.abs(distinct).max()))
+    step = 0.0
+    for difference in np.diff(distinct):
+        a, b = max(step, difference), min(step, difference)
+        while b > 1e-4 * a and a >= 1e6 * resolution:
+            a, b = b, a % b
+            b = min(b, a - b)  # a remainder just below a is a rounding of zero
+        if a < 1e6 * resolution:
+            return None
+        step = a
+    offset = float(distinct[0])
+    # The step found carries rounding from the smallest difference: settle it over the whole range.
+    step = float(distinct[-1] - offset) / max(1.0, np.round((distinct[-1] - offset) / step))
+    return (offset, step) if np.all(on_lattice(distinct, offset, step)) else None
+
+
+def on_lattice(values: FloatArray, offset: float, step: float) -> npt.NDArray[np.bool_]:
+    """Which values lie on the lattice, to a ten-thousandth of its step."""
+    turns = (values - offset) / step
+    return np.asarray(np.abs(turns - np.round(turns)) <= 1e-4)
+
+
+def _number_atoms(q: FloatArray, q_codes: Codes, entries: FloatArray, codes: Codes, names: dict[int, str]) -> None:
+    """Mark values that are atoms in ``q_codes`` and ``codes``, naming them in ``names``."""
+    tolerance = tie_tolerance(q)
+
+    def mark(value: float, name: str) -> None:
+        code = len(names) + 1
+        names[code] = name
+        q_codes[(q_codes == 0) & (np.abs(q - value) <= tolerance)] = code
+        codes[(codes == 0) & (np.abs(entries - value) <= tolerance)] = code
+
+    common = _majority(q[q_codes == 0], len(q))
+    if common is not None:
+        mark(common, "result is the value that most databases have")
+    left = q[q_codes == 0]
+    if len(left) and np.ptp(left) <= tolerance:
+        mark(float(left[0]), "result is the only other value")
+        left = left[:0]
+    if not len(left):  # no density can be fitted: all that is not an atom yet is somewhere else
+        code = len(names) + 1
+        names[code] = "result is a number never seen with everyone"
+        codes[codes == 0] = code
+        return
+    grid = lattice(left)
+    if grid is not None:
+        off = (codes == 0) & ~on_lattice(entries, *grid)
+        if off.any():
+            code = len(names) + 1
+            names[code] = "result is off the lattice that all results with everyone lie on"
+            codes[off] = code
+
+
+def _majority(values: FloatArray, total: int) -> float | None:
+    """The value that holds more than half of ``total`` points, if one does."""
+    if 2 * len(values) <= total:
+        return None
+    ordered = np.sort(values)
+    middle = float(ordered[(len(ordered) - 1) // 2])
+    share = np.count_nonzero(np.abs(values - middle) <= tie_tolerance(values))
+    return middle if 2 * share > total else None
+
+
+def _pairs(
+    starts: IntArray,
+    entry_database: npt.NDArray[np.int32],
+    draws: int,
+    q: FloatArray,
+    q_codes: Codes,
+    entries: FloatArray,
+    codes: Codes,
+    names: dict[int, str],
+) -> Pairs:
+    n_individuals, total = len(starts) - 1, len(q)
+    some = q_codes.any() or codes.any()
+    atoms = [code for code in names if np.any(q_codes == code) or np.any(codes == code)] if some else []
+    mass = np.array([np.count_nonzero(q_codes == code) for code in atoms], float)
+    mass_without = np.zeros((n_individuals, len(atoms)))
+    if atoms:
+        owner = np.repeat(np.arange(n_individuals), np.diff(starts))
+        before = q_codes.reshape(-1, draws)[entry_database]
+        for column, code in enumerate(atoms):
+            change = np.count_nonzero(codes == code, axis=1) - np.count_nonzero(before == code, axis=1)
+            mass_without[:, column] = mass[column] + np.bincount(owner, weights=change, minlength=n_individuals)
+        q, entries = np.where(q_codes == 0, q, np.inf), np.where(codes == 0, entries, np.inf)
+    return Pairs(
+        points=q,
+        draws=draws,
+        starts=starts,
+        entry_database=entry_database,
+        entries=entries,
+        names=tuple(names[code] for code in atoms),
+        mass=mass / total,
+        mass_without=mass_without / total,
+    )
+
+
+def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
+    """Individuals without whom the results have an atom, or are round, that is not so with everyone."""
+    found = []
+    total = len(pairs.points)
+    smooth = pairs.points[np.isfinite(pairs.points)]
+    if not len(smooth):
+        return ()
+    most_tied = int(np.unique(smooth, return_counts=True)[1].max())
+    presence = np.diff(pairs.starts) * pairs.draws
+    candidates = np.flatnonzero(2 * (presence + most_tied) > total)
+    round_with = np.abs(smooth * _ROUND - np.round(smooth * _ROUND)) <= 1e-4
+    look_for_round = not round_with.all() and np.abs(smooth).max() < 1e15 / _ROUND / 1e4
+    for start in range(0, len(candidates), 4096):
+        rows = candidates[start : start + 4096]
+        points = pairs.dense(rows)
+        # A value with more than half of the places on a circle stands next to itself somewhere.
+        suspects = np.any(points[:, 1:] == points[:, :-1], axis=1) | (points[:, 0] == points[:, -1])
+        if look_for_round:
+            scaled = points[:, 0] * _ROUND
+            suspects |= np.isfinite(scaled) & (np.abs(scaled - np.round(scaled)) <= 1e-4)
+        for row in rows[suspects]:
+            own = _own_pairs(pairs, int(row), look_for_round)
+            if own is not None:
+                found.append((int(row), own))
+    return tuple(found)
+
+
+def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
+    """This individual's pairs with their own atom taken out, if they have one."""
+    q, without = pairs.points, pairs.dense(np.array([row]))[0]
+    finite_q, finite_without = np.isfinite(q), np.isfinite(without)
+    value = _majority(without[finite_without], len(q))
+    if value is not None:
+        name = "result is constant, or mostly so, without the individual"
+        at_q, at_without = (
+            finite & (np.abs(x - value) <= tie_tolerance(without))
+            for finite, x in ((finite_q, q), (finite_without, without))
+        )
+    elif look_for_round and finite_without.any():
+        scaled = np.where(finite_without, without, 0.0) * _ROUND
+        if np.any(np.abs(scaled - np.round(scaled)) > 1e-4):
+            return None
+        name = "result is not round, as all results without the individual are"
+        scaled = np.where(finite_q, q, 0.0) * _ROUND
+        at_q, at_without = np.abs(scaled - np.round(scaled)) > 1e-4, np.zeros(len(q), bool)
+    else:
+        return None
+    n = len(q) // pairs.draws
+    return Pairs(
+        points=np.where(at_q, np.inf, q),
+        draws=pairs.draws,
+        starts=np.array([0, n]),
+        entry_database=np.arange(n, dtype=np.int32),
+        entries=np.where(at_without, np.inf, without).reshape(n, pairs.draws),
+        names=(*pairs.names, name),
+        mass=np.append(pairs.mass, at_q.mean()),
+        mass_without=np.append(pairs.mass_without[row], at_without.mean())[None, :],
+    )

@@ -1,0 +1,232 @@
+"""Exact cells for the Laplace kernel with one bandwidth.
+
+Between neighbouring knots of the merged, sorted points each density is ``(L t + R/t)/2h`` with
+``t = exp(-(x - knot)/h)``: L gathers the points to the left, R those to the right, each damped by its distance.
+The difference ``p - e p_i = (A t + B/t)/2h`` has one root at most, and where it has one, the integral of the positive
+part is a square: ``(sqrt(A) - sqrt(-B T))^2 / 2`` with T = exp(-width/h) (docs/mathematics.md, "Laplace kernel").
+
+Two ways to the same numbers: `scan_block` (points within 300 bandwidths: prefix sums of exp(x/h), and sides carried in
+the last bit of the sorted numbers) and `sweep_block` (any range, atoms standing at +inf).
+Arrays are (knots, individuals), so that each step of a sweep is one vector operation over the individuals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.measuring.hockeystick import Cells
+from empriv.results import FloatArray, IntArray
+
+SCAN_REACH = 300.0  # exp(±300) squared stays a double
+
+# (L of side, L of other, R of side, R of other, T), for cells given by (cell, column) and a direction
+Gather = Callable[[IntArray, IntArray, int], tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]]
+
+
+@dataclass(frozen=True)
+class LaplaceBlock:
+    """The cells of a block of individuals, before a direction and a least ratio are chosen.
+
+    Cell c lies between knots c-1 and c; cells 0 and K are the tails, where the ratio is constant.
+    ``ratio`` is p/p_i at the knots, (K, individuals).
+    """
+
+    ratio: FloatArray
+    gather: Gather
+    weight: float
+
+    def range(self) -> tuple[FloatArray, FloatArray]:
+        """Smallest and largest ratio p/p_i of each individual: both are attained at knots."""
+        return self.ratio.min(axis=0), self.ratio.max(axis=0)
+
+    def cells(self, direction: int, least: float) -> Cells:
+        """Cells where p/p_i (direction 0) or p_i/p (direction 1) exceeds ``least`` somewhere."""
+        above = self.ratio > least if direction == 0 else self.ratio < 1.0 / least
+        touched = np.empty((len(above) + 1, above.shape[1]), bool)
+        touched[0], touched[-1] = above[0], above[-1]
+        np.logical_or(above[1:], above[:-1], out=touched[1:-1])
+        cell, column = np.divmod(np.flatnonzero(touched), above.shape[1])
+        last = len(self.ratio) - 1
+        left = self.ratio[np.maximum(cell - 1, 0), column]
+        right = self.ratio[np.minimum(cell, last), column]
+        low, high = np.minimum(left, right), np.maximum(left, right)
+        if direction == 1:
+            with np.errstate(divide="ignore"):
+                low, high = 1.0 / high, 1.0 / low
+        left_a, left_b, right_a, right_b, decay = self.gather(cell, column, direction)
+        half_width = 0.5 * self.weight * (1.0 - decay)
+        weight = self.weight
+
+        def part(index: IntArray, e: FloatArray) -> tuple[FloatArray, FloatArray]:
+            la, lb, ra, rb, t = (x[index] for x in (left_a, left_b, right_a, right_b, decay))
+            a, b = la - e * lb, ra - e * rb
+            # Positive where a > 0 at the left end, or b > 0 at the right: the square of a difference of roots.
+            positive, negative = np.maximum(a, b), np.minimum(a, b)
+            outer, inner = np.sqrt(np.maximum(positive, 0.0)), np.sqrt(np.maximum(-negative * t, 0.0))
+            # t at the root, counted from the positive end, hence the denominator's mass up to it
+            with np.errstate(divide="ignore", invalid="ignore"):
+                root = np.where(outer > 0, np.minimum(inner / outer, 1.0), 1.0)
+                near, far = np.where(a > b, lb, rb), np.where(a > b, rb, lb) * t
+                mass = near * (1.0 - root) + np.where(root > 0, far * (1.0 / root - 1.0), 0.0)
+            return 0.5 * weight * (outer - inner) ** 2, 0.5 * weight * mass
+
+        return Cells(
+            row=column,
+            low=low,
+            high=high,
+            above=half_width * (left_a + right_a),
+            below=half_width * (left_b + right_b),
+            part=part,
+        )
+
+
+def block(points: FloatArray, without: FloatArray, bandwidth: float) -> LaplaceBlock:
+    """The block of points with everyone (N,) and without each individual (individuals, N)."""
+    finite = points[np.isfinite(points)]
+    if len(finite) == len(points):
+        centre = 0.5 * (finite.min() + finite.max())
+        reach = SCAN_REACH * bandwidth
+        if finite.max() - centre <= reach and without.min() - centre >= -reach and without.max() - centre <= reach:
+            return scan_block(points, without, bandwidth, centre)
+    return sweep_block(points, without, bandwidth)
+
+
+def slack(points: FloatArray) -> float:
+    """What rounding can do to a hockey stick of these points, with a wide margin: each knot's sums carry a few
+    roundings for each step, and distances up to `SCAN_REACH` bandwidths as many again."""
+    return float(8 * np.finfo(float).eps * (2 * len(points) + SCAN_REACH))
+
+
+def scan_block(points: FloatArray, without: FloatArray, bandwidth: float, centre: float) -> LaplaceBlock:
+    """Prefix sums of exp(±x/h). Needs all points within `SCAN_REACH` bandwidths of ``centre``, none at infinity."""
+    rows, n = without.shape
+    knots = 2 * n
+    merged = np.empty((rows, knots))
+    merged[:, :n] = points - centre
+    np.subtract(without, centre, out=merged[:, n:])
+    merged *= 1.0 / bandwidth
+    # The side goes into the last bit, so that sorting numbers alone also sorts the sides: a change of one rounding.
+    bits = merged.view(np.int64)
+    bits &= ~1
+    bits[:, n:] |= 1
+    merged.sort(axis=1)
+    x = np.ascontiguousarray(merged.T)
+    sums = np.empty((knots, 4, rows))  # e^x of both sides forwards, e^-x of both sides backwards
+    without_side = (x.view(np.int64) & 1).astype(float)
+    up = np.exp(x, out=x)
+    down = 1.0 / up
+    np.multiply(up, without_side, out=sums[:, 1])
+    np.subtract(up, sums[:, 1], out=sums[:, 0])
+    back = sums[::-1]
+    np.multiply(down, without_side, out=back[:, 3])
+    np.subtract(down, back[:, 3], out=back[:, 2])
+    for k in range(1, knots):
+        np.add(sums[k], sums[k - 1], out=sums[k])
+    # p at a knot = L + R, its own point counted once of twice
+    with_all = sums[:, 0] * down
+    with_all += back[:, 2] * up
+    with_all += without_side
+    with_all -= 1.0
+    ratio = sums[:, 1] * down
+    ratio += back[:, 3] * up
+    ratio -= without_side
+    np.divide(with_all, ratio, out=ratio)
+
+    def gather(
+        cell: IntArray, column: IntArray, direction: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+        inner = (cell > 0) & (cell < knots)
+        before, after = np.maximum(cell - 1, 0), np.minimum(cell, knots - 1)
+        flat, width = sums.reshape(-1), 4 * rows
+        from_left = before * width + column
+        from_right = (knots - 1 - after) * width + column
+        fall, rise = down.reshape(-1)[before * rows + column], up.reshape(-1)[after * rows + column]
+        fall[cell == 0] = 0.0  # no points left of the left tail, none right of the right one
+        rise[cell == knots] = 0.0
+        side, other = direction * rows, (1 - direction) * rows
+        decay = up.reshape(-1)[before * rows + column] * down.reshape(-1)[after * rows + column] * inner
+        return (
+            flat[from_left + side] * fall,
+            flat[from_left + other] * fall,
+            flat[from_right + 2 * rows + side] * rise,
+            flat[from_right + 2 * rows + other] * rise,
+            decay,
+        )
+
+    return LaplaceBlock(ratio, gather, 1.0 / n)
+
+
+def sweep_block(points: FloatArray, without: FloatArray, bandwidth: float) -> LaplaceBlock:
+    """One sweep forwards and one backwards over the knots; points at +inf (atoms) have no part in it."""
+    rows, n = without.shape
+    knots = 2 * n
+    merged = np.empty((rows, knots))
+    merged[:, :n] = points
+    merged[:, n:] = without
+    merged.sort(axis=1)
+    with_count = np.searchsorted(np.sort(points), merged.ravel(), side="right").reshape(rows, knots)
+    x = np.ascontiguousarray(merged.T)
+    weights = np.empty((knots, 2, rows))
+    # Tied knots share a place, so it does not matter in which order their sides are counted.
+    weights[:, 0] = np.diff(with_count, axis=1, prepend=0).T
+    weights[:, 1] = 1.0 - weights[:, 0]
+    absent = np.isinf(x)
+    weights[np.broadcast_to(absent[:, None, :], weights.shape)] = 0.0
+    decay = np.zeros((knots + 1, rows))
+    gaps = decay[1:knots]
+    with np.errstate(invalid="ignore"):
+        np.subtract(x[:-1], x[1:], out=gaps)
+    gaps[absent[:-1]] = -np.inf
+    gaps /= bandwidth
+    np.exp(gaps, out=gaps)
+    left, right = np.zeros((knots + 1, 2, rows)), np.zeros((knots + 1, 2, rows))
+    density = np.empty((knots, 2, rows))
+    for k in range(knots):
+        np.multiply(left[k], decay[k], out=density[k])
+        np.add(density[k], weights[k], out=left[k + 1])
+    for k in range(knots - 1, -1, -1):
+        np.multiply(right[k + 1], decay[k + 1], out=right[k])
+        right[k] += weights[k]
+    density += right[:-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = density[:, 0] / density[:, 1]
+    _carry_forward(ratio, absent)
+
+    def gather(
+        cell: IntArray, column: IntArray, direction: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+        other = 1 - direction
+        return (
+            left[cell, direction, column],
+            left[cell, other, column],
+            right[cell, direction, column],
+            right[cell, other, column],
+            decay[cell, column],
+        )
+
+    return LaplaceBlock(ratio, gather, 1.0 / n)
+
+
+def _carry_forward(ratio: FloatArray, absent: npt.NDArray[np.bool_]) -> None:
+    """Beyond the last real knot the ratio stays what it was there; without any, both densities are nothing."""
+    if absent.any():
+        ratio[0][absent[0]] = 1.0
+        for k in range(1, len(ratio)):
+            ratio[k][absent[k]] = ratio[k - 1][absent[k]]
+
+
+def log_ratio_range(points: FloatArray, without: FloatArray, bandwidth: float) -> tuple[float, float]:
+    """inf and sup of log(p/p_i) for one individual, in logarithms throughout: for distances where exp underflows."""
+    logs = []
+    knots = np.unique(np.concatenate((points[np.isfinite(points)], without[np.isfinite(without)])))
+    for sample in (points, without):
+        x = np.sort(sample[np.isfinite(sample)]) / bandwidth
+        z = -np.abs(knots[:, None] / bandwidth - x[None, :])
+        largest = z.max(axis=1)
+        logs.append(largest + np.log(np.exp(z - largest[:, None]).sum(axis=1)))
+    difference = logs[0] - logs[1]
+    return float(difference.min()), float(difference.max())
