@@ -393,6 +393,13 @@ def test_partials_methods_and_objects_are_functions_too():
         np.testing.assert_allclose(tables.collect(function, jobs=2).entry_q, expected)
 
 
+def test_seed_and_draws_may_be_of_numpy(tmp_path):
+    tables = random_tables(12)
+    one = tables.collect(noisy_total, draws=2, seed=3, jobs=1, checkpoint=tmp_path / "checkpoint")
+    two = tables.collect(noisy_total, draws=np.int64(2), seed=np.uint8(3), jobs=1, checkpoint=tmp_path / "checkpoint")
+    np.testing.assert_array_equal(one.entry_q, two.entry_q)
+
+
 def test_numbers_of_many_kinds():
     kinds = [3, True, Decimal("2.5"), np.float32(1.5), np.int8(4), np.array(2.0), np.bool_(True)]
     for kind in kinds:

@@ -108,6 +108,11 @@ def test_another_kind_of_file_is_refused_and_left_alone(path, content):
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_file_that_cannot_be_made_is_refused(tmp_path):
+    with pytest.raises(InputError, match="`checkpoint` must name a file that can be written, got"):
+        open_checkpoint(tmp_path / "absent" / "checkpoint", MARK).__enter__()
+
+
 def test_two_runs_cannot_share_it(path):
     with (
         open_checkpoint(path, MARK),

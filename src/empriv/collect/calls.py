@@ -102,7 +102,9 @@ def collect_calls(
     with ExitStack() as stack:
         keep = None
         if checkpoint is not None:
-            mark = fingerprint(function, query.frame, draws, seed, databases, individuals, starts, entry_database)
+            mark = fingerprint(
+                function, query.frame, query.draws, query.seed, databases, individuals, starts, entry_database
+            )
             keep = stack.enter_context(open_checkpoint(checkpoint, mark))
             chunks.extend(keep.finished)
         calls = query.draws or 1
@@ -146,9 +148,11 @@ def _checked_frame(frame: str) -> FrameKind:
 
 
 def _checked_draws(draws: int | None) -> int | None:
-    if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
+    if draws is None:
+        return None
+    if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
         raise InputError(f"`draws` must be a whole number of 1 or more, or None, got {draws!r}.")
-    return draws
+    return int(draws)
 
 
 def _checked_seed(seed: int) -> int:

@@ -56,7 +56,12 @@ class Checkpoint:
 @contextmanager
 def open_checkpoint(path: str | PathLike[str], fingerprint: bytes) -> Iterator[Checkpoint]:
     """Open or make the checkpoint of the run with this fingerprint; one process at a time may hold it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+    except OSError as error:
+        raise InputError(
+            f"`checkpoint` must name a file that can be written, got {os.fspath(path)!r}: {error.strerror}."
+        ) from None
     try:
         _lock(descriptor)
         with open(descriptor, "rb", closefd=False) as file:
