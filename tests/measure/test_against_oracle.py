@@ -346,6 +346,27 @@ def test_epsilon_of_epanechnikov_is_infinite_below_the_mass_outside_the_other_su
     assert risk.delta(60.0) == pytest.approx(outside, abs=1e-9)
 
 
+@pytest.mark.parametrize("epsilon", [20.0, 40.0, 60.0, 300.0])
+def test_mass_outside_the_other_support_is_not_lost_at_great_epsilons(epsilon: float) -> None:
+    """e^epsilon times a rounding error is not small: what is exactly zero must be summed as exactly zero."""
+    rng = np.random.default_rng(8)
+    q, h = rng.normal(0, 2, 15), 0.8
+    q_without = q - np.stack([rng.normal(0, 0.5, 15), rng.exponential(2, 15), np.eye(15)[4]])
+    risk = empriv.measure(q, q_without, density=empriv.Kde("epanechnikov", h))
+    for found, q_i in zip(risk.delta_i(epsilon), q_without, strict=True):
+        exact = max(_mass_outside(q, q_i, h), _mass_outside(q_i, q, h))
+        assert found == pytest.approx(exact, abs=1e-6 if epsilon == 20 else 1e-9)
+        assert found >= exact - 1e-14
+
+
+def _mass_outside(a: np.ndarray, b: np.ndarray, h: float) -> float:
+    """Mass of the Epanechnikov mixture at `a` outside the support of that at `b`."""
+    edges = np.sort(np.concatenate([a - h, a + h, b - h, b + h]))
+    below = CDF["epanechnikov"]((edges[:, None] - a) / h).mean(axis=1)
+    middles = (edges[1:] + edges[:-1]) / 2
+    return float(np.diff(below)[~(np.abs(middles[:, None] - b) < h).any(axis=1)].sum())
+
+
 def test_epsilon_is_zero_where_delta_allows_all() -> None:
     q, q_without, h = _random(np.random.default_rng(20))
     risk = empriv.measure(q, q_without, density=empriv.Kde("laplace", h))

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting import get_epsilon_gaussian
 from dp_accounting.pld import privacy_loss_mechanism
 from scipy import special
 
@@ -52,8 +53,7 @@ def test_epsilon_of_the_mechanisms(delta: float) -> None:
         assert gaussian == math.inf
     else:
         assert gaussian_shift(1.0, 0.5, gaussian) == pytest.approx(delta, abs=1e-9)
-        witness = privacy_loss_mechanism.GaussianPrivacyLoss(0.5, sensitivity=1)
-        assert gaussian == pytest.approx(witness.get_epsilon_for_delta(delta), abs=1e-5)
+        assert gaussian == pytest.approx(get_epsilon_gaussian(0.5, delta), abs=1e-6)
 
 
 def test_other_single_kernels_have_monotone_or_symmetric_likelihood_ratios() -> None:
@@ -85,11 +85,11 @@ def test_shifted_gaussians_tend_to_the_closed_form(shift: float, sd: float, h: f
     # N(0, sd²) data under a Gaussian kernel is N(0, sd² + h²).
     expected = np.array([gaussian_shift(shift, math.hypot(sd, h), epsilon) for epsilon in EPSILONS])
     errors = []
-    for n in (100, 400, 1600):
+    for n in (50, 200, 800):
         q = sd * special.ndtri((np.arange(n) + 0.5) / n)
         found = empriv.measure(q, (q + shift)[None], density=empriv.Kde("gaussian", h)).delta_i(EPSILONS)[0]
         errors.append(np.abs(found - expected).max())
-    assert errors[2] < 5e-4
+    assert errors[2] < 8e-4
     assert errors[2] < errors[0] / 4
     # The test can tell: leaving the smoothing out of account is further off than that.
     unsmoothed = gaussian_shift(shift, sd, 0.0)

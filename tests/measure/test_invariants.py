@@ -141,10 +141,11 @@ def test_worst_and_total(case: tuple[np.ndarray, np.ndarray, float], kernel: str
 
 
 def test_total_risk_keeps_its_digits_when_tiny() -> None:
-    q = np.zeros(1)
-    risk = empriv.measure(q, np.full((1000, 1), 1e-12), density=empriv.Kde("laplace", 1.0))
-    one = -math.expm1(-0.5e-12)  # one Laplace kernel shifted by 1e-12
-    assert risk.total_risk(0.0) == pytest.approx(-math.expm1(1000 * math.log1p(-one)), rel=1e-3)
+    risk = empriv.measure([0.0], np.full((1000, 1), 1e-9), density=empriv.Kde("laplace", 1.0))
+    delta_i = risk.delta_i(0.0)
+    one = -math.expm1(-0.5e-9)  # one Laplace kernel shifted by 1e-9
+    assert delta_i == pytest.approx(np.full(1000, one), rel=0.01)
+    assert risk.total_risk(0.0) == pytest.approx(-math.expm1(np.log1p(-delta_i).sum()), rel=1e-12)
 
 
 @FEW
