@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -22,16 +23,6 @@ def classify(value: Any) -> tuple[float, int]:
     return number, Outcome.NUMBER
 
 
-def answer(rows: pd.DataFrame, query: str, types: str | None = None) -> Any:
-    with duckdb.connect() as connection:
-        connection.register("frame", rows)
-        connection.execute(f"CREATE TEMP VIEW data AS SELECT {types or '*'} FROM frame")
-        found = connection.execute(query).fetchall()
-    (row,) = found
-    (value,) = row
-    return value
-
-
 def check_against_brute_force(
     results: Results,
     rows: pd.DataFrame,
@@ -39,28 +30,50 @@ def check_against_brute_force(
     *,
     database: str = "day",
     individual: str = "who",
-    types: str | None = None,
+    columns: str = "*",
     rtol: float = 1e-9,
     atol: float = 0.0,
+    tables: dict[str, pd.DataFrame] | None = None,
 ) -> None:
-    """Every result with everyone, and without each individual, present or not."""
-    for j, label in enumerate(results.databases):
-        part = rows[rows[database] == label]
-        _same(results.q[j], results.outcomes[j], answer(part, query, types), rtol, atol)
-        for i, person in enumerate(results.individuals):
-            entries = slice(results.starts[i], results.starts[i + 1])
-            at = np.flatnonzero(results.entry_database[entries] == j)
-            if len(at):
-                value = results.entry_q[entries][at[0]]
-                outcome = results.entry_outcomes[entries][at[0]]
-            else:
-                value, outcome = results.q[j], results.outcomes[j]
-            left = part[part[individual] != person]
-            _same(value, outcome, answer(left, query, types), rtol, atol)
+    """Every result with everyone, and without each individual, present or not.
+
+    A query with GROUP BY must select its key first, and one item; its components are the keys.
+    """
+    size = 1 if results.components is None else len(results.components)
+    q, codes = results.q.reshape(-1, size), results.outcomes.reshape(-1, size)
+    entry_q, entry_codes = results.entry_q.reshape(-1, size), results.entry_outcomes.reshape(-1, size)
+    with duckdb.connect(config={"threads": "1"}) as connection:
+        for name, table in (tables or {}).items():
+            connection.register(name, table)
+        connection.register("frame", rows)
+        connection.execute(f"CREATE TABLE master AS SELECT {columns} FROM frame")
+        for j, label in enumerate(results.databases):
+            for i, person in enumerate([None, *results.individuals.tolist()]):
+                connection.execute(
+                    f'CREATE OR REPLACE TEMP TABLE data AS SELECT * FROM master WHERE "{database}" = $label '
+                    f'AND "{individual}" IS DISTINCT FROM $person',
+                    {"label": label.item(), "person": person},
+                )
+                found = connection.execute(query).fetchall()
+                at = j
+                values, outcomes = q, codes
+                if person is not None:
+                    entries = slice(results.starts[i - 1], results.starts[i])
+                    place = np.flatnonzero(results.entry_database[entries] == j)
+                    if len(place):
+                        at = int(results.starts[i - 1] + place[0])
+                        values, outcomes = entry_q, entry_codes
+                expected = _expected(found, results.components)
+                for k, value in enumerate(expected):
+                    number, code = classify(value)
+                    assert outcomes[at, k] == code, (query, k, outcomes[at, k], code)
+                    if code == Outcome.NUMBER:
+                        np.testing.assert_allclose(values[at, k], number, rtol=rtol, atol=atol, err_msg=str(k))
 
 
-def _same(value: float, outcome: int, expected: Any, rtol: float, atol: float) -> None:
-    number, code = classify(expected)
-    assert outcome == code
-    if code == Outcome.NUMBER:
-        np.testing.assert_allclose(value, number, rtol=rtol, atol=atol)
+def _expected(found: list[tuple[Any, ...]], components: Sequence[str] | None) -> Sequence[Any]:
+    if components is None or (len(found) == 1 and len(found[0]) == len(components) and len(found[0]) != 2):
+        (row,) = found
+        return row
+    by_key = {str(key): value for key, value in found}
+    return [by_key.get(component) for component in components]

@@ -6,21 +6,21 @@ The only module that imports duckdb. Messages of DuckDB are not passed on where 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
-from empriv.collect.aggregates import Kind
-from empriv.collect.engine import Column
-from empriv.collect.queries import DATA
-from empriv.collect.rewrite import DATABASE, INDIVIDUAL
+from empriv.collect.aggregates import Type
+from empriv.collect.engine import Column, FailedOnRows, Rows
+from empriv.collect.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collect.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collect.views import data_view, quoted, text_literal
 from empriv.errors import InputError, QueryError, SourceError
@@ -49,7 +49,7 @@ class DuckDBEngine:
     @contextmanager
     def session(self, data: Databases) -> Iterator[DuckDBSession]:
         """Open the databases for querying."""
-        config: dict[str, Any] = {"preserve_insertion_order": "false"}
+        config: dict[str, Any] = {}
         for name, value in (
             ("memory_limit", self.memory_limit),
             ("threads", self.threads),
@@ -65,9 +65,26 @@ class DuckDBEngine:
                 'Hint: a memory limit reads "2GB".'
             ) from None
         try:
-            yield DuckDBSession(connection, data)
+            yield DuckDBSession(connection, data, self.threads)
         finally:
             connection.close()
+
+
+@dataclass(frozen=True)
+class Extract:
+    """The rows in a file, sorted by database: gives the rows of any one database, in any process."""
+
+    path: str
+    columns: tuple[str, ...]
+
+    def __call__(self, database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]:
+        own = ", ".join(map(quoted, self.columns))
+        with _reading(), duckdb.connect(":memory:", config={"threads": "1"}) as connection:
+            found = connection.execute(
+                f"SELECT {own}, empriv_code FROM read_parquet({text_literal(self.path)}) WHERE {DATABASE} = {database}"
+            ).fetchnumpy()
+        codes = np.asarray(found["empriv_code"], np.int64)
+        return {name: _plain(found[name]) for name in self.columns}, codes
 
 
 @dataclass(eq=False)
@@ -76,7 +93,7 @@ class DuckDBSession:
 
     connection: duckdb.DuckDBPyConnection
     data: Databases
-    _open: str | None = field(default=None, init=False)
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         with _reading():
@@ -87,7 +104,8 @@ class DuckDBSession:
                 relation = self._relation(part, f"empriv_part{number}")
                 if isinstance(part, Select) or (isinstance(part, Files) and part.kind != "parquet"):
                     # Read once: text is slow to parse, and every statement reads the rows more than once.
-                    self._run(f"CREATE TEMP TABLE empriv_part{number} AS SELECT * FROM {relation}")
+                    order = " ORDER BY ALL" if isinstance(part, Select) else ""
+                    self._run(f"CREATE TEMP TABLE empriv_part{number} AS SELECT * FROM {relation}{order}")
                     relation = f"empriv_part{number}"
                 relations.append(relation)
             for statement in data_view(self.data, relations, self._columns_of):
@@ -109,27 +127,91 @@ class DuckDBSession:
     def individuals(self) -> npt.NDArray[Any]:
         return self._labels("empriv_individuals")
 
-    def kinds(self, statement: exp.Expression) -> dict[str, Kind]:
+    def types(self, statement: exp.Expr) -> dict[str, Type]:
         with _querying():
-            return {name: _kind(type_) for name, type_ in self._describe(statement.sql(dialect="duckdb")).items()}
+            return {name: _type(type_) for name, type_ in self._describe(statement.sql(dialect="duckdb")).items()}
 
-    def fetch(self, statement: exp.Expression) -> dict[str, Column]:
+    def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         with _querying():
             return self._fetch(statement.sql(dialect="duckdb"))
 
-    def store(self, name: str, statement: exp.Expression) -> None:
+    def store(self, name: str, statement: exp.Expr) -> None:
         with _querying():
             self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {statement.sql(dialect='duckdb')}")
+
+    def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.connection.register(f"{name}_arrays", dict(columns))
+        self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT * FROM {quoted(name + '_arrays')}")
+        self.connection.unregister(f"{name}_arrays")
+
+    def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        with _reading():
+            found = self._fetch(
+                f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
+                f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+                f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY d.code, i.code"
+            )
+        return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
+
+    @contextmanager
+    def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
+        own = ", ".join(map(quoted, self.columns[DATA]))
+        with _reading():
+            self._run(f"CREATE OR REPLACE TEMP TABLE empriv_one AS {self._coded(f'd.code = {database}')}")
+
+        def rest(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Table) or node.name.lower() != DATA or node.db:
+                return node
+            left = f"SELECT {own} FROM empriv_one WHERE empriv_code <> $left_out"
+            return cast(exp.Select, parse_one(left, dialect="duckdb")).subquery(node.alias_or_name)
+
+        sql = statement.transform(rest).sql(dialect="duckdb")
+
+        def run(individual: int) -> Rows | None:
+            try:
+                # Nobody has code -2 here, and nobody's rows -1: with everyone, no row is left out.
+                return self._run(sql, {"left_out": -2 if individual < 0 else individual})
+            except _ABOUT_NAMES:
+                raise
+            except duckdb.Error:
+                return None
+
+        with _querying(), self._one_thread():
+            yield run
+
+    @contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """One thread adds in one order, so that doubles come out alike each time."""
+        self._run("SET threads = 1")
+        try:
+            yield
+        finally:
+            self._run("RESET threads" if self.threads is None else f"SET threads = {self.threads}")
+
+    def extract(self, directory: str) -> Extract:
+        path = str(Path(directory) / "rows.parquet")
+        with _reading():
+            self._run(f"COPY ({self._coded('TRUE')}) TO {text_literal(path)} (FORMAT PARQUET)")
+        return Extract(path, tuple(self.columns[DATA]))
+
+    def _coded(self, condition: str) -> str:
+        """All columns with positions of database and individual, in the order of the source where it has one."""
+        own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
+        ordered = self.data.draws is None and not any(isinstance(part, Stored) for part in self.data.parts)
+        number = ", ROW_NUMBER() OVER () AS empriv_order" if ordered else ""
+        order = "d.code, p.empriv_order" if ordered else f"d.code, {own}"
+        return (
+            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS empriv_code "
+            f"FROM (SELECT *{number} FROM {DATA}) AS p JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+            f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition} ORDER BY {order}"
+        )
 
     def _run(self, sql: str, parameters: Any = None) -> list[Any]:
         return self.connection.execute(sql, parameters).fetchall()
 
     def _fetch(self, sql: str) -> dict[str, Column]:
         found = self.connection.execute(sql).fetchnumpy()
-        return {
-            name: Column(np.ma.getdata(values), np.ma.getmaskarray(values))  # type: ignore[no-untyped-call]
-            for name, values in found.items()
-        }
+        return {name: Column(np.ma.getdata(values), np.ma.getmaskarray(values)) for name, values in found.items()}
 
     def _describe(self, sql: str) -> dict[str, str]:
         return {row[0]: str(row[1]) for row in self._run(f"DESCRIBE {sql}")}
@@ -179,8 +261,9 @@ class DuckDBSession:
         for name, column in (("empriv_databases", DATABASE), ("empriv_individuals", INDIVIDUAL)):
             with _reading():
                 self._run(
-                    f"CREATE TEMP TABLE {name} AS SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, "
-                    f"label FROM (SELECT DISTINCT {column} AS label FROM {DATA} WHERE {column} IS NOT NULL)"
+                    f"CREATE TEMP TABLE {name} AS "
+                    "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
+                    f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE {column} IS NOT NULL)"
                 )
 
     def _labels(self, name: str) -> npt.NDArray[Any]:
@@ -196,14 +279,30 @@ class DuckDBSession:
         return texts.astype(np.str_)
 
 
-def _kind(type_: str) -> Kind:
+def _plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array in which NULL is NaN, NaT or None."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    missing = np.ma.getmaskarray(values)
+    kind = values.dtype.kind
+    if kind in "iuf":
+        return np.where(missing, np.nan, np.ma.getdata(values).astype(np.float64))
+    if kind in "mM":
+        return np.where(missing, np.array("NaT", values.dtype), np.ma.getdata(values))
+    plain = np.ma.getdata(values).astype(object)
+    plain[missing] = None
+    return plain
+
+
+def _type(type_: str) -> Type:
     if type_ in _INTEGERS:
-        return "integer"
+        return Type("integer")
     if type_.startswith("DECIMAL"):
-        return "decimal"
+        digits, scale = type_.removeprefix("DECIMAL(").rstrip(")").split(",")
+        return Type("decimal", int(digits), int(scale))
     if type_ in {"DOUBLE", "FLOAT", "UHUGEINT"}:
-        return "double"
-    return "boolean" if type_ == "BOOLEAN" else "other"
+        return Type("double")
+    return Type("boolean" if type_ == "BOOLEAN" else "other")
 
 
 @contextmanager
@@ -227,7 +326,7 @@ def _querying() -> Iterator[None]:
     except _ABOUT_NAMES as error:
         raise QueryError(f"The query cannot be run: {_first_line(error)}") from None
     except duckdb.Error as error:
-        raise QueryError(f"The query cannot be run: DuckDB reports a {type(error).__name__}.") from None
+        raise FailedOnRows(f"The query cannot be run: DuckDB reports a {type(error).__name__}.") from None
 
 
 def _first_line(error: Exception) -> str:

@@ -5,7 +5,7 @@ Statements are trees, written once; each engine puts them in its own dialect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,8 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collect.aggregates import Kind
+from empriv.collect.aggregates import Type
 from empriv.collect.sources import Databases
+from empriv.errors import QueryError
+
+Rows = list[tuple[Any, ...]]
+
+
+class FailedOnRows(QueryError):
+    """The query is well formed, but fails on some rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,25 +46,30 @@ class Session(Protocol):
     def columns(self) -> Mapping[str, Sequence[str]]:
         """Columns of ``data`` and of the other tables, by table."""
 
-    def kinds(self, statement: exp.Expression) -> dict[str, Kind]:
-        """Kind of each column that the statement would give."""
+    def types(self, statement: exp.Expr) -> dict[str, Type]:
+        """Type of each column that the statement would give."""
 
-    def fetch(self, statement: exp.Expression) -> dict[str, Column]:
+    def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         """Run a statement whose columns are numbers, booleans or text."""
 
-    def store(self, name: str, statement: exp.Expression) -> None:
+    def store(self, name: str, statement: exp.Expr) -> None:
         """Run a statement and keep its rows as a table of this name for as long as the session lasts."""
 
-    def rerun(
-        self, statement: exp.Expression, database: int, individuals: npt.NDArray[np.int64]
-    ) -> list[list[tuple[Any, ...]] | None]:
-        """Run a query on one database without each of these individuals (-1: nobody); None where it fails."""
+    def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Make a table of numbers for as long as the session lasts."""
 
-    def rows(self, database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]:
-        """Rows of one database as arrays in a repeatable order, and whose each is (-1: nobody's)."""
+    def rerun(self, statement: exp.Expr, database: int) -> AbstractContextManager[Callable[[int], Rows | None]]:
+        """A function that runs a query on one database without an individual (-1: nobody); None where it fails."""
+
+    def extract(self, directory: str) -> Callable[[int], tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]]:
+        """Put the rows into a directory, and return a function that gives those of one database.
+
+        The function can be pickled. It gives the columns, in a repeatable order of rows, and whose each row is, as
+        the position of the individual (-1: nobody's).
+        """
 
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Every pair of database and individual that has rows, as positions."""
+        """Every pair of database and individual that has rows, as positions, in order."""
 
 
 class Engine(Protocol):

@@ -3,80 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collect.aggregates import Facts, NotDecomposable, Span, fill, text
+from empriv.collect.aggregates import Facts, NotDecomposable, Span
 from empriv.collect.assemble import Answers, answer, assemble
-from empriv.collect.engine import Session
-from empriv.collect.queries import Query
-from empriv.collect.rewrite import DATABASE, GROUP, INDIVIDUAL, Decomposition, decompose, leave_one_out
+from empriv.collect.engine import FailedOnRows, Session
+from empriv.collect.queries import DATABASE, INDIVIDUAL, Query
+from empriv.collect.reruns import Notice, rerun
+from empriv.collect.rewrite import GROUP, Decomposition, decompose, leave_one_out
+from empriv.collect.templates import fill
+from empriv.collect.views import nearest
 from empriv.errors import QueryError
 from empriv.results import Results
 
 LARGEST_EXACT = 2**53
+_BEYOND = (
+    "A result is an integer beyond 2^53, where a difference of one is lost in a double. "
+    "Hint: divide it, or cast it to DOUBLE to accept the loss."
+)
 
 
-def evaluate(session: Session, query: Query) -> Results:
+def evaluate(session: Session, query: Query, *, show: bool | None = None, notice: Notice | None = None) -> Results:
     """Results of an SQL query."""
-    plan = decompose(query)
-    return _run(session, plan)
-
-
-def survey(session: Session, plan: Decomposition) -> Facts:
-    """What must be known of the arguments before the statement can be written."""
-    arguments = {f"a{number}": argument for number, argument in enumerate(plan.arguments)}
-    if not arguments:
-        return Facts()
-    described = session.kinds(plan.rows(*(exp.alias_(argument.copy(), name) for name, argument in arguments.items())))
-    kinds = {text(argument): described[name] for name, argument in arguments.items()}
-    summed = [argument for argument in plan.summed if kinds[text(argument)] == "double"]
-    measures = [exp.alias_(fill("COUNT(*)"), "n")]
-    for number, argument in enumerate(summed):
-        x = exp.cast(argument.copy(), "DOUBLE", dialect="duckdb")
-        for name, template in (
-            ("largest", "MAX(ABS(x)) FILTER (WHERE ISFINITE(x))"),
-            ("smallest", "MIN(ABS(x)) FILTER (WHERE x <> 0)"),
-            ("infinite", "COUNT(*) FILTER (WHERE NOT ISFINITE(x))"),
-        ):
-            measures.append(exp.alias_(fill(template, x=x), f"{name}{number}"))
-    found = session.fetch(plan.rows(*measures))
-
-    def number_of(name: str, default: float) -> float:
-        column = found[name]
-        return default if column.null[0] else float(column.values[0])
-
-    spans = {}
-    for number, argument in enumerate(summed):
-        largest = number_of(f"largest{number}", 1.0) or 1.0
-        smallest = number_of(f"smallest{number}", largest)
-        spans[text(argument)] = Span(
-            largest, smallest if math.isfinite(smallest) else largest, number_of(f"infinite{number}", 0) == 0
-        )
-    return Facts(kinds, spans, int(number_of("n", 0)))
-
-
-def _run(session: Session, plan: Decomposition) -> Results:
-    query = plan.query
-    statement = leave_one_out(plan, survey(session, plan))
-    groups: list[str] = [""]
-    if query.groups:
-        groups = _store_groups(session, plan)
-    found = session.fetch(as_numbers(session, statement, query))
-    if "beyond" in found and bool(np.any(found["beyond"].values & ~found["beyond"].null)):
-        raise QueryError(
-            "A result is an integer beyond 2^53, where a difference of one is lost in a double. "
-            "Hint: divide it, or cast it to DOUBLE to accept the loss."
-        )
-    entries = found[DATABASE].values
-    group = found[GROUP].values if query.groups else np.zeros(1, np.int64)
-    answers = Answers(
-        entries, found[INDIVIDUAL].values, group, tuple(answer(found[f"q{n}"]) for n in range(len(query.items)))
-    )
+    try:
+        return _run_once(session, decompose(query))
+    except NotDecomposable as why:
+        reason = str(why)
+    except FailedOnRows:
+        reason = "it fails on some rows"
+    _check_types(session, query)
+    answers, groups = rerun(session, query, session.presence(), reason=reason, show=show, notice=notice)
     return assemble(
         answers,
         databases=session.databases,
@@ -86,18 +45,146 @@ def _run(session: Session, plan: Decomposition) -> Results:
     )
 
 
+def explain(session: Session | None, query: Query) -> str:
+    """The rewritten statement, or why the query runs once per individual."""
+    if query.select is None:
+        return "The query is a Python function, which is called once per individual."
+    try:
+        plan = decompose(query)
+        statement = leave_one_out(plan, Facts() if session is None else survey(session, plan))
+    except NotDecomposable as why:
+        return f"The query runs once per individual, since {why}."
+    return str(statement.sql(dialect="duckdb", pretty=True))
+
+
+def survey(session: Session, plan: Decomposition) -> Facts:
+    """What must be known of the arguments before the statement can be written."""
+    arguments = plan.arguments
+    described = session.types(plan.rows(fill("1"), *(exp.alias_(x.copy(), name) for name, x in arguments.items())))
+    types = {name: described[name] for name in arguments}
+    summed = sorted(name for name in plan.summed if types[name].kind == "double")
+    measures = [exp.alias_(fill("COUNT(*)"), "n")]
+    for name in summed:
+        x = exp.cast(arguments[name].copy(), "DOUBLE", dialect="duckdb")
+        for measure, template in (
+            ("largest", "MAX(ABS(x)) FILTER (WHERE ISFINITE(x))"),
+            ("smallest", "MIN(ABS(x)) FILTER (WHERE x <> 0)"),
+            ("infinite", "COUNT(*) FILTER (WHERE NOT ISFINITE(x))"),
+        ):
+            measures.append(exp.alias_(fill(template, x=x), f"{measure}_{name}"))
+    found = session.fetch(plan.rows(*measures))
+
+    def measured(name: str, default: float) -> float:
+        column = found[name]
+        return default if column.null[0] else float(column.values[0])
+
+    spans = {}
+    for name in summed:
+        largest = measured(f"largest_{name}", 1.0) or 1.0
+        smallest = measured(f"smallest_{name}", largest)
+        finite = measured(f"infinite_{name}", 0) == 0
+        spans[name] = Span(largest, smallest if math.isfinite(smallest) else largest, finite)
+    return Facts(types, spans, int(measured("n", 0)))
+
+
+def _run_once(session: Session, plan: Decomposition) -> Results:
+    query = plan.query
+    try:
+        facts = survey(session, plan)
+    except FailedOnRows:
+        raise
+    except QueryError as error:
+        raise _named(session, query, error) from None
+    statement = leave_one_out(plan, facts)
+    groups = _store_groups(session, plan) if query.groups else [""]
+    found = session.fetch(as_numbers(session, statement, query))
+    if "beyond" in found and bool(np.any(found["beyond"].values & ~found["beyond"].null)):
+        raise QueryError(_BEYOND)
+    answers = Answers(
+        found[DATABASE].values,
+        found[INDIVIDUAL].values,
+        found[GROUP].values if query.groups else np.zeros(1, np.int64),
+        tuple(answer(found[f"q{number}"]) for number in range(len(query.items))),
+    )
+    if "flagged" in found:
+        flagged = found["flagged"].values & ~found["flagged"].null
+        if flagged.any():
+            _look_again(session, plan, facts, answers, flagged)
+    return assemble(
+        answers,
+        databases=session.databases,
+        individuals=session.individuals,
+        components=component_names(query, groups),
+        n_groups=len(groups),
+    )
+
+
+def _look_again(
+    session: Session, plan: Decomposition, facts: Facts, answers: Answers, flagged: npt.NDArray[np.bool_]
+) -> None:
+    """Compute what is flagged from the rows that are left, in place; few are, since only an outlier takes most away."""
+    places = np.flatnonzero(flagged)
+    n = int(answers.database.max()) + 1
+    pairs, code = np.unique(
+        answers.individual[places].astype(np.int64) * n + answers.database[places], return_inverse=True
+    )
+    number = np.arange(len(pairs))
+    table = {"code": number, "label": number, DATABASE: pairs % n, INDIVIDUAL: pairs // n}
+    session.store_numbers("empriv_flagged", table)
+    found = session.fetch(as_numbers(session, leave_one_out(plan, facts, again=True), plan.query))
+    n_groups = int(answers.group.max()) + 1
+    group = answers.group[places] if plan.query.groups else 0
+    again = found[DATABASE].values * n_groups + (found[GROUP].values if plan.query.groups else 0)
+    row = np.full(len(pairs) * n_groups, -1)
+    row[again] = np.arange(len(again))
+    row = row[code * n_groups + group]
+    for item, (values, codes) in enumerate(answers.items):
+        new_values, new_codes = answer(found[f"q{item}"])
+        values[places], codes[places] = new_values[row], new_codes[row]
+
+
+def _named(session: Session, query: Query, error: QueryError) -> QueryError:
+    """Say where a column that does not exist stands, and which one may have been meant."""
+    assert query.select is not None
+    known = [column for columns in session.columns.values() for column in columns]
+    names = {name.lower() for name in known} | {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
+    for column in query.select.find_all(exp.Column):
+        if column.name.lower() in names:
+            continue
+        at = column.this.meta
+        where = f" at line {at['line']}, column {at['col'] - len(column.name) + 1}" if "line" in at else ""
+        return QueryError(
+            f"The query uses a column {column.name!r}{where} that does not exist{nearest(column.name, known)}"
+        )
+    return error
+
+
+def _check_types(session: Session, query: Query) -> None:
+    assert query.select is not None
+    try:
+        types = list(session.types(query.select).values())
+    except FailedOnRows:
+        raise
+    except QueryError as error:
+        raise _named(session, query, error) from None
+    for position, name in zip(query.items, query.names, strict=True):
+        if types[position].kind == "other":
+            raise QueryError(_not_a_number(name))
+
+
+def _not_a_number(name: str) -> str:
+    return f"The query must give numbers, but its result {name!r} is not one. Hint: epoch() makes a number of a time."
+
+
 def as_numbers(session: Session, statement: exp.Select, query: Query) -> exp.Select:
     """Cast the results to doubles, if they are numbers, and see where an integer does not fit."""
-    kinds = session.kinds(statement)
-    outer = exp.select(*(name for name in kinds if not name.startswith("q")))
+    types = session.types(statement)
+    outer: exp.Select = exp.select(*(name for name in types if not name.startswith("q")))
     beyond = []
-    for number, name in enumerate(name for name in kinds if name.startswith("q")):
-        kind, value = kinds[name], exp.column(name)
+    for number, name in enumerate(name for name in types if name.startswith("q")):
+        kind, value = types[name].kind, exp.column(name)
         if kind == "other":
-            raise QueryError(
-                f"The query must give numbers, but its result {query.names[number]!r} is not one. "
-                "Hint: epoch() makes a number of a time."
-            )
+            raise QueryError(_not_a_number(query.names[number]))
         outer = outer.select(exp.alias_(fill("CAST(q AS DOUBLE)", q=value), name))
         if kind == "integer":
             beyond.append(fill(f"q > {LARGEST_EXACT} OR q < -{LARGEST_EXACT}", q=value))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sqlglot import exp, parse
 from sqlglot.errors import ParseError, TokenError
 
 from empriv.errors import QueryError
 
-DATA = "data"
+# The table that queries read, and the columns that say where each of its rows belongs.
+DATA, DATABASE, INDIVIDUAL = "data", "empriv_database", "empriv_individual"
 _UNREPEATABLE = {"random", "rand", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "setseed", "nextval"}
 
 
@@ -40,7 +41,7 @@ class Query:
     items: tuple[int, ...] = ()
     keys: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
-    groups: tuple[exp.Expression, ...] = ()
+    groups: tuple[exp.Expr, ...] = ()
     post: Callable[[Any], Any] | None = None
 
     @property
@@ -65,7 +66,6 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
                 f"The query must give the same result each time, but calls {_function_name(node)}(). "
                 "Hint: write a randomised query as a Python function of the rows, with `draws`."
             )
-    _make_divisions_safe(select)
     outermost = select.find(exp.Select) if not isinstance(select, exp.Select) else select
     assert outermost is not None
     groups = _groups(outermost) if isinstance(select, exp.Select) else ()
@@ -73,7 +73,9 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
     items = tuple(p for p in range(len(outermost.expressions)) if p not in keys)
     if not items:
         raise QueryError("The query must select at least one aggregate, got group keys only.")
-    names = tuple(outermost.expressions[p].alias_or_name or outermost.expressions[p].sql("duckdb") for p in items)
+    names = tuple(outermost.expressions[p].alias or outermost.expressions[p].sql("duckdb") for p in items)
+    _make_divisions_safe(select)
+    groups = tuple(_safe(group) for group in groups)
     return Query(query, select, None, items, keys, names, groups, post)
 
 
@@ -106,13 +108,13 @@ def _position(error: Exception) -> str:
     return "" if line is None else f", which fails at line {line}, column {column}"
 
 
-def _function_name(node: exp.Expression) -> str:
+def _function_name(node: exp.Expr) -> str:
     return (
         node.name if isinstance(node, exp.Anonymous) else node.sql_name() if isinstance(node, exp.Func) else ""
     ).lower()
 
 
-def _make_divisions_safe(select: exp.Expression) -> None:
+def _make_divisions_safe(select: exp.Expr) -> None:
     """Write x / y as x / NULLIF(y, 0): engines disagree on division by zero, and all agree on this."""
     for node in list(select.find_all(exp.Div, exp.IntDiv, exp.Mod)):
         divisor = node.expression
@@ -125,7 +127,13 @@ def _make_divisions_safe(select: exp.Expression) -> None:
         node.set("expression", exp.Nullif(this=divisor.copy(), expression=exp.Literal.number(0)))
 
 
-def _groups(select: exp.Select) -> tuple[exp.Expression, ...]:
+def _safe(tree: exp.Expr) -> exp.Expression:
+    holder = exp.Paren(this=tree.copy())
+    _make_divisions_safe(holder)
+    return cast(exp.Expression, holder.this)
+
+
+def _groups(select: exp.Select) -> tuple[exp.Expr, ...]:
     """GROUP BY expressions, with positions, aliases and ALL resolved."""
     group = select.args.get("group")
     if group is None:
@@ -134,7 +142,7 @@ def _groups(select: exp.Select) -> tuple[exp.Expression, ...]:
         plain = (item.unalias() for item in select.expressions)
         return tuple(item.copy() for item in plain if item.find(exp.AggFunc) is None)
     aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     for key in group.expressions:
         if isinstance(key, exp.Literal) and not key.is_string:
             position = int(key.this)

@@ -3,22 +3,32 @@
 States per database and individual are added up per database; the query's own expression is then taken of the total
 (with everyone) and of what is left of the total (without each individual). Tree in, tree out: nothing is run here.
 
+    empriv_rows      the rows that pass WHERE, with the arguments of the aggregates (a0, a1 ...) and group keys (k0 ...)
+    empriv_scales    what states need of a whole database: centres of squares, windows of quantiles
+    empriv_partials  states per database, individual and group
+    empriv_totals    states per database and group
+    empriv_without   states with everyone (individual -1) and without each individual
+
 The statement reads ``data``, whose columns ``empriv_database`` and ``empriv_individual`` say where a row belongs, and
 the tables of labels ``empriv_databases``, ``empriv_individuals`` and, for GROUP BY, ``empriv_groups``. It gives
-positions of labels; individual -1 is nobody, and so the result with everyone.
+positions of labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from sqlglot import exp
 
-from empriv.collect.aggregates import AGGREGATES, Aggregate, Builder, Facts, Node, NotDecomposable, fill, text
-from empriv.collect.queries import DATA, Query
+from empriv.collect import quantiles
+from empriv.collect.aggregates import AGGREGATES, Aggregate, Builder, Facts, NotDecomposable
+from empriv.collect.quantiles import on
+from empriv.collect.queries import DATA, DATABASE, INDIVIDUAL, Query
+from empriv.collect.templates import Node, fill, query, text
 
-DATABASE, INDIVIDUAL, GROUP = "empriv_database", "empriv_individual", "empriv_group"
+GROUP = "empriv_group"
 _REFUSED = {
     "distinct": "SELECT DISTINCT",
     "limit": "LIMIT",
@@ -61,14 +71,17 @@ class Decomposition:
         return exp.column(name, table=self.alias)
 
     @property
-    def arguments(self) -> tuple[Node, ...]:
-        """Distinct arguments of all aggregates."""
-        return _distinct(argument for call in self.calls for argument in call.arguments)
+    def arguments(self) -> dict[str, Node]:
+        """Arguments of all aggregates, by the names that they have in ``empriv_rows``."""
+        texts = dict.fromkeys(text(x) for call in self.calls for x in call.arguments if not isinstance(x, exp.Literal))
+        nodes = {text(x): x for call in self.calls for x in call.arguments}
+        return {f"a{number}": nodes[argument] for number, argument in enumerate(texts)}
 
     @property
-    def summed(self) -> tuple[Node, ...]:
-        """Distinct arguments whose range must be known if they are doubles."""
-        return _distinct(argument for call in self.calls if call.aggregate.sums for argument in call.arguments)
+    def summed(self) -> set[str]:
+        """Names of the arguments whose range must be known if they are doubles."""
+        needed = {text(x) for call in self.calls if call.aggregate.sums for x in call.arguments}
+        return {name for name, x in self.arguments.items() if text(x) in needed}
 
 
 def decompose(query: Query) -> Decomposition:
@@ -89,99 +102,167 @@ def decompose(query: Query) -> Decomposition:
     return Decomposition(query, select, alias, tuple(calls))
 
 
-def leave_one_out(plan: Decomposition, facts: Facts) -> exp.Select:
-    """The statement: database, individual, group if any, then q0, q1 ... and what must be looked at again."""
+def leave_one_out(plan: Decomposition, facts: Facts, *, again: bool = False) -> exp.Select:
+    """The statement: database, individual, group if any, then q0, q1 ... and ``flagged`` if some may be inexact.
+
+    With ``again``, what is left of the rows for each pair in the table ``empriv_flagged`` is taken for a database of
+    its own, from which nobody is left out.
+    """
     builder = Builder(facts)
+    names = {text(x): name for name, x in plan.arguments.items()}
     results = []
     for position in plan.query.items:
-        outer = plan.select.expressions[position].unalias().copy()
         calls: list[Call] = []
-        tree = _replace_calls(outer, calls, plan.query)
-        results.append(_put_results(tree, [call.aggregate.build(builder, *call.arguments) for call in calls]))
-    keys = {f"k{k}": key for k, key in enumerate(plan.query.groups)}
+        tree = _replace_calls(plan.select.expressions[position].unalias().copy(), calls, plan.query)
+        values = [
+            call.aggregate.build(
+                builder, *(exp.column(names[text(x)]) if text(x) in names else x.copy() for x in call.arguments)
+            )
+            for call in calls
+        ]
+        results.append(_put_results(tree, values))
+    keys = [f"k{k}" for k in range(len(plan.query.groups))]
     present = builder.add("COUNT(*)") if keys else None
 
-    states = {**builder.additive, **{m: fill(f"{side}(x)", x=x) for m, (x, side) in builder.extremes.items()}}
-    by = [plan.column(DATABASE), plan.column(INDIVIDUAL), *(exp.alias_(key.copy(), k) for k, key in keys.items())]
-    partials = plan.rows(*by, *(exp.alias_(state, name) for name, state in states.items()))
-    with_ = partials.args.pop("with_", None) or partials.args.pop("with", None)
-    partials = partials.group_by(*(exp.Literal.number(n + 1) for n in range(len(by))), copy=False)
-
-    totals = exp.select(DATABASE, *keys)
-    for name in builder.additive:
-        totals.select(exp.alias_(fill("SUM(s)", s=exp.column(name)), name), copy=False)
-    for name, (_, side) in builder.extremes.items():
-        totals.select(exp.alias_(fill(f"{side}(m)", m=exp.column(name)), name), copy=False)
-    totals = totals.from_("empriv_partials").group_by(*(exp.Literal.number(n + 1) for n in range(len(keys) + 1)))
-
+    whose: tuple[Node, Node] = (plan.column(DATABASE), plan.column(INDIVIDUAL))
+    if again:
+        whose = (
+            exp.alias_(plan.column("empriv_pair"), DATABASE),
+            exp.alias_(fill("CASE WHEN FALSE THEN i END", i=plan.column(INDIVIDUAL)), INDIVIDUAL),
+        )
+    rows = plan.rows(
+        *whose,
+        *(exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True)),
+        *(exp.alias_(x.copy(), name) for name, x in plan.arguments.items()),
+    )
+    if again:
+        table = next(table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
+        table.replace(_left_for_pairs().subquery(plan.alias))
+    own = rows.args.pop("with_", None) or rows.args.pop("with", None)
     statement = exp.select(DATABASE, INDIVIDUAL, *([GROUP] if keys else []))
     for number, result in enumerate(results):
         value = result if present is None else fill("CASE WHEN n > 0 THEN q END", n=present, q=result)
-        statement.select(exp.alias_(value, f"q{number}"), copy=False)
+        statement = statement.select(exp.alias_(value, f"q{number}"), copy=False)
     if builder.flags:
-        flagged = exp.or_(*builder.flags.values())
-        statement.select(exp.alias_(fill("COALESCE(f, TRUE)", f=flagged), "flagged"), copy=False)
-    statement = statement.from_("empriv_without")
-
-    ctes = [("empriv_partials", partials), ("empriv_totals", totals)]
-    if builder.extremes:
-        ctes.append(("empriv_runners", _runners(builder, list(keys))))
-    ctes.append(("empriv_without", _without(builder, list(keys))))
-    for name, body in ctes:
-        materialized = name == "empriv_partials"
-        statement = statement.with_(name, as_=body, materialized=materialized or None, copy=False)
-    if with_ is not None:
-        own = statement.args.get("with_") or statement.args["with"]
-        own.set("expressions", [*with_.expressions, *own.expressions])
+        statement = statement.select(exp.alias_(exp.or_(*builder.flags), "flagged"), copy=False)
+    statement = statement.from_("empriv_without", copy=False)
+    for name, part, materialized in _parts(builder, keys, rows, "empriv_flagged" if again else "empriv_databases"):
+        statement = statement.with_(name, as_=part, materialized=materialized, copy=False)
+    if own is not None:
+        with_ = statement.args.get("with_") or statement.args["with"]
+        with_.set("expressions", [*own.expressions, *with_.expressions])
     return statement
 
 
-def _without(builder: Builder, keys: list[str]) -> exp.Expression:
-    """The states with everyone (individual -1) and without each individual."""
-    everyone = [f"COALESCE(t.{s}, 0) AS {s}" for s in builder.additive]
-    everyone += [f"t.{m} AS {m}" for m in builder.extremes]
-    left = [f"t.{s} - COALESCE(p.{s}, 0) AS {s}" for s in builder.additive]
-    left = [f"COALESCE(t.{s}, 0) - COALESCE(p.{s}, 0) AS {s}" for s in builder.additive]
-    left += [
-        f"CASE WHEN p.{m} = t.{m} AND r.{m}_holders = 1 THEN r.{m} ELSE t.{m} END AS {m}" for m in builder.extremes
-    ]
-    group = [f"g.code AS {GROUP}"] if keys else []
-
-    def same(one: str, other: str) -> list[str]:
-        return [f"{one}.{DATABASE} = {other}.{DATABASE}"] + [
-            f"{one}.{k} IS NOT DISTINCT FROM {other}.{k}" for k in keys
-        ]
-
-    grouped = " AND ".join(f"g.{k} IS NOT DISTINCT FROM t.{k}" for k in keys)
-    # Without groups, a database in which no row passes WHERE has a result too: SQL's answer on no rows.
-    total = exp.select(f"d.code AS {DATABASE}", f"-1 AS {INDIVIDUAL}", *group, *everyone, dialect="duckdb")
-    total = total.from_("empriv_databases AS d").join(
-        "empriv_totals AS t", on=f"t.{DATABASE} = d.label", join_type="inner" if keys else "left"
+def _left_for_pairs() -> exp.Select:
+    return query(
+        f"SELECT r.*, f.code AS empriv_pair FROM {DATA} AS r JOIN empriv_databases AS d ON d.label = r.{DATABASE} "
+        f"JOIN empriv_flagged AS f ON f.{DATABASE} = d.code LEFT JOIN empriv_individuals AS i "
+        f"ON i.label = r.{INDIVIDUAL} WHERE i.code IS DISTINCT FROM f.{INDIVIDUAL}"
     )
-    each = exp.select(f"d.code AS {DATABASE}", f"i.code AS {INDIVIDUAL}", *group, *left, dialect="duckdb")
-    each = each.from_("empriv_partials AS p").join("empriv_totals AS t", on=" AND ".join(same("p", "t")))
+
+
+def _parts(
+    builder: Builder, keys: list[str], rows: exp.Select, labels: str
+) -> Iterator[tuple[str, exp.Expr, bool | None]]:
+    """The named parts of the statement, in order, and whether they are kept rather than computed at each use."""
+    by, group = [DATABASE, *keys], ", ".join([DATABASE, *keys])
+    yield "empriv_rows", rows, False
+    source, prefix = "empriv_rows AS r", "r."
+    if builder.scales:
+        scales = exp.select(*by, *(exp.alias_(node.copy(), name) for name, node in builder.scales.items()))
+        yield "empriv_scales", scales.from_("empriv_rows").group_by(*by), True
+        source += f" JOIN empriv_scales AS c ON {on('r', 'c', keys)}"
+
+    states = {**builder.additive, **{m: fill(f"{side}(x)", x=x) for m, (x, side) in builder.extremes.items()}}
+    partials = query(f"SELECT {', '.join(prefix + name for name in (DATABASE, INDIVIDUAL, *keys))} FROM {source}")
+    partials = partials.select(*(exp.alias_(state.copy(), name) for name, state in states.items()), copy=False)
+    yield "empriv_partials", partials.group_by(*(prefix + name for name in (DATABASE, INDIVIDUAL, *keys))), True
+
+    totals = [f"SUM({s}) AS {s}" for s in builder.additive]
+    totals += [f"{side}({m}) AS {m}" for m, (_, side) in builder.extremes.items()]
+    totals += [quantiles.most(name, quantile) for name, quantile in builder.quantiles.items()]
+    yield "empriv_totals", query(f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"), True
+
     if builder.extremes:
-        each = each.join("empriv_runners AS r", on=" AND ".join(same("t", "r")))
-    each = each.join("empriv_databases AS d", on=f"d.label = p.{DATABASE}")
-    each = each.join("empriv_individuals AS i", on=f"i.label = p.{INDIVIDUAL}")
-    if keys:
-        total, each = (part.join("empriv_groups AS g", on=grouped, dialect="duckdb") for part in (total, each))
-    return total.union(each, distinct=False)
+        yield "empriv_runners", _runners(builder, keys), True
+    for name, x in builder.distincts.items():
+        yield (
+            f"empriv_values_{name}",
+            query(
+                f"SELECT {group}, CASE WHEN COUNT({INDIVIDUAL}) = COUNT(*) AND MIN({INDIVIDUAL}) = MAX({INDIVIDUAL}) "
+                f"THEN MIN({INDIVIDUAL}) END AS {INDIVIDUAL} FROM empriv_rows WHERE NOT {x.name} IS NULL "
+                f"GROUP BY {group}, {x.name}"
+            ),
+            True,
+        )
+        count = f"COUNT(*) AS n FROM empriv_values_{name}"
+        yield f"empriv_all_{name}", query(f"SELECT {group}, {count} GROUP BY {group}"), True
+        sole = f"SELECT {group}, {INDIVIDUAL}, {count} WHERE NOT {INDIVIDUAL} IS NULL GROUP BY {group}, {INDIVIDUAL}"
+        yield f"empriv_sole_{name}", query(sole), True
+    for name, quantile in builder.quantiles.items():
+        for part, select in quantiles.parts(name, quantile, keys):
+            yield part, select, True
+    yield "empriv_without", _without(builder, keys, labels), None
 
 
 def _runners(builder: Builder, keys: list[str]) -> exp.Select:
     """Next to the largest value: how many individuals hold it, and the largest of the others."""
-    on = [f"p.{DATABASE} = t.{DATABASE}"] + [f"p.{k} IS NOT DISTINCT FROM t.{k}" for k in keys]
-    select = exp.select(f"t.{DATABASE}", *(f"t.{k}" for k in keys))
+    by = ", ".join(f"t.{name}" for name in (DATABASE, *keys))
+    columns = []
     for m, (_, side) in builder.extremes.items():
         beyond = "<" if side == "MAX" else ">"
-        select = select.select(
-            f"{side}(CASE WHEN p.{m} {beyond} t.{m} THEN p.{m} END) AS {m}",
-            f"COUNT(CASE WHEN p.{m} = t.{m} THEN 1 END) AS {m}_holders",
-            dialect="duckdb",
+        columns.append(f"{side}(CASE WHEN p.{m} {beyond} t.{m} THEN p.{m} END) AS {m}")
+        columns.append(f"COUNT(CASE WHEN p.{m} = t.{m} THEN 1 END) AS {m}_holders")
+    return query(
+        f"SELECT {by}, {', '.join(columns)} FROM empriv_partials AS p JOIN empriv_totals AS t "
+        f"ON {on('p', 't', keys)} GROUP BY {by}"
+    )
+
+
+def _without(builder: Builder, keys: list[str], labels: str) -> exp.Expr:
+    """The states with everyone (individual -1) and without each individual."""
+    group = [f"g.code AS {GROUP}"] if keys else []
+    everyone = [f"d.code AS {DATABASE}", f"-1 AS {INDIVIDUAL}", *group]
+    everyone += [f"COALESCE(t.{s}, 0) AS {s}" for s in builder.additive]
+    everyone += [f"t.{m} AS {m}" for m in builder.extremes]
+    each = [f"d.code AS {DATABASE}", f"i.code AS {INDIVIDUAL}", *group]
+    each += [f"COALESCE(t.{s}, 0) - COALESCE(p.{s}, 0) AS {s}" for s in builder.additive]
+    each += [
+        f"CASE WHEN p.{m} = t.{m} AND r.{m}_holders = 1 THEN r.{m} ELSE t.{m} END AS {m}" for m in builder.extremes
+    ]
+    # Without groups, a database in which no row passes WHERE has a result too: SQL's answer on no rows.
+    outer = "JOIN" if keys else "LEFT JOIN"
+    of_everyone = [f"{labels} AS d {outer} empriv_totals AS t ON t.{DATABASE} = d.label"]
+    of_each = [f"empriv_partials AS p JOIN empriv_totals AS t ON {on('p', 't', keys)}"]
+    of_each += [f"JOIN {labels} AS d ON d.label = p.{DATABASE}"]
+    of_each += [f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL}"]
+    if keys:
+        matched = " AND ".join(f"g.{k} IS NOT DISTINCT FROM t.{k}" for k in keys)
+        of_everyone.append(f"JOIN empriv_groups AS g ON {matched}")
+        of_each.append(f"JOIN empriv_groups AS g ON {matched}")
+    if builder.extremes:
+        of_each.append(f"JOIN empriv_runners AS r ON {on('t', 'r', keys)}")
+    if builder.kept or builder.quantiles:
+        for columns, tables in ((everyone, of_everyone), (each, of_each)):
+            columns += [f"c.{name}" for name in sorted(builder.kept)]
+            tables.append(f"LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}")
+    for name in builder.distincts:
+        every, sole = f"{name}_all", f"{name}_sole"
+        for tables in (of_everyone, of_each):
+            tables.append(f"LEFT JOIN empriv_all_{name} AS {every} ON {on('t', every, keys)}")
+        of_each.append(
+            f"LEFT JOIN empriv_sole_{name} AS {sole} ON {on('p', sole, keys)} AND p.{INDIVIDUAL} = {sole}.{INDIVIDUAL}"
         )
-    select = select.from_("empriv_partials AS p").join("empriv_totals AS t", on=" AND ".join(on), dialect="duckdb")
-    return select.group_by(*(exp.Literal.number(n + 1) for n in range(len(keys) + 1)))
+        everyone.append(f"COALESCE({every}.n, 0) AS {name}")
+        each.append(f"COALESCE({every}.n, 0) - COALESCE({sole}.n, 0) AS {name}")
+    for name, quantile in builder.quantiles.items():
+        for columns, tables, is_each in ((everyone, of_everyone, False), (each, of_each, True)):
+            found, joins = quantiles.joined(name, quantile, keys, each=is_each)
+            columns += found
+            tables += [f"LEFT JOIN {table} ON {condition}" for table, condition in joins]
+    total = query(f"SELECT {', '.join(everyone)} FROM {' '.join(of_everyone)}")
+    return total.union(query(f"SELECT {', '.join(each)} FROM {' '.join(of_each)}"), distinct=False)
 
 
 def _replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
@@ -227,22 +308,40 @@ def _call(node: Node) -> Call | None:
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = node.expression.this, node.this
-    if not isinstance(node, exp.AggFunc | exp.Anonymous):
+    descending = False
+    if isinstance(node, exp.WithinGroup):
+        ordered = node.expression.expressions
+        if len(ordered) != 1 or not isinstance(node.this, exp.PercentileCont | exp.PercentileDisc):
+            return None
+        descending = bool(ordered[0].args.get("desc"))
+        name = "quantile_cont" if isinstance(node.this, exp.PercentileCont) else "quantile_disc"
+        arguments = [ordered[0].this, node.this.this]
+    elif isinstance(node, exp.AggFunc):
+        name = text(node).partition("(")[0].lower()
+        arguments = [value for value in node.args.values() if isinstance(value, exp.Expression)]
+    elif isinstance(node, exp.Anonymous):
+        name, arguments = node.name.lower(), list(node.expressions)
+    else:
         return None
-    name = text(node).partition("(")[0].lower()
-    arguments = [value for key, value in node.args.items() if isinstance(value, exp.Expression)]
-    if isinstance(node, exp.Anonymous):
-        arguments = list(node.expressions)
     if name == "count" and (not arguments or isinstance(arguments[0], exp.Star)):
         arguments = [exp.Literal.number(1)]
-    if name not in AGGREGATES or any(isinstance(argument, exp.Order | exp.Distinct) for argument in arguments):
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+        name, arguments = f"{name} distinct", list(arguments[0].expressions)
+    aggregate = AGGREGATES.get(name)
+    if aggregate is None or len(arguments) != aggregate.arity or any(isinstance(x, exp.Order) for x in arguments):
         return None
-    aggregate = AGGREGATES[name]
-    if len(arguments) != aggregate.arity:
-        return None
+    columns = arguments[:-1] if aggregate.constant else arguments
+    if descending:
+        if name == "quantile_disc" or not isinstance(arguments[1], exp.Literal):
+            return None
+        arguments[1] = exp.Literal.number(str(1 - Decimal(arguments[1].this)))
     if condition is not None:
-        arguments = [fill("CASE WHEN c THEN x END", c=condition, x=argument) for argument in arguments]
-    return Call(name, aggregate, tuple(arguments))
+        columns = [fill("CASE WHEN c THEN x END", c=condition, x=x) for x in columns]
+    if len(columns) == 2:
+        # Aggregates of pairs look at those rows where neither is NULL.
+        one, other = columns
+        columns = [fill("CASE WHEN NOT y IS NULL THEN x END", x=x, y=y) for x, y in ((one, other), (other, one))]
+    return Call(name, aggregate, (*columns, *arguments[len(columns) :]))
 
 
 def _alias_of_data(select: exp.Select) -> str:
@@ -260,7 +359,3 @@ def _alias_of_data(select: exp.Select) -> str:
         if join.side == "LEFT" and join is holder:
             raise NotDecomposable("it has a LEFT JOIN of `data`")
     return str(table.alias_or_name)
-
-
-def _distinct(nodes: Iterator[Node]) -> tuple[Node, ...]:
-    return tuple({text(node): node for node in nodes}.values())

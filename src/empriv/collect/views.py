@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from empriv.collect.queries import DATA
-from empriv.collect.rewrite import DATABASE, INDIVIDUAL
+from empriv.collect.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collect.sources import Databases, Draws
 from empriv.errors import SourceError
 
@@ -64,9 +63,9 @@ def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, kno
     threshold = format(min(int(draws.fraction * 2**128), 2**128 - 1), "032x")
     drawn = f"MD5('{draws.seed}:' || draw || ':' || empriv_unit) < '{threshold}'"
     yield (
-        f"CREATE TEMP TABLE empriv_members AS SELECT draw, empriv_unit, {drawn} AS drawn FROM (SELECT DISTINCT empriv_unit "
-        f"FROM empriv_master WHERE empriv_unit IS NOT NULL), RANGE({draws.count}) AS draws(draw)"
-        + ("" if draws.split else f" WHERE {drawn}")
+        f"CREATE TEMP TABLE empriv_members AS SELECT draw, empriv_unit, {drawn} AS drawn "
+        f"FROM (SELECT DISTINCT empriv_unit FROM empriv_master WHERE empriv_unit IS NOT NULL), "
+        f"RANGE({draws.count}) AS draws(draw)" + ("" if draws.split else f" WHERE {drawn}")
     )
     every = ", ".join(f"r.{quoted(column)}" for column in columns)
     test = ", COALESCE(m.drawn, FALSE) AS is_test" if draws.split else ""
@@ -95,7 +94,7 @@ def _database(database: str, columns: list[str]) -> str:
     except SqlglotError:
         tree = None
     if tree is None or isinstance(tree, exp.Query | exp.DDL | exp.DML | exp.Command):
-        raise SourceError(f"`database` must be a column or an SQL expression{_nearest(database, columns)}")
+        raise SourceError(f"`database` must be a column or an SQL expression{nearest(database, columns)}")
     for column in tree.find_all(exp.Column):
         find_column(column.name, columns, "database")
     return f"({tree.sql(dialect='duckdb')})"
@@ -109,10 +108,11 @@ def find_column(name: str, columns: Iterable[str], argument: str) -> str:
     for column in columns:
         if column.lower() == name.lower():
             return column
-    raise SourceError(f"`{argument}` must name a column of the source, got {name!r}{_nearest(name, columns)}")
+    raise SourceError(f"`{argument}` must name a column of the source, got {name!r}{nearest(name, columns)}")
 
 
-def _nearest(name: str, columns: list[str]) -> str:
+def nearest(name: str, columns: list[str]) -> str:
+    """End of a sentence about a name that is not there: a hint at the nearest that is."""
     near = difflib.get_close_matches(name.lower(), [column.lower() for column in columns], n=1, cutoff=0.5)
     if not near:
         return "."

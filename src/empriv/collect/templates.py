@@ -1,0 +1,51 @@
+"""SQL trees from templates: text with column names as places, into which trees are put."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+from sqlglot import exp, parse_one
+
+Node: TypeAlias = "exp.Expr"
+
+
+def text(node: Node) -> str:
+    """SQL text of a tree."""
+    return str(node.sql(dialect="duckdb"))
+
+
+def same(one: Node, other: Node) -> bool:
+    return text(one) == text(other)
+
+
+def fill(template: str, **nodes: Node | int) -> Node:
+    """Parse a template and put trees in the place of the columns of these names."""
+    return put(_parsed(template).copy(), nodes)
+
+
+def query(template: str) -> exp.Select:
+    """Parse a SELECT."""
+    return parse_one(template, dialect="duckdb", into=exp.Select)
+
+
+def put(tree: Node, nodes: Mapping[str, Node | int]) -> Node:
+    """Put trees in the place of the columns of these names."""
+
+    def place(node: Node) -> Node:
+        if not isinstance(node, exp.Column) or node.table or node.name not in nodes:
+            return node
+        value = nodes[node.name]
+        if isinstance(value, int):
+            number = exp.Literal.number(abs(value))
+            return number if value >= 0 else exp.Paren(this=exp.Neg(this=number))
+        copied = value.copy()
+        return exp.Paren(this=copied) if isinstance(copied, exp.Binary | exp.Neg | exp.Not) else copied
+
+    return tree.transform(place, copy=False)
+
+
+@lru_cache(maxsize=512)
+def _parsed(template: str) -> Node:
+    return parse_one(template, dialect="duckdb")
