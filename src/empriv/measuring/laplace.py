@@ -12,22 +12,22 @@ Arrays are (knots, individuals), so that each step of a sweep is one vector oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.measuring.hockeystick import Cells
+from empriv.measuring.hockeystick import Cells, curve
 from empriv.results import FloatArray, IntArray
 
 SCAN_REACH = 300.0  # exp(±300) squared stays a double
+CROSSING_LIMIT = 8.0  # e^epsilon up to which a hockey stick is taken from its crossings
 
-# (L of side, L of other, R of side, R of other, T), for cells given by (cell, column) and a direction
-Gather = Callable[[IntArray, IntArray, int], tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]]
+# Of some cells: L of the numerator and of the denominator, R of both, T
+Sums = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LaplaceBlock:
     """The cells of a block of individuals, before a direction and a least ratio are chosen.
 
@@ -36,12 +36,19 @@ class LaplaceBlock:
     """
 
     ratio: FloatArray
-    gather: Gather
     weight: float
 
     def range(self) -> tuple[FloatArray, FloatArray]:
         """Smallest and largest ratio p/p_i of each individual: both are attained at knots."""
         return self.ratio.min(axis=0), self.ratio.max(axis=0)
+
+    def sums_at(self, cell: IntArray, column: IntArray, direction: int) -> Sums:
+        """L, R and T of cells given by their place; L at the cell's left end, R at its right end."""
+        raise NotImplementedError
+
+    def curve(self, direction: int, e: FloatArray) -> FloatArray:
+        """(individuals, len(e)) hockey sticks of p over p_i (direction 0) or p_i over p (1) at ascending e."""
+        return curve(self.cells(direction, e[0]), e, self.ratio.shape[1])
 
     def cells(self, direction: int, least: float) -> Cells:
         """Cells where p/p_i (direction 0) or p_i/p (direction 1) exceeds ``least`` somewhere."""
@@ -57,7 +64,7 @@ class LaplaceBlock:
         if direction == 1:
             with np.errstate(divide="ignore"):
                 low, high = 1.0 / high, 1.0 / low
-        left_a, left_b, right_a, right_b, decay = self.gather(cell, column, direction)
+        left_a, left_b, right_a, right_b, decay = self.sums_at(cell, column, direction)
         half_width = 0.5 * self.weight * (1.0 - decay)
         weight = self.weight
 
@@ -84,6 +91,90 @@ class LaplaceBlock:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class SweepBlock(LaplaceBlock):
+    """Cells with their sums written out."""
+
+    left: FloatArray  # (K + 1, 2, individuals)
+    right: FloatArray
+    decay: FloatArray  # (K + 1, individuals)
+
+    def sums_at(self, cell: IntArray, column: IntArray, direction: int) -> Sums:
+        other = 1 - direction
+        return (
+            self.left[cell, direction, column],
+            self.left[cell, other, column],
+            self.right[cell, direction, column],
+            self.right[cell, other, column],
+            self.decay[cell, column],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ScanBlock(LaplaceBlock):
+    """Cells in prefix sums: ``L = sums of e^x / e^x`` and ``R = sums of e^-x · e^x``."""
+
+    sums: FloatArray  # (K, 5, individuals), the 3rd and 4th backwards
+    up: FloatArray  # (K, individuals): e^x, and its inverse
+    down: FloatArray
+
+    def sums_at(self, cell: IntArray, column: IntArray, direction: int) -> Sums:
+        knots, rows = self.ratio.shape
+        before, after = np.maximum(cell - 1, 0), np.minimum(cell, knots - 1)
+        here, there = before * rows + column, after * rows + column
+        up, down, sums = self.up.reshape(-1), self.down.reshape(-1), self.sums.reshape(-1)
+        fall, rise = down[here], up[there]
+        decay = up[here] * down[there]
+        fall[cell == 0] = 0.0  # no points left of the left tail, none right of the right one
+        rise[cell == knots] = 0.0
+        decay[(cell == 0) | (cell == knots)] = 0.0
+        side, other = direction * rows, (1 - direction) * rows
+        left, right = before * (5 * rows) + column, (knots - 1 - after) * (5 * rows) + 2 * rows + column
+        return (
+            sums[left + side] * fall,
+            sums[left + other] * fall,
+            sums[right + side] * rise,
+            sums[right + other] * rise,
+            decay,
+        )
+
+    def curve(self, direction: int, e: FloatArray) -> FloatArray:
+        rows = self.ratio.shape[1]
+        out = np.zeros((rows, len(e)))
+        extreme = self.ratio.max() if direction == 0 else 1.0 / self.ratio.min()
+        few = int(np.searchsorted(e, min(extreme, CROSSING_LIMIT), side="left"))
+        for column in range(few):
+            out[:, column] = self._stick(direction, float(e[column]))
+        if extreme > CROSSING_LIMIT and few < len(e):
+            out[:, few:] = super().curve(direction, e[few:])
+        return out
+
+    def _stick(self, direction: int, e: float) -> FloatArray:
+        """The hockey stick at one e from its crossings alone.
+
+        With D the points passed, numerator minus e times denominator, the integral of p - e p_i up to a root is
+        ``D ∓ sqrt(-A B)``, minus where it falls through zero and plus where it rises; A and B are the sums of e^x
+        and e^-x on either side. Exact for moderate e: a large one would cancel.
+        """
+        knots, rows = self.ratio.shape
+        above = self.ratio > e if direction == 0 else self.ratio < 1.0 / e
+        place = np.flatnonzero(above[1:] != above[:-1])
+        before, column = np.divmod(place, rows)
+        sums = self.sums.reshape(-1)
+        left, right = before * (5 * rows) + column, (knots - 2 - before) * (5 * rows) + 2 * rows + column
+        side, other = direction * rows, (1 - direction) * rows
+        a = sums[left + side] - e * sums[left + other]
+        b = sums[right + side] - e * sums[right + other]
+        without = sums[left + 4 * rows]
+        with_all = (before + 1) - without
+        passed = with_all - e * without if direction == 0 else without - e * with_all
+        falls = above.reshape(-1)[place]
+        root = np.sqrt(np.maximum(-(a * b), 0.0))
+        total = np.bincount(column, np.where(falls, passed, -passed) - root, rows)
+        total += above[-1] * (0.5 * knots * (1.0 - e))  # positive to the very end
+        return np.asarray(total * self.weight)
+
+
 def block(points: FloatArray, without: FloatArray, bandwidth: float) -> LaplaceBlock:
     """The block of points with everyone (N,) and without each individual (individuals, N)."""
     finite = points[np.isfinite(points)]
@@ -106,7 +197,7 @@ def scan_block(points: FloatArray, without: FloatArray, bandwidth: float, centre
     rows, n = without.shape
     knots = 2 * n
     merged = np.empty((rows, knots))
-    merged[:, :n] = points - centre
+    np.subtract(points, centre, out=merged[:, :n])
     np.subtract(without, centre, out=merged[:, n:])
     merged *= 1.0 / bandwidth
     # The side goes into the last bit, so that sorting numbers alone also sorts the sides: a change of one rounding.
@@ -115,49 +206,28 @@ def scan_block(points: FloatArray, without: FloatArray, bandwidth: float, centre
     bits[:, n:] |= 1
     merged.sort(axis=1)
     x = np.ascontiguousarray(merged.T)
-    sums = np.empty((knots, 4, rows))  # e^x of both sides forwards, e^-x of both sides backwards
-    without_side = (x.view(np.int64) & 1).astype(float)
-    up = np.exp(x, out=x)
-    down = 1.0 / up
-    np.multiply(up, without_side, out=sums[:, 1])
-    np.subtract(up, sums[:, 1], out=sums[:, 0])
+    # Sums over knots of: e^x with, e^x without, e^-x with and without (backwards), points without
+    sums = np.empty((knots, 5, rows))
     back = sums[::-1]
-    np.multiply(down, without_side, out=back[:, 3])
+    side = sums[:, 4]
+    np.bitwise_and(x.view(np.int64), 1, out=side, casting="unsafe")
+    up = np.exp(x)
+    down = np.divide(1.0, up, out=x)
+    np.multiply(up, side, out=sums[:, 1])
+    np.subtract(up, sums[:, 1], out=sums[:, 0])
+    np.multiply(down, side, out=back[:, 3])
     np.subtract(down, back[:, 3], out=back[:, 2])
+    # p at a knot = L + R, its own point counted once of twice
+    with_all = side - 1.0
+    ratio = -side
     for k in range(1, knots):
         np.add(sums[k], sums[k - 1], out=sums[k])
-    # p at a knot = L + R, its own point counted once of twice
-    with_all = sums[:, 0] * down
-    with_all += back[:, 2] * up
-    with_all += without_side
-    with_all -= 1.0
-    ratio = sums[:, 1] * down
-    ratio += back[:, 3] * up
-    ratio -= without_side
+    product = np.empty_like(up)
+    for total, forwards, backwards in ((with_all, sums[:, 0], back[:, 2]), (ratio, sums[:, 1], back[:, 3])):
+        total += np.multiply(forwards, down, out=product)
+        total += np.multiply(backwards, up, out=product)
     np.divide(with_all, ratio, out=ratio)
-
-    def gather(
-        cell: IntArray, column: IntArray, direction: int
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-        inner = (cell > 0) & (cell < knots)
-        before, after = np.maximum(cell - 1, 0), np.minimum(cell, knots - 1)
-        flat, width = sums.reshape(-1), 4 * rows
-        from_left = before * width + column
-        from_right = (knots - 1 - after) * width + column
-        fall, rise = down.reshape(-1)[before * rows + column], up.reshape(-1)[after * rows + column]
-        fall[cell == 0] = 0.0  # no points left of the left tail, none right of the right one
-        rise[cell == knots] = 0.0
-        side, other = direction * rows, (1 - direction) * rows
-        decay = up.reshape(-1)[before * rows + column] * down.reshape(-1)[after * rows + column] * inner
-        return (
-            flat[from_left + side] * fall,
-            flat[from_left + other] * fall,
-            flat[from_right + 2 * rows + side] * rise,
-            flat[from_right + 2 * rows + other] * rise,
-            decay,
-        )
-
-    return LaplaceBlock(ratio, gather, 1.0 / n)
+    return ScanBlock(ratio=ratio, weight=1.0 / n, sums=sums, up=up, down=down)
 
 
 def sweep_block(points: FloatArray, without: FloatArray, bandwidth: float) -> LaplaceBlock:
@@ -195,20 +265,7 @@ def sweep_block(points: FloatArray, without: FloatArray, bandwidth: float) -> La
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = density[:, 0] / density[:, 1]
     _carry_forward(ratio, absent)
-
-    def gather(
-        cell: IntArray, column: IntArray, direction: int
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-        other = 1 - direction
-        return (
-            left[cell, direction, column],
-            left[cell, other, column],
-            right[cell, direction, column],
-            right[cell, other, column],
-            decay[cell, column],
-        )
-
-    return LaplaceBlock(ratio, gather, 1.0 / n)
+    return SweepBlock(ratio=ratio, weight=1.0 / n, left=left, right=right, decay=decay)
 
 
 def _carry_forward(ratio: FloatArray, absent: npt.NDArray[np.bool_]) -> None:

@@ -4,21 +4,28 @@ The line is cut at nodes (kernels' own, `Kernel.nodes`, and every kink), the log
 slope are taken there, and a cell in which the slope changes sign is cut again at the turning point. What is left is
 monotone, as `hockeystick` wants it: masses are differences of distribution functions, and where an epsilon crosses
 a cell, the root is polished. An error x in a root costs x^2, since the integrand vanishes there.
+
+Where every point moves by less than half a bandwidth and the kernel is smooth, what happens at the nodes is a
+polynomial in the shifts (`Near`), so that all individuals are done by one matrix product.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.measuring.hockeystick import Cells, constant_cells, join
 from empriv.measuring.kernels import Kernel
 from empriv.results import FloatArray, IntArray
 
-NEAR = 0.5  # shifts up to this many bandwidths need no nodes of their own
+NEAR = (0.02, 0.05, 0.1, 0.2, 0.5)  # largest shifts, in bandwidths, of groups that share nodes
+SLACK = 2e-12  # roundings, roots and tails beyond the kernels' reach, with a wide margin
 _INSET = 1e-7  # at a kink, slopes are taken this part of the cell's width inside it
-SLACK = 1e-12  # roundings, roots and tails beyond the kernels' reach, with a wide margin
+
+# What is known at the end of a cell, as rows of an array: the place, log(p/p_i), its slope, both distributions
+X, RATIO, SLOPE, MASS, MASS_WITHOUT = range(5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,192 +46,204 @@ class Side:
         weights = np.where(here, 1.0 / points.shape[1], 0.0)
         return Side(kernel, np.where(here, points, 0.0), np.broadcast_to(bandwidths, points.shape), weights)
 
-    def _z(self, x: FloatArray, row: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """For x of shape (k,) or (k, m), each line belonging to a row: z, bandwidths, weights with N last."""
+    def evaluate(self, x: FloatArray, row: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Density, slope and distribution at x of shape (k,) or (k, m), each line belonging to a row."""
         at = row if len(self.points) > 1 else np.zeros(1, np.int64)
         shape = (len(at),) + (1,) * (x.ndim - 1) + (self.points.shape[1],)
-        points, h = self.points[at].reshape(shape), self.bandwidths[at].reshape(shape)
-        return (x[..., None] - points) / h, h, self.weights[at].reshape(shape)
+        h, weights = self.bandwidths[at].reshape(shape), self.weights[at].reshape(shape)
+        z = (x[..., None] - self.points[at].reshape(shape)) / h
+        scaled = weights / h
+        pdf, slope, cdf = self.kernel.pdf(z), self.kernel.slope(z), self.kernel.cdf(z)
+        return (pdf * scaled).sum(-1), (slope * (scaled / h)).sum(-1), (cdf * weights).sum(-1)
 
-    def pdf_and_slope(self, x: FloatArray, row: IntArray) -> tuple[FloatArray, FloatArray]:
-        z, h, weight = self._z(x, row)
-        scaled = weight / h
-        return (self.kernel.pdf(z) * scaled).sum(axis=-1), (self.kernel.slope(z) * (scaled / h)).sum(axis=-1)
+    def mirrored(self) -> Side:
+        return replace(self, points=-self.points)
 
-    def pdf(self, x: FloatArray, row: IntArray) -> FloatArray:
-        z, h, weight = self._z(x, row)
-        return np.asarray((self.kernel.pdf(z) * (weight / h)).sum(axis=-1))
 
-    def cdf(self, x: FloatArray, row: IntArray) -> FloatArray:
-        z, _, weight = self._z(x, row)
-        return np.asarray((self.kernel.cdf(z) * weight).sum(axis=-1))
+@dataclass(frozen=True, eq=False)
+class Near:
+    """Matrices that take shifts within ``reach`` bandwidths to density, slope and distribution at common nodes.
+
+    ``k(z + s)`` is interpolated in s at Chebyshev points; the error is far below rounding for the kernels' nodes.
+    """
+
+    nodes: FloatArray
+    reach: float
+    matrix: FloatArray  # (N · degree, 3 · nodes)
+    degree: int
+
+    @staticmethod
+    def of(side: Side, nodes: FloatArray, reach: float) -> Near:
+        degree = int(np.ceil(11 + 24 * reach))
+        angles = (np.arange(degree) + 0.5) * np.pi / degree
+        shifts = reach * np.cos(angles)
+        # values at Chebyshev points -> coefficients of Chebyshev polynomials
+        transform = np.cos(np.arange(degree)[:, None] * angles) * (2.0 / degree)
+        transform[0] *= 0.5
+        points, h, weights = side.points[0], side.bandwidths[0], side.weights[0]
+        z = ((nodes[None, :] - points[:, None]) / h[:, None])[:, None, :] + shifts[:, None]  # (N, degree, nodes)
+        scale = (weights / h)[:, None, None]
+        values = np.concatenate(
+            (
+                side.kernel.pdf(z) * scale,
+                side.kernel.slope(z) * (scale / h[:, None, None]),
+                side.kernel.cdf(z) * weights[:, None, None],
+            ),
+            axis=2,
+        )
+        matrix = np.einsum("dk,nkg->ndg", transform, values)
+        return Near(nodes, reach, matrix.reshape(len(points) * degree, -1), degree)
+
+    def evaluate(self, shifts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Density, slope and distribution, (rows, nodes) each, for shifts (rows, N) in bandwidths."""
+        rows, n = shifts.shape
+        basis = np.empty((rows, n, self.degree))
+        s = shifts / self.reach
+        basis[:, :, 0] = 1.0
+        basis[:, :, 1] = s
+        s = 2.0 * s
+        for d in range(2, self.degree):
+            np.multiply(s, basis[:, :, d - 1], out=basis[:, :, d])
+            basis[:, :, d] -= basis[:, :, d - 2]
+        out = basis.reshape(rows, -1) @ self.matrix
+        return tuple(np.split(out, 3, axis=1))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureBlock:
-    """Cells of a block of individuals, flat: row, two ends, log ratio and its slope at both ends."""
+    """Cells of a block of individuals, flat: whose, and what is known at both ends (5, cells)."""
 
     with_all: Side
     without: Side
     row: IntArray
     left: FloatArray
     right: FloatArray
-    ratio_left: FloatArray
-    ratio_right: FloatArray
-    slope_left: FloatArray
-    slope_right: FloatArray
-    tails: tuple[FloatArray, FloatArray]  # limits of the log ratio far to the left and right, (rows,)
-    first: FloatArray  # outermost nodes of each row
-    last: FloatArray
-    rows: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.without.points)
 
     def log_range(self) -> tuple[FloatArray, FloatArray]:
         """inf and sup of the log ratio of each row, its limits far out among them."""
-        low = np.minimum(*self.tails)
-        high = np.maximum(*self.tails)
-        for direction in (0, 1):
-            cut = self._monotone(direction, -np.inf, only_top=True)
-            sign = 1 if direction == 0 else -1
-            best = np.full(self.rows, -np.inf)
-            np.maximum.at(best, cut.row, np.maximum(sign * cut.ratio_left, sign * cut.ratio_right))
-            high, low = (np.maximum(high, best), low) if direction == 0 else (high, np.minimum(low, -best))
-        return low, high
+        ends = []
+        limits = [_tail_limit(self.with_all, self.without, side) for side in (-1, 1)]
+        for sign in (-1.0, 1.0):
+            top = np.maximum(sign * self.left[RATIO], sign * self.right[RATIO])
+            best = np.maximum(sign * limits[0], sign * limits[1])
+            highest = best.copy()
+            np.maximum.at(highest, self.row, top)
+            # the supremum lies in the cells about the highest node
+            about = self._take(np.flatnonzero(top >= highest[self.row]))._monotone(sign, -np.inf)
+            np.maximum.at(best, about.row, np.maximum(sign * about.left[RATIO], sign * about.right[RATIO]))
+            ends.append(sign * np.maximum(best, highest))
+        return ends[0], ends[1]
 
     def cells(self, direction: int, least: float) -> Cells:
         """Cells where p/p_i (direction 0) or p_i/p (direction 1) exceeds ``least`` somewhere."""
-        cut = self._monotone(direction, float(np.log(least)), only_top=False)
         sign = 1.0 if direction == 0 else -1.0
-        top = np.maximum(sign * cut.ratio_left, sign * cut.ratio_right)
-        keep = np.flatnonzero(top > np.log(least))
-        row, left, right = cut.row[keep], cut.left[keep], cut.right[keep]
-        ratio_left, ratio_right = sign * cut.ratio_left[keep], sign * cut.ratio_right[keep]
-        slope_left, slope_right = sign * cut.slope_left[keep], sign * cut.slope_right[keep]
-        numerator, denominator = (self.with_all, self.without)[:: 1 if direction == 0 else -1]
-        above = numerator.cdf(right, row) - numerator.cdf(left, row)
-        below = denominator.cdf(right, row) - denominator.cdf(left, row)
+        level = float(np.log(least))
+        cut = self._monotone(sign, level)
+        cut = cut._take(np.flatnonzero(np.maximum(sign * cut.left[RATIO], sign * cut.right[RATIO]) > level))
+        row, left, right = cut.row, cut.left, cut.right
+        start, stop = sign * left[RATIO], sign * right[RATIO]
+        top, bottom = (MASS, MASS_WITHOUT) if direction == 0 else (MASS_WITHOUT, MASS)
+        mass = np.maximum(right[[top, bottom]] - left[[top, bottom]], 0.0)
 
         def part(index: IntArray, e: FloatArray) -> tuple[FloatArray, FloatArray]:
-            level = np.log(e)
-            a, b = left[index], right[index]
-            x = _hermite_root(a, b, ratio_left[index], ratio_right[index], slope_left[index], slope_right[index], level)
-            x = _polish(numerator, denominator, row[index], a, b, ratio_left[index] > ratio_right[index], x, e)
-            rising = ratio_right[index] > ratio_left[index]
-            start, stop = np.where(rising, x, a), np.where(rising, b, x)
-            mass = denominator.cdf(stop, row[index]) - denominator.cdf(start, row[index])
-            full = numerator.cdf(stop, row[index]) - numerator.cdf(start, row[index])
-            return np.maximum(full - e * mass, 0.0), mass
+            root = _root(self.with_all, self.without, row[index], left[:, index], right[:, index], sign * np.log(e))
+            rising = stop[index] > start[index]
+            first, last = np.where(rising, root, left[:, index]), np.where(rising, right[:, index], root)
+            below = np.maximum(last[bottom] - first[bottom], 0.0)
+            return np.maximum(last[top] - first[top] - e * below, 0.0), below
 
         with np.errstate(over="ignore"):
-            low = np.exp(np.minimum(ratio_left, ratio_right))
-            high = np.exp(np.maximum(ratio_left, ratio_right))
-        inner = Cells(row, low, high, np.maximum(above, 0.0), np.maximum(below, 0.0), part)
-        return join(inner, _tail_cells(numerator, denominator, self.first, self.last, self.rows))
+            low, high = np.exp(np.minimum(start, stop)), np.exp(np.maximum(start, stop))
+        return join(Cells(row, low, high, mass[0], mass[1], part), self._tails(direction))
 
-    def _monotone(self, direction: int, least: float, *, only_top: bool) -> MixtureBlock:
-        """The block cut at turning points, wherever the ratio may exceed ``least`` in this direction."""
-        sign = 1.0 if direction == 0 else -1.0
+    def _tails(self, direction: int) -> Cells:
+        """What lies beyond the nodes, less than 1e-13 of the mass: a cell of constant ratio on either side."""
+        every = np.arange(self.rows)
+        size = len(self.row) // self.rows
+        first, last = self.left[X].reshape(self.rows, size)[:, 0], self.right[X].reshape(self.rows, size)[:, -1]
+        masses = []
+        for side in (self.with_all, self.without):
+            both = side.evaluate(first, every)[2], side.mirrored().evaluate(-last, every)[2]
+            masses.append(np.stack(np.broadcast_arrays(*both), axis=1))
+        above, below = masses if direction == 0 else masses[::-1]
+        return constant_cells(*np.broadcast_arrays(above, below))
+
+    def _monotone(self, sign: float, level: float) -> MixtureBlock:
+        """The block cut at turning points, wherever sign · log ratio may exceed ``level``."""
         block = self
-        if only_top:  # the supremum lies in the cells about the highest node
-            top = np.maximum(sign * block.ratio_left, sign * block.ratio_right)
-            best = np.full(self.rows, -np.inf)
-            np.maximum.at(best, block.row, top)
-            block = block._take(np.flatnonzero(top >= best[block.row]))
         for _ in range(6):
-            width = block.right - block.left
+            left, right = block.left, block.right
+            width = right[X] - left[X]
             with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-                steepest = np.maximum(np.abs(block.slope_left), np.abs(block.slope_right))
-                bound = np.maximum(sign * block.ratio_left, sign * block.ratio_right) + steepest * width
-                turns = block.slope_left * block.slope_right < 0
-                rise = (block.ratio_right - block.ratio_left) / width
+                steepest = np.maximum(np.abs(left[SLOPE]), np.abs(right[SLOPE]))
+                bound = np.maximum(sign * left[RATIO], sign * right[RATIO]) + steepest * width
+                turns = left[SLOPE] * right[SLOPE] < 0
+                rise = (right[RATIO] - left[RATIO]) / width
                 # A cubic with these ends may turn twice inside (Fritsch and Carlson): look again at half the width.
-                doubtful = (block.slope_left**2 + block.slope_right**2 > 9.0001 * rise**2) & (steepest * width > 1e-7)
-            finite = np.isfinite(block.ratio_left) & np.isfinite(block.ratio_right) & (width > 0)
-            cut = np.flatnonzero(finite & (bound > least) & (turns | doubtful))
+                doubtful = (left[SLOPE] ** 2 + right[SLOPE] ** 2 > 9.0001 * rise**2) & (steepest * width > 1e-7)
+                finite = np.isfinite(left[RATIO]) & np.isfinite(right[RATIO]) & (width > 0)
+                cut = np.flatnonzero(finite & (bound > level) & (turns | doubtful))
             if not len(cut):
                 break
             block = block._cut(cut, turns[cut])
         return block
 
-    def _cut(self, index: IntArray, turns: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> MixtureBlock:
+    def _cut(self, index: IntArray, turns: npt.NDArray[np.bool_]) -> MixtureBlock:
         """Cut these cells at the turning point of the log ratio, or in the middle where it is only doubtful."""
-        row, a, b = self.row[index], self.left[index], self.right[index]
-        low, high = a.copy(), b.copy()
-        slope_low, slope_high = self.slope_left[index], self.slope_right[index]
-        x = 0.5 * (a + b)
-        ratio, slope = _log_ratio(self.with_all, self.without, x, row)
+        row, left, right = self.row[index], self.left[:, index], self.right[:, index]
+        middle = _evaluate(
+            self.with_all, self.without, np.where(turns, _turn(left, right), _midpoint(left, right)), row
+        )
+        low, high = left[[X, SLOPE]], right[[X, SLOPE]]
         active = np.flatnonzero(turns)
-        for _ in range(12):  # regula falsi with halving (Illinois); ends in the middle of a bracket or at the root
+        for _ in range(12):  # regula falsi with halving (Illinois)
+            here, low_a, high_a = middle[:, active], low[:, active], high[:, active]
+            same = here[SLOPE] * low_a[SLOPE - 1] > 0
+            halved = np.array([[1.0], [0.5]])
+            low[:, active] = np.where(same, here[[X, SLOPE]], low_a * halved)
+            high[:, active] = np.where(same, high_a * halved, here[[X, SLOPE]])
+            (a, slope_a), (b, slope_b) = low[:, active], high[:, active]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = a - slope_a * (b - a) / (slope_b - slope_a)
+            step = np.where((step > a) & (step < b), step, 0.5 * (a + b))
+            # an error of t widths in the turning point leaves a part of t^3 out of order
+            far = np.abs(step - here[X]) > 1e-4 * (right[X] - left[X])[active]
+            active, step = active[far], step[far]
             if not len(active):
                 break
-            x_a = x[active]
-            same = slope[active] * slope_low[active] > 0
-            low[active] = np.where(same, x_a, low[active])
-            high[active] = np.where(same, high[active], x_a)
-            slope_low[active] = np.where(same, slope[active], slope_low[active] * 0.5)
-            slope_high[active] = np.where(same, slope_high[active] * 0.5, slope[active])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = low[active] - slope_low[active] * (high[active] - low[active]) / (
-                    slope_high[active] - slope_low[active]
-                )
-            inside = (step > low[active]) & (step < high[active])
-            new = np.where(inside, step, 0.5 * (low[active] + high[active]))
-            moved = np.abs(new - x_a)
-            x[active] = new
-            ratio[active], slope[active] = _log_ratio(self.with_all, self.without, new, row[active])
-            # an error of t widths in the turning point leaves a part of t^3 out of order
-            active = active[(moved > 3e-5 * (b - a)[active]) & np.isfinite(ratio[active])]
-        zero = np.where(turns, 0.0, slope)
+            middle[:, active] = _evaluate(self.with_all, self.without, step, row[active])
+        middle[SLOPE] = np.where(turns, 0.0, middle[SLOPE])
         keep = np.ones(len(self.row), bool)
         keep[index] = False
-        join = np.concatenate
-        return MixtureBlock(
-            self.with_all,
-            self.without,
-            row=join((self.row[keep], row, row)),
-            left=join((self.left[keep], a, x)),
-            right=join((self.right[keep], x, b)),
-            ratio_left=join((self.ratio_left[keep], self.ratio_left[index], ratio)),
-            ratio_right=join((self.ratio_right[keep], ratio, self.ratio_right[index])),
-            slope_left=join((self.slope_left[keep], self.slope_left[index], zero)),
-            slope_right=join((self.slope_right[keep], zero, self.slope_right[index])),
-            tails=self.tails,
-            first=self.first,
-            last=self.last,
-            rows=self.rows,
+        return replace(
+            self,
+            row=np.concatenate((self.row[keep], row, row)),
+            left=np.concatenate((self.left[:, keep], left, middle), axis=1),
+            right=np.concatenate((self.right[:, keep], middle, right), axis=1),
         )
 
     def _take(self, index: IntArray) -> MixtureBlock:
-        return MixtureBlock(
-            self.with_all,
-            self.without,
-            self.row[index],
-            self.left[index],
-            self.right[index],
-            self.ratio_left[index],
-            self.ratio_right[index],
-            self.slope_left[index],
-            self.slope_right[index],
-            self.tails,
-            self.first,
-            self.last,
-            self.rows,
-        )
+        return replace(self, row=self.row[index], left=self.left[:, index], right=self.right[:, index])
 
 
 def common_nodes(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> FloatArray:
     """Nodes of the mixture with everyone, thinned where they crowd; kinks are kept."""
     here = np.isfinite(points)
     x, h = points[here], bandwidths[here]
-    offsets = np.array(sorted({s * z for z in (*kernel.nodes, kernel.reach) for s in (-1.0, 1.0)}))
+    offsets = _offsets(kernel)
     places = (x[:, None] + h[:, None] * offsets).ravel()
     gaps = np.repeat(0.35 * h * kernel.canonical, len(offsets))
     order = np.argsort(places)
     places, gaps = places[order], gaps[order]
-    kept = [places[0]]
+    kept = [float(places[0])]
     for place, gap in zip(places[1:-1].tolist(), gaps[1:-1].tolist(), strict=True):
         if place - kept[-1] >= gap:
             kept.append(place)
-    kept.append(places[-1])
+    kept.append(float(places[-1]))
     kinks = (x[:, None] + h[:, None] * np.array(kernel.kinks)).ravel()
     return np.unique(np.concatenate((kept, kinks)))
 
@@ -233,132 +252,129 @@ def own_nodes(
     kernel: Kernel, shared: FloatArray, without: FloatArray, bandwidths: FloatArray, *, far: bool
 ) -> FloatArray:
     """(rows, nodes): the common nodes, and each row's own kinks, or all nodes of its points where they lie far off."""
-    offsets = np.array(kernel.kinks)
-    if far:
-        offsets = np.array(sorted({s * z for z in (*kernel.nodes, kernel.reach) for s in (-1.0, 1.0)}))
+    offsets = _offsets(kernel) if far else np.array(kernel.kinks)
     own = without[:, :, None] + np.broadcast_to(bandwidths, without.shape)[:, :, None] * offsets
     own = np.where(np.isfinite(own), own, shared[0]).reshape(len(without), -1)  # an atom has no nodes
     return np.sort(np.concatenate((np.broadcast_to(shared, (len(without), len(shared))), own), axis=1), axis=1)
 
 
-def block(with_all: Side, without: Side, nodes: FloatArray) -> MixtureBlock:
-    """The block over these nodes, (1, nodes) or (rows, nodes)."""
-    rows = len(without.points)
-    every = np.arange(rows)
-    left, right = nodes[:, :-1], nodes[:, 1:]
+def far_block(with_all: Side, without: Side, nodes: FloatArray) -> MixtureBlock:
+    """The block over each row's own nodes, (rows, nodes)."""
+    rows, size = nodes.shape
+    row = np.arange(rows)
     if with_all.kernel.kinks:
-        inset = _INSET * (right - left)
-        ends = [_log_ratio(with_all, without, x, every[: len(nodes)]) for x in (left + inset, right - inset)]
-        (ratio_left, slope_left), (ratio_right, slope_right) = ends
+        inset = _INSET * (nodes[:, 1:] - nodes[:, :-1])
+        left = _evaluate(with_all, without, nodes[:, :-1] + inset, row)
+        right = _evaluate(with_all, without, nodes[:, 1:] - inset, row)
+        masses = [side.evaluate(nodes, row)[2] for side in (with_all, without)]
+        left[[X, MASS, MASS_WITHOUT]] = [part[:, :-1] for part in (nodes, *masses)]
+        right[[X, MASS, MASS_WITHOUT]] = [part[:, 1:] for part in (nodes, *masses)]
     else:
-        ratio, slope = _log_ratio(with_all, without, nodes, every)
-        ratio_left, ratio_right, slope_left, slope_right = ratio[:, :-1], ratio[:, 1:], slope[:, :-1], slope[:, 1:]
-    shape = (rows, left.shape[1])
-    flat = [np.broadcast_to(x, shape).reshape(-1) for x in (left, right)]
-    return MixtureBlock(
-        with_all,
-        without,
-        np.repeat(every, shape[1]),
-        flat[0],
-        flat[1],
-        ratio_left.reshape(-1),
-        ratio_right.reshape(-1),
-        slope_left.reshape(-1),
-        slope_right.reshape(-1),
-        tails=(_tail_limit(with_all, without, -1), _tail_limit(with_all, without, 1)),
-        first=np.broadcast_to(nodes[:, 0], rows),
-        last=np.broadcast_to(nodes[:, -1], rows),
-        rows=rows,
-    )
+        ends = _evaluate(with_all, without, nodes, row)
+        left, right = ends[..., :-1], ends[..., 1:]
+    flat = [end.reshape(5, rows * (size - 1)) for end in (left, right)]
+    return MixtureBlock(with_all, without, np.repeat(row, size - 1), *flat)
 
 
-def _log_ratio(with_all: Side, without: Side, x: FloatArray, row: IntArray) -> tuple[FloatArray, FloatArray]:
-    """log(p/p_i) and its slope; 0 where both densities are nothing."""
-    p, dp = with_all.pdf_and_slope(x, row)
-    p_i, dp_i = without.pdf_and_slope(x, row)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(p / p_i)
-        slope = dp / p - dp_i / p_i
-    nothing = (p == 0) & (p_i == 0)
-    return np.where(nothing, 0.0, ratio), np.where(nothing | ~np.isfinite(slope), 0.0, slope)
+def near_block(with_all: Side, without: Side, near: Near) -> MixtureBlock:
+    """The block over common nodes, all rows at once."""
+    rows, size = len(without.points), len(near.nodes)
+    shifts = np.where(without.weights > 0, (with_all.points - without.points) / without.bandwidths, 0.0)
+    shared = with_all.evaluate(near.nodes[None, :], np.zeros(1, np.int64))
+    ends = _assemble(near.nodes, shared, near.evaluate(shifts))
+    left, right = ends[..., :-1], ends[..., 1:]
+    flat = [end.reshape(5, rows * (size - 1)) for end in (left, right)]
+    return MixtureBlock(with_all, without, np.repeat(np.arange(rows), size - 1), *flat)
 
 
-def _hermite_root(
-    a: FloatArray, b: FloatArray, ya: FloatArray, yb: FloatArray, da: FloatArray, db: FloatArray, level: FloatArray
-) -> FloatArray:
-    """Where the cubic with these ends and slopes crosses ``level``: the first guess of a root."""
-    width = b - a
-    low, high = np.zeros_like(a), np.ones_like(a)
-    usable = np.isfinite(ya) & np.isfinite(yb)
-    ya, yb, da, db = (np.where(usable, v, 0.0) for v in (ya, yb, da * width, db * width))
-    rising = yb > ya
-    t = 0.5 * np.ones_like(a)
-    for _ in range(14):
-        y = (1 + 2 * t) * (1 - t) ** 2 * ya + t * (1 - t) ** 2 * da + t**2 * (3 - 2 * t) * yb + t**2 * (t - 1) * db
-        right = (y < level) == rising
-        low, high = np.where(right, t, low), np.where(right, high, t)
-        t = 0.5 * (low + high)
-    return a + width * np.where(usable, t, 0.5)
+def _offsets(kernel: Kernel) -> FloatArray:
+    return np.array(sorted({sign * z for z in (*kernel.nodes, kernel.reach) for sign in (-1.0, 1.0)}))
 
 
-def _polish(
-    numerator: Side,
-    denominator: Side,
-    row: IntArray,
-    a: FloatArray,
-    b: FloatArray,
-    falling: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+def _evaluate(with_all: Side, without: Side, x: FloatArray, row: IntArray) -> FloatArray:
+    """What is known at x: (5, ...) shaped like x."""
+    return _assemble(x, with_all.evaluate(x, row), without.evaluate(x, row))
+
+
+def _assemble(
     x: FloatArray,
-    e: FloatArray,
+    with_all: tuple[FloatArray, FloatArray, FloatArray],
+    without: tuple[FloatArray, FloatArray, FloatArray],
 ) -> FloatArray:
-    """Newton's method on log(p/p_i) - log e within [a, b], by halves where it leaves the bracket."""
-    low, high, x = a.copy(), b.copy(), x.copy()
-    active = np.arange(len(x))
+    (p, dp, mass), (p_i, dp_i, mass_i) = with_all, without
+    out = np.empty((5, *np.broadcast_shapes(p.shape, p_i.shape)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out[RATIO] = np.log(p / p_i)
+        out[SLOPE] = dp / p - dp_i / p_i
+    nothing = (p <= 0) & (p_i <= 0)  # neither side has any mass here
+    out[RATIO][np.broadcast_to(nothing, out.shape[1:])] = 0.0
+    out[SLOPE][~np.isfinite(out[SLOPE])] = 0.0
+    out[X], out[MASS], out[MASS_WITHOUT] = x, mass, mass_i
+    return out
+
+
+def _midpoint(left: FloatArray, right: FloatArray) -> FloatArray:
+    return np.asarray(0.5 * (left[X] + right[X]))
+
+
+def _turn(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Where the cubic through both ends turns, as a first guess; the middle where that lies outside."""
+    width = right[X] - left[X]
+    a, b = left[SLOPE] * width, right[SLOPE] * width
+    rise = right[RATIO] - left[RATIO]
+    # slope of the cubic at t: a + 2 (3 rise - 2a - b) t + 3 (a + b - 2 rise) t^2; a root by the stable formula
+    c2, c1 = 3 * (a + b - 2 * rise), 3 * rise - 2 * a - b
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = -(c1 + np.where(c1 >= 0, 1.0, -1.0) * np.sqrt(c1 * c1 - a * c2))
+        t = np.where((q / c2 > 0) & (q / c2 < 1), q / c2, a / q)
+    return np.asarray(left[X] + width * np.where((t > 0) & (t < 1), t, 0.5))
+
+
+def _root(
+    with_all: Side, without: Side, row: IntArray, left: FloatArray, right: FloatArray, level: FloatArray
+) -> FloatArray:
+    """What is known where the log ratio crosses ``level`` in each cell, by Newton's method within the cell."""
+    low, high = left[X].copy(), right[X].copy()
+    width = high - low
+    falling = left[RATIO] > right[RATIO]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        start = low + width * (level - left[RATIO]) / (right[RATIO] - left[RATIO])
+    start = np.where((start > low) & (start < high), start, 0.5 * (low + high))
+    out = _evaluate(with_all, without, start, row)
+    active = np.arange(len(row))
     for _ in range(80):
-        ratio, slope = _log_ratio(numerator, denominator, x[active], row[active])
-        excess = ratio - np.log(e[active])
+        here = out[:, active]
+        excess = here[RATIO] - level[active]
         beyond = (excess > 0) == falling[active]  # the root lies to the right
-        low[active] = np.where(beyond, x[active], low[active])
-        high[active] = np.where(beyond, high[active], x[active])
+        low[active] = np.where(beyond, here[X], low[active])
+        high[active] = np.where(beyond, high[active], here[X])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = x[active] - excess / slope
+            step = here[X] - excess / here[SLOPE]
         inside = (step > low[active]) & (step < high[active])
-        new = np.where(inside, step, 0.5 * (low[active] + high[active]))
-        moved = np.abs(new - x[active])
-        x[active] = new
-        active = active[moved > 1e-6 * (b - a)[active]]  # Newton squares this; the integral squares it again
+        step = np.where(inside, step, 0.5 * (low[active] + high[active]))
+        # Newton squares an error of 1e-7 widths, and the integral squares it again
+        far = np.abs(step - here[X]) > 1e-7 * width[active]
+        active, step = active[far], step[far]
         if not len(active):
             break
-    return x
-
-
-def _tail_cells(numerator: Side, denominator: Side, first: FloatArray, last: FloatArray, rows: int) -> Cells:
-    """What lies beyond the nodes, less than 1e-13 of the mass: a cell of constant ratio on either side."""
-    every = np.arange(rows)
-    above = np.stack((numerator.cdf(first, every), _upper(numerator, last, every)), axis=1)
-    below = np.stack((denominator.cdf(first, every), _upper(denominator, last, every)), axis=1)
-    return constant_cells(above, below)
-
-
-def _upper(side: Side, x: FloatArray, row: IntArray) -> FloatArray:
-    """Mass beyond x, by symmetry of the kernel."""
-    mirrored = Side(side.kernel, -side.points, side.bandwidths, side.weights)
-    return mirrored.cdf(-x, row)
+        out[:, active] = _evaluate(with_all, without, step, row[active])
+    return out
 
 
 def _tail_limit(with_all: Side, without: Side, direction: int) -> FloatArray:
     """Limit of log(p/p_i) far to the left (-1) or right (+1)."""
     kinds = [_tail(side, direction) for side in (with_all, without)]
-    with np.errstate(invalid="ignore"):
-        out: FloatArray = np.zeros(max(len(kinds[0][0]), len(kinds[1][0])))
-        undecided = np.ones(len(out), bool)
-        for one, other in zip(*kinds, strict=True):
-            difference = np.broadcast_to(one - other, out.shape)
-            difference = np.where(np.isnan(difference), 0.0, difference)  # -inf on both sides: nothing there
-            final = one is kinds[0][-1]
-            decided = undecided & (difference != 0)
-            out = np.where(decided, difference if final else np.sign(difference) * np.inf, out)
-            undecided &= ~decided
+    rows = len(without.points)
+    out, undecided = np.zeros(rows), np.ones(rows, bool)
+    last = len(kinds[0]) - 1
+    for place, (one, other) in enumerate(zip(*kinds, strict=True)):
+        with np.errstate(invalid="ignore"):
+            difference = np.broadcast_to(one - other, rows)
+        difference = np.where(np.isnan(difference), 0.0, difference)  # nothing on either side
+        if place < last:  # decides alone
+            difference = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))
+        out = np.where(undecided, difference, out)
+        undecided = undecided & (difference == 0)
     return out
 
 
@@ -367,20 +383,18 @@ def _tail(side: Side, direction: int) -> tuple[FloatArray, ...]:
 
     Larger means heavier. Earlier entries decide alone (the ratio tends to 0 or infinity), the last one adds up.
     """
-    points = np.where(side.weights > 0, direction * side.points, -np.inf)
-    h = np.where(side.weights > 0, side.bandwidths, -np.inf)
-    tail = side.kernel.tail
+    here = side.weights > 0
+    points, h = np.where(here, direction * side.points, -np.inf), np.where(here, side.bandwidths, -np.inf)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if tail == "power":
+        if side.kernel.tail == "power":
             return (np.log((side.weights * side.bandwidths**4).sum(axis=1)),)
-        if tail == "bounded":
-            return ((points + np.where(np.isfinite(h), h, 0.0)).max(axis=1), np.zeros(len(points)))
+        if side.kernel.tail == "bounded":
+            return np.where(here, points + h, -np.inf).max(axis=1), np.zeros(len(points))
         widest = h.max(axis=1)
         leading = np.where(h == widest[:, None], points, -np.inf)
         outermost = leading.max(axis=1)
         relative = np.where(np.isfinite(leading), leading - outermost[:, None], -np.inf)
-        if tail == "gaussian":
-            count = np.log((relative == 0).sum(axis=1))
-            return widest, outermost, count
+        if side.kernel.tail == "gaussian":
+            return widest, outermost, np.log((relative == 0).sum(axis=1))
         height = outermost / widest + np.log(np.exp(relative / widest[:, None]).sum(axis=1))
         return widest, np.where(np.isnan(height), -np.inf, height)

@@ -23,8 +23,8 @@ from empriv.measuring.densities import Density, Kde, Mixture, Model
 from empriv.measuring.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
 from empriv.results import FloatArray, IntArray, Results
 
-_BLOCK = 42_000  # knots of a block of individuals held at once: small enough for the processor's cache
-_VALUES = 600_000  # kernel values held at once
+_KNOTS = 42_000  # knots of a block of individuals held at once: small enough for the processor's cache
+_VALUES = 400_000  # kernel values held at once
 _WORKERS = os.cpu_count() or 1
 
 
@@ -151,7 +151,7 @@ class Risk:
         delta_i = self.delta_i(float(epsilon))
         influence = self.influence()
         size = np.where(np.isnan(influence), np.inf, influence)
-        order = np.lexsort((np.arange(len(delta_i)), -size, -delta_i))[:top]
+        order = np.lexsort((-size, -delta_i))[:top]
         return {
             "individual": self.results.individuals[order],
             "delta_i": delta_i[order],
@@ -279,10 +279,15 @@ class _Block:
         """(rows, epsilons): the larger hockey stick, rounded up; 0 where the supremum shows that there is none."""
         epsilon = np.minimum(epsilon, LARGEST_EPSILON)
         e = np.exp(epsilon) * (1.0 - self.slack)
-        sticks = [curve(self.cells(direction, e[0]), e, self.rows) for direction in (0, 1)]
+        sticks = [self._curve(direction, e) for direction in (0, 1)]
         largest = np.maximum(*self.log_suprema()) - np.log1p(-self.slack)
         some = largest[:, None] > epsilon
         return np.where(some, np.clip(np.maximum(*sticks), 0.0, 1.0 - self.slack) + self.slack, 0.0)
+
+    def _curve(self, direction: int, e: FloatArray) -> FloatArray:
+        if isinstance(self.source, laplace.LaplaceBlock) and not len(self.mass):
+            return self.source.curve(direction, e)
+        return curve(self.cells(direction, e[0]), e, self.rows)
 
     def epsilons(self, delta: float) -> FloatArray:
         """(rows,): smallest epsilon at which `curves` is at most ``delta``."""
@@ -310,59 +315,79 @@ def _jobs(
     own = dict(pairs.own)
     alone = np.isin(rows, np.fromiter(own, np.int64, len(own)))
     for row in rows[alone]:
-        yield np.array([row]), _maker(own[int(row)], model, np.array([0]), far=True)
+        yield np.array([row]), _maker(own[int(row)], model, np.array([0]), None)
     rows = rows[~alone]
     size = len(pairs.points)
-    if isinstance(model, Mixture):
-        one_bandwidth = model.kernel.name == "laplace" and model.refit is None and np.isfinite(model.bandwidth)
-        if one_bandwidth:
-            groups = [(rows, max(1, _BLOCK // (2 * size)), False)]
-        else:
-            far = (shifts[rows] > mixtures.NEAR) | (model.refit is not None)
-            count = max(1, _VALUES // (size * (4 * size if model.kernel.kinks else 100)))
-            groups = [(rows[~far], count, False), (rows[far], max(1, count // 8), True)]
+    if not isinstance(model, Mixture):
+        groups: list[tuple[IntArray, int, mixtures.Near | None]] = [(rows, 4096 if model is None else 1, None)]
+    elif _closed_form(model):
+        # Like with like: a block needs no more of the curve than its most exposed individual.
+        groups = [(rows[np.argsort(-shifts[rows], kind="stable")], max(1, _KNOTS // (2 * size)), None)]
     else:
-        groups = [(rows, 1 if model is not None else 4096, True)]
-    for some, step, is_far in groups:
+        groups = list(_mixture_groups(pairs, model, shifts, rows))
+    for some, step, near in groups:
         for start in range(0, len(some), step):
             block_rows = some[start : start + step]
-            yield block_rows, _maker(pairs, model, block_rows, far=is_far)
+            yield block_rows, _maker(pairs, model, block_rows, near)
 
 
-def _maker(pairs: Pairs, model: Model | None, rows: IntArray, *, far: bool) -> Callable[[], _Block]:
+def _closed_form(model: Mixture) -> bool:
+    return model.kernel.name == "laplace" and model.refit is None and bool(np.isfinite(model.bandwidth))
+
+
+def _mixture_groups(
+    pairs: Pairs, model: Mixture, shifts: FloatArray, rows: IntArray
+) -> Iterator[tuple[IntArray, int, mixtures.Near | None]]:
+    """Individuals by the size of their shifts: those who move points little share nodes."""
+    size = len(pairs.points)
+    if not model.kernel.kinks and model.refit is None and len(rows) > 1:
+        side = mixtures.Side.of(model.kernel, pairs.points[None, :], model.bandwidths[None, :])
+        nodes = mixtures.common_nodes(model.kernel, pairs.points, model.bandwidths)
+        for reach in mixtures.NEAR:
+            some = rows[shifts[rows] <= reach]
+            rows = rows[shifts[rows] > reach]
+            if len(some):
+                near = mixtures.Near.of(side, nodes, reach)
+                yield some, max(1, _VALUES // (size * near.degree)), near
+    yield rows, max(1, _VALUES // (8 * size * size)), None
+
+
+def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: mixtures.Near | None) -> Callable[[], _Block]:
+    """The function that cuts these individuals' results into cells."""
+
     def make() -> _Block:
-        without = pairs.dense(rows)
+        points, without = pairs.points, pairs.dense(rows)
         masses = pairs.mass, pairs.mass_without[rows]
-        points = pairs.points
-        if model is None:
+        nothing = not np.isfinite(points).any() and not np.isfinite(without).any()
+        if model is None or nothing:
             return _Block(None, *masses, slack=1e-15)
         if not isinstance(model, Mixture):
-            return _Block(_generic(model, points, without[0]), *masses, slack=generic.SLACK)
-        if model.kernel.name == "laplace" and model.refit is None and np.isfinite(model.bandwidth):
+            return _Block(generic.block(model, points, without[0]), *masses, slack=generic.SLACK)
+        if _closed_form(model):
             h = model.bandwidth
 
             def exact(row: int) -> tuple[float, float]:
                 return laplace.log_ratio_range(points, without[row], h)
 
             return _Block(laplace.block(points, without, h), *masses, slack=laplace.slack(points), exact_range=exact)
-        return _Block(_mixture(model, points, without, far), *masses, slack=mixtures.SLACK)
+        return _Block(_mixture(model, points, without, near), *masses, slack=mixtures.SLACK)
 
     return make
 
 
-def _mixture(model: Mixture, points: FloatArray, without: FloatArray, far: bool) -> mixtures.MixtureBlock | None:
-    if not np.isfinite(points).any() and not np.isfinite(without).any():
-        return None
+def _mixture(
+    model: Mixture, points: FloatArray, without: FloatArray, near: mixtures.Near | None
+) -> mixtures.MixtureBlock:
     own = model.bandwidths[None, :]
     if model.refit is not None:
         own = np.stack([_refitted(model, row) for row in without])
     with_all = mixtures.Side.of(model.kernel, points[None, :], model.bandwidths[None, :])
     side = mixtures.Side.of(model.kernel, without, own)
+    if near is not None:
+        return mixtures.near_block(with_all, side, near)
     reference = points if np.isfinite(points).any() else without[0]
-    nodes = mixtures.common_nodes(model.kernel, reference, model.bandwidths)[None, :]
-    if far or model.kernel.kinks:
-        nodes = mixtures.own_nodes(model.kernel, nodes[0], without, own, far=far)
-    return mixtures.block(with_all, side, nodes)
+    shared = mixtures.common_nodes(model.kernel, reference, model.bandwidths)
+    return mixtures.far_block(with_all, side, mixtures.own_nodes(model.kernel, shared, without, own, far=True))
 
 
 def _refitted(model: Mixture, points: FloatArray) -> FloatArray:
@@ -374,20 +399,22 @@ def _refitted(model: Mixture, points: FloatArray) -> FloatArray:
     return np.asarray(fitted.bandwidths)
 
 
-def _generic(model: Model, points: FloatArray, without: FloatArray) -> generic.GenericBlock | None:
-    if not np.isfinite(points).any() and not np.isfinite(without).any():
-        return None
-    return generic.block(model, points, without)
-
-
 def _shifts(pairs: Pairs, model: Model | None) -> FloatArray:
     """Largest influence of each individual, in bandwidths of the pair; inf to or from an atom."""
     q = pairs.points.reshape(-1, pairs.draws)
     h = model.bandwidths.reshape(q.shape) if isinstance(model, Mixture) else np.ones_like(q)
     with np.errstate(invalid="ignore"):
-        change = np.abs(pairs.entries - q[pairs.entry_database])
-    change[np.isnan(change)] = 0.0  # at an atom on both sides: the masses below tell whether at the same one
-    shifts = _largest(change / h[pairs.entry_database], pairs.starts)
+        if len(pairs.entries) == len(q) * pairs.n_individuals and np.all(np.diff(pairs.starts) == len(q)):
+            # everyone everywhere: no need to look at which database
+            change = pairs.entries.reshape(pairs.n_individuals, *q.shape) - q
+            change /= h
+            change = np.abs(change, out=change).reshape(pairs.n_individuals, -1)
+            shifts = change.max(axis=1) if not len(pairs.mass) else np.fmax.reduce(change, axis=1)
+        else:
+            change = np.abs(pairs.entries - q[pairs.entry_database]) / h[pairs.entry_database]
+            shifts = _largest(np.where(np.isnan(change), 0.0, change), pairs.starts)
+    # A pair at an atom on both sides is NaN; the masses below tell whether it is at the same one.
+    shifts = np.where(np.isnan(shifts), 0.0, shifts)
     if len(pairs.mass):
         shifts[np.any(pairs.mass_without != pairs.mass, axis=1)] = np.inf
     for row, _ in pairs.own:
