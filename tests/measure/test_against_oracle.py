@@ -59,6 +59,12 @@ def _offset(rng: np.random.Generator) -> Case:
     return q, q - np.stack([rng.normal(0, 0.5, 17), rng.normal(2, 0.5, 17)]), 0.9
 
 
+def _far_offset(rng: np.random.Generator) -> Case:
+    """Both at once: digits are few, and the exponentials between the clusters underflow."""
+    q = 1e12 + rng.choice([0.0, 2000.0], 15) + rng.normal(0, 1, 15)
+    return q, q - np.stack([rng.normal(0, 0.3, 15), rng.choice([0.0, 2000.0], 15)]), 0.9
+
+
 def _range(rng: np.random.Generator) -> Case:
     q = 10.0 ** rng.uniform(-6, 9, 24)
     return q, np.stack([q - rng.normal(0, 1, 24), q * (1 - rng.choice([0, 1e-3], 24))]), 1.0
@@ -95,6 +101,7 @@ CASES: dict[str, Callable[[np.random.Generator], Case]] = {
     "one": _one,
     "two": _two,
     "offset": _offset,
+    "far offset": _far_offset,
     "range": _range,
     "far clusters": _far_clusters,
     "small shifts": _small_shifts,

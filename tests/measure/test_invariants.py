@@ -124,7 +124,8 @@ def test_the_same_everywhere_is_no_reveal(case: tuple[np.ndarray, np.ndarray, fl
 def test_reordered_results_are_no_reveal(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:
     """The densities forget which database gave which result."""
     q, _, h = case
-    assert np.all(_deltas(q, q[None, ::-1], kernel, h) <= 1e-14)
+    # Not quite zero: what is added lest rounding understate may show.
+    assert np.all(_deltas(q, q[None, ::-1], kernel, h) <= 1e-10)
 
 
 @FEW
