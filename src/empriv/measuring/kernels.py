@@ -23,8 +23,10 @@ class Kernel:
 
     Attributes
     ----------
-    pdf, slope, cdf : functions of z
-        Density, its derivative, and its distribution function.
+    pdf, cdf : functions of z
+        Density and distribution function.
+    slope : function of z and of the density there
+        Derivative of the density.
     log_lipschitz : float
         sup |d log pdf / dz|: by the mediant inequality, shifts of at most epsilon / log_lipschitz bandwidths
         keep every ratio of densities within e^epsilon. inf where there is no such bound.
@@ -43,7 +45,7 @@ class Kernel:
 
     name: str
     pdf: Function
-    slope: Function
+    slope: Callable[[FloatArray, FloatArray], FloatArray]
     cdf: Function
     log_lipschitz: float
     kinks: tuple[float, ...]
@@ -81,10 +83,6 @@ def _logistic_pdf(z: FloatArray) -> FloatArray:
     return t / (1.0 + t) ** 2
 
 
-def _logistic_slope(z: FloatArray) -> FloatArray:
-    return -np.tanh(0.5 * z) * _logistic_pdf(z)
-
-
 def _logistic_cdf(z: FloatArray) -> FloatArray:
     t = np.exp(-np.abs(z))
     return np.where(z < 0, t, 1.0) / (1.0 + t)
@@ -92,10 +90,6 @@ def _logistic_cdf(z: FloatArray) -> FloatArray:
 
 def _epanechnikov_pdf(z: FloatArray) -> FloatArray:
     return np.maximum(0.75 * (1.0 - z * z), 0.0)
-
-
-def _epanechnikov_slope(z: FloatArray) -> FloatArray:
-    return np.where(np.abs(z) < 1, -1.5 * z, 0.0)
 
 
 def _epanechnikov_cdf(z: FloatArray) -> FloatArray:
@@ -107,11 +101,6 @@ def _epanechnikov_cdf(z: FloatArray) -> FloatArray:
 def _student_pdf(z: FloatArray) -> FloatArray:
     s = 1.0 + 0.25 * z * z
     return 0.375 / (s * s * np.sqrt(s))
-
-
-def _student_slope(z: FloatArray) -> FloatArray:
-    s = 1.0 + 0.25 * z * z
-    return -0.46875 * z / (s * s * s * np.sqrt(s))
 
 
 def _student_cdf(z: FloatArray) -> FloatArray:
@@ -129,7 +118,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="laplace",
             pdf=_laplace_pdf,
-            slope=lambda z: -np.sign(z) * _laplace_pdf(z),
+            slope=lambda z, pdf: -np.sign(z) * pdf,
             cdf=_laplace_cdf,
             log_lipschitz=1.0,
             kinks=(0.0,),
@@ -141,7 +130,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="gaussian",
             pdf=_gaussian_pdf,
-            slope=lambda z: -z * _gaussian_pdf(z),
+            slope=lambda z, pdf: -z * pdf,
             cdf=_gaussian_cdf,
             log_lipschitz=np.inf,
             kinks=(),
@@ -153,7 +142,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="logistic",
             pdf=_logistic_pdf,
-            slope=_logistic_slope,
+            slope=lambda z, pdf: -np.tanh(0.5 * z) * pdf,
             cdf=_logistic_cdf,
             log_lipschitz=1.0,
             kinks=(),
@@ -165,7 +154,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="epanechnikov",
             pdf=_epanechnikov_pdf,
-            slope=_epanechnikov_slope,
+            slope=lambda z, pdf: np.where(pdf > 0, -1.5 * z, 0.0),
             cdf=_epanechnikov_cdf,
             log_lipschitz=np.inf,
             kinks=(-1.0, 1.0),
@@ -177,7 +166,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="student",
             pdf=_student_pdf,
-            slope=_student_slope,
+            slope=lambda z, pdf: -5.0 * z / (4.0 + z * z) * pdf,
             cdf=_student_cdf,
             log_lipschitz=1.25,  # (nu + 1) / (2 sqrt(nu)), at z = sqrt(nu)
             kinks=(),

@@ -24,8 +24,9 @@ NEAR = (0.02, 0.05, 0.1, 0.2, 0.5)  # largest shifts, in bandwidths, of groups t
 SLACK = 2e-12  # roundings, roots and tails beyond the kernels' reach, with a wide margin
 _INSET = 1e-7  # at a kink, slopes are taken this part of the cell's width inside it
 
-# What is known at the end of a cell, as rows of an array: the place, log(p/p_i), its slope, both distributions
-X, RATIO, SLOPE, MASS, MASS_WITHOUT = range(5)
+# What is known at the end of a cell, as rows of an array: the place, log(p/p_i), its slope, and of both sides the
+# distribution, density and its slope
+X, RATIO, SLOPE, MASS, MASS_WITHOUT, PDF, PDF_WITHOUT, RISE, RISE_WITHOUT = range(9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,8 @@ class Side:
         h, weights = self.bandwidths[at].reshape(shape), self.weights[at].reshape(shape)
         z = (x[..., None] - self.points[at].reshape(shape)) / h
         scaled = weights / h
-        pdf, slope, cdf = self.kernel.pdf(z), self.kernel.slope(z), self.kernel.cdf(z)
+        pdf, cdf = self.kernel.pdf(z), self.kernel.cdf(z)
+        slope = self.kernel.slope(z, pdf)
         return (pdf * scaled).sum(-1), (slope * (scaled / h)).sum(-1), (cdf * weights).sum(-1)
 
     def mirrored(self) -> Side:
@@ -83,14 +85,10 @@ class Near:
         points, h, weights = side.points[0], side.bandwidths[0], side.weights[0]
         z = ((nodes[None, :] - points[:, None]) / h[:, None])[:, None, :] + shifts[:, None]  # (N, degree, nodes)
         scale = (weights / h)[:, None, None]
-        values = np.concatenate(
-            (
-                side.kernel.pdf(z) * scale,
-                side.kernel.slope(z) * (scale / h[:, None, None]),
-                side.kernel.cdf(z) * weights[:, None, None],
-            ),
-            axis=2,
-        )
+        pdf, cdf = side.kernel.pdf(z), side.kernel.cdf(z)
+        slope = side.kernel.slope(z, pdf)
+        parts = (pdf * scale, slope * (scale / h[:, None, None]), cdf * weights[:, None, None])
+        values = np.concatenate(parts, axis=2)
         matrix = np.einsum("dk,nkg->ndg", transform, values)
         return Near(nodes, reach, matrix.reshape(len(points) * degree, -1), degree)
 
@@ -111,7 +109,7 @@ class Near:
 
 @dataclass(frozen=True, eq=False)
 class MixtureBlock:
-    """Cells of a block of individuals, flat: whose, and what is known at both ends (5, cells)."""
+    """Cells of a block of individuals, flat: whose, and what is known at both ends (9, cells)."""
 
     with_all: Side
     without: Side
@@ -173,9 +171,9 @@ class MixtureBlock:
         return constant_cells(*np.broadcast_arrays(above, below))
 
     def _monotone(self, sign: float, level: float) -> MixtureBlock:
-        """The block cut at turning points, wherever sign · log ratio may exceed ``level``."""
+        """The cells in which sign · log ratio may exceed ``level``, cut at turning points."""
         block = self
-        for _ in range(6):
+        for _ in range(7):
             left, right = block.left, block.right
             width = right[X] - left[X]
             with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -186,10 +184,12 @@ class MixtureBlock:
                 # A cubic with these ends may turn twice inside (Fritsch and Carlson): look again at half the width.
                 doubtful = (left[SLOPE] ** 2 + right[SLOPE] ** 2 > 9.0001 * rise**2) & (steepest * width > 1e-7)
                 finite = np.isfinite(left[RATIO]) & np.isfinite(right[RATIO]) & (width > 0)
-                cut = np.flatnonzero(finite & (bound > level) & (turns | doubtful))
-            if not len(cut):
+            wanted = np.flatnonzero(bound > level)
+            cut = finite[wanted] & (turns[wanted] | doubtful[wanted])
+            block = block._take(wanted)
+            if not cut.any():
                 break
-            block = block._cut(cut, turns[cut])
+            block = block._cut(np.flatnonzero(cut), turns[wanted][cut])
         return block
 
     def _cut(self, index: IntArray, turns: npt.NDArray[np.bool_]) -> MixtureBlock:
@@ -211,7 +211,7 @@ class MixtureBlock:
                 step = a - slope_a * (b - a) / (slope_b - slope_a)
             step = np.where((step > a) & (step < b), step, 0.5 * (a + b))
             # an error of t widths in the turning point leaves a part of t^3 out of order
-            far = np.abs(step - here[X]) > 1e-4 * (right[X] - left[X])[active]
+            far = np.abs(step - here[X]) > 1e-3 * (right[X] - left[X])[active]
             active, step = active[far], step[far]
             if not len(active):
                 break
@@ -272,7 +272,7 @@ def far_block(with_all: Side, without: Side, nodes: FloatArray) -> MixtureBlock:
     else:
         ends = _evaluate(with_all, without, nodes, row)
         left, right = ends[..., :-1], ends[..., 1:]
-    flat = [end.reshape(5, rows * (size - 1)) for end in (left, right)]
+    flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
     return MixtureBlock(with_all, without, np.repeat(row, size - 1), *flat)
 
 
@@ -283,7 +283,7 @@ def near_block(with_all: Side, without: Side, near: Near) -> MixtureBlock:
     shared = with_all.evaluate(near.nodes[None, :], np.zeros(1, np.int64))
     ends = _assemble(near.nodes, shared, near.evaluate(shifts))
     left, right = ends[..., :-1], ends[..., 1:]
-    flat = [end.reshape(5, rows * (size - 1)) for end in (left, right)]
+    flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
     return MixtureBlock(with_all, without, np.repeat(np.arange(rows), size - 1), *flat)
 
 
@@ -292,7 +292,7 @@ def _offsets(kernel: Kernel) -> FloatArray:
 
 
 def _evaluate(with_all: Side, without: Side, x: FloatArray, row: IntArray) -> FloatArray:
-    """What is known at x: (5, ...) shaped like x."""
+    """What is known at x: (9, ...) shaped like x."""
     return _assemble(x, with_all.evaluate(x, row), without.evaluate(x, row))
 
 
@@ -302,7 +302,7 @@ def _assemble(
     without: tuple[FloatArray, FloatArray, FloatArray],
 ) -> FloatArray:
     (p, dp, mass), (p_i, dp_i, mass_i) = with_all, without
-    out = np.empty((5, *np.broadcast_shapes(p.shape, p_i.shape)))
+    out = np.empty((9, *np.broadcast_shapes(p.shape, p_i.shape)))
     with np.errstate(divide="ignore", invalid="ignore"):
         out[RATIO] = np.log(p / p_i)
         out[SLOPE] = dp / p - dp_i / p_i
@@ -310,6 +310,7 @@ def _assemble(
     out[RATIO][np.broadcast_to(nothing, out.shape[1:])] = 0.0
     out[SLOPE][~np.isfinite(out[SLOPE])] = 0.0
     out[X], out[MASS], out[MASS_WITHOUT] = x, mass, mass_i
+    out[PDF], out[PDF_WITHOUT], out[RISE], out[RISE_WITHOUT] = p, p_i, dp, dp_i
     return out
 
 
@@ -337,10 +338,7 @@ def _root(
     low, high = left[X].copy(), right[X].copy()
     width = high - low
     falling = left[RATIO] > right[RATIO]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        start = low + width * (level - left[RATIO]) / (right[RATIO] - left[RATIO])
-    start = np.where((start > low) & (start < high), start, 0.5 * (low + high))
-    out = _evaluate(with_all, without, start, row)
+    out = _evaluate(with_all, without, _cubic_root(left, right, level), row)
     active = np.arange(len(row))
     for _ in range(80):
         here = out[:, active]
@@ -352,13 +350,45 @@ def _root(
             step = here[X] - excess / here[SLOPE]
         inside = (step > low[active]) & (step < high[active])
         step = np.where(inside, step, 0.5 * (low[active] + high[active]))
-        # Newton squares an error of 1e-7 widths, and the integral squares it again
-        far = np.abs(step - here[X]) > 1e-7 * width[active]
-        active, step = active[far], step[far]
+        move = step - here[X]
+        # A last step this small needs no new look: what it leaves out is of the third order in it.
+        small = np.abs(move) <= np.where(inside, 1e-3, 1e-12) * width[active]
+        done = active[small]
+        out[:, done] = _moved(here[:, small], move[small])
+        active, step = active[~small], step[~small]
         if not len(active):
             break
         out[:, active] = _evaluate(with_all, without, step, row[active])
     return out
+
+
+def _moved(ends: FloatArray, move: FloatArray) -> FloatArray:
+    """The distributions a small step further on."""
+    ends = ends.copy()
+    ends[MASS] += move * (ends[PDF] + 0.5 * move * ends[RISE])
+    ends[MASS_WITHOUT] += move * (ends[PDF_WITHOUT] + 0.5 * move * ends[RISE_WITHOUT])
+    ends[X] += move
+    return ends
+
+
+def _cubic_root(left: FloatArray, right: FloatArray, level: FloatArray) -> FloatArray:
+    """Where the cubic through both ends crosses ``level``, as a first guess; the middle where an end is infinite."""
+    width = right[X] - left[X]
+    with np.errstate(invalid="ignore"):
+        usable = np.isfinite(left[RATIO]) & np.isfinite(right[RATIO])
+        start, stop, a, b = (
+            np.where(usable, y, 0.0) for y in (left[RATIO], right[RATIO], left[SLOPE] * width, right[SLOPE] * width)
+        )
+    rising = stop > start
+    low, high = np.zeros_like(width), np.ones_like(width)
+    t = 0.5 * np.ones_like(width)
+    for _ in range(14):
+        s = 1.0 - t
+        y = (start * (1.0 + 2.0 * t) + a * t) * s * s + (stop * (1.0 + 2.0 * s) - b * s) * t * t
+        right_of = (y < level) == rising
+        low, high = np.where(right_of, t, low), np.where(right_of, high, t)
+        t = 0.5 * (low + high)
+    return np.asarray(left[X] + width * np.where(usable, t, 0.5))
 
 
 def _tail_limit(with_all: Side, without: Side, direction: int) -> FloatArray:

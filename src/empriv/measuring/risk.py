@@ -349,7 +349,9 @@ def _mixture_groups(
             if len(some):
                 near = mixtures.Near.of(side, nodes, reach)
                 yield some, max(1, _VALUES // (size * near.degree)), near
-    yield rows, max(1, _VALUES // (8 * size * size)), None
+    near_enough = shifts[rows] <= mixtures.NEAR[-1]
+    for some in (rows[near_enough], rows[~near_enough]):
+        yield some, max(1, _VALUES // (8 * size * size)), None
 
 
 def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: mixtures.Near | None) -> Callable[[], _Block]:
@@ -387,7 +389,9 @@ def _mixture(
         return mixtures.near_block(with_all, side, near)
     reference = points if np.isfinite(points).any() else without[0]
     shared = mixtures.common_nodes(model.kernel, reference, model.bandwidths)
-    return mixtures.far_block(with_all, side, mixtures.own_nodes(model.kernel, shared, without, own, far=True))
+    with np.errstate(invalid="ignore"):
+        far = model.refit is not None or bool(np.any(np.abs(points - without) > mixtures.NEAR[-1] * model.bandwidths))
+    return mixtures.far_block(with_all, side, mixtures.own_nodes(model.kernel, shared, without, own, far=far))
 
 
 def _refitted(model: Mixture, points: FloatArray) -> FloatArray:
