@@ -1,0 +1,40 @@
+# On a machine with Python 3.11 or newer, pip and make:
+#   make demo    sets everything up and audits the data that the package carries
+#   make test    sets everything up and runs the tests
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint setup benchmarks clean
+
+demo: setup
+	$(BIN)/empriv demo
+
+test: setup
+	$(BIN)/pytest -n auto $(PYTEST_ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+benchmarks: setup
+	$(BIN)/python benchmarks/imports.py
+	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/collect.py
+
+setup: $(VENV)/.ready
+
+# Some systems ship Python without ensurepip: make the environment bare, and let the pip that is there install uv in it.
+$(VENV)/bin/uv:
+	$(PYTHON) -c "import venv; venv.create('$(VENV)', with_pip=False)"
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet uv
+
+$(VENV)/.ready: pyproject.toml uv.lock $(VENV)/bin/uv
+	VIRTUAL_ENV= UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --inexact --quiet
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
