@@ -29,7 +29,7 @@ setup: $(VENV)/.ready
 
 # Some systems ship Python without ensurepip: make the environment bare, and let the pip that is there install uv in it.
 $(VENV)/bin/uv:
-	$(PYTHON) -c "import venv; venv.create('$(VENV)', with_pip=False)"
+	$(PYTHON) -c "import venv; venv.create('$(VENV)', with_pip=False, symlinks=True)"
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet uv
 
 $(VENV)/.ready: pyproject.toml uv.lock $(VENV)/bin/uv

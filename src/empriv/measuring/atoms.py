@@ -57,6 +57,15 @@ class Pairs:
     def n_individuals(self) -> int:
         return len(self.starts) - 1
 
+    def centred(self) -> Pairs:
+        """The same about zero: far from it, places between the points would be coarser than the points' distances."""
+        finite = self.points[np.isfinite(self.points)]
+        if not len(finite):
+            return self
+        centre = float(np.sort(finite)[len(finite) // 2])  # one of the points: differences from it are exact nearby
+        own = tuple((row, pairs.centred()) for row, pairs in self.own)
+        return replace(self, points=self.points - centre, entries=self.entries - centre, own=own)
+
     def dense(self, rows: IntArray) -> FloatArray:
         """(rows, N) points without each of these individuals."""
         n, m = len(self.points) // self.draws, self.draws
@@ -208,21 +217,25 @@ def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
     most_tied = int(np.unique(smooth, return_counts=True)[1].max())
     presence = np.diff(pairs.starts) * pairs.draws
     candidates = np.flatnonzero(2 * (presence + most_tied) > total)
-    round_with = np.abs(smooth * _ROUND - np.round(smooth * _ROUND)) <= 1e-4
-    look_for_round = not round_with.all() and np.abs(smooth).max() < 1e15 / _ROUND / 1e4
+    look_for_round = not _is_round(smooth).all() and np.abs(smooth).max() < 1e15 / _ROUND / 1e4
     for start in range(0, len(candidates), 4096):
         rows = candidates[start : start + 4096]
         points = pairs.dense(rows)
         # A value with more than half of the places on a circle stands next to itself somewhere.
         suspects = np.any(points[:, 1:] == points[:, :-1], axis=1) | (points[:, 0] == points[:, -1])
         if look_for_round:
-            scaled = points[:, 0] * _ROUND
-            suspects |= np.isfinite(scaled) & (np.abs(scaled - np.round(scaled)) <= 1e-4)
+            suspects |= _is_round(points[:, 0])
         for row in rows[suspects]:
             own = _own_pairs(pairs, int(row), look_for_round)
             if own is not None:
                 found.append((int(row), own))
     return tuple(found)
+
+
+def _is_round(values: FloatArray) -> npt.NDArray[np.bool_]:
+    """Which values are multiples of 1e-6; an atom (+inf) is none."""
+    scaled = np.where(np.isfinite(values), values, 0.5 / _ROUND) * _ROUND
+    return np.asarray(np.abs(scaled - np.round(scaled)) <= 1e-4)
 
 
 def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
@@ -236,13 +249,9 @@ def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
             finite & (np.abs(x - value) <= tie_tolerance(without))
             for finite, x in ((finite_q, q), (finite_without, without))
         )
-    elif look_for_round and finite_without.any():
-        scaled = np.where(finite_without, without, 0.0) * _ROUND
-        if np.any(np.abs(scaled - np.round(scaled)) > 1e-4):
-            return None
+    elif look_for_round and finite_without.any() and _is_round(without[finite_without]).all():
         name = "result is not round, as all results without the individual are"
-        scaled = np.where(finite_q, q, 0.0) * _ROUND
-        at_q, at_without = np.abs(scaled - np.round(scaled)) > 1e-4, np.zeros(len(q), bool)
+        at_q, at_without = finite_q & ~_is_round(q), np.zeros(len(q), bool)
     else:
         return None
     n = len(q) // pairs.draws

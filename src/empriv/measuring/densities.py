@@ -222,7 +222,7 @@ class VariableKde:
         pilot_h, _ = _bandwidth(x, groups, kernel, "likelihood")
         pilot = Mixture(kernel, np.full(len(x), pilot_h), "pilot").pdf(x, x)
         shape = np.sqrt(np.exp(np.mean(np.log(pilot))) / pilot)
-        scales = np.array([self.scale]) if self.scale is not None else selection.bandwidth_grid(x, kernel)
+        scales = np.array([self.scale]) if self.scale is not None else selection.bandwidth_grid(x, kernel, wide=True)
         bandwidths = scales[:, None] * shape[None, :]
         log = selection.log_densities(x, groups, kernel, bandwidths)
         return bandwidths, [f"scale {s:.6g}" for s in scales], log
@@ -345,7 +345,7 @@ def _bandwidth(x: FloatArray, groups: IntArray, kernel: Kernel, rule: str) -> tu
         width = 0.9 * selection.spread(x) if rule == "silverman" else 1.06 * float(np.std(x, ddof=1))
         grid = np.array([kernel.canonical * width * len(x) ** -0.2])
     else:
-        grid = selection.bandwidth_grid(x, kernel)
+        grid = selection.bandwidth_grid(x, kernel, wide=rule != "one-se")
     alone = len(np.unique(groups)) == len(groups)
     if rule != "k-fold" and kernel.name == "laplace" and alone and len(x) > 1000:
         log = selection.laplace_log_densities(x, grid)

@@ -170,7 +170,7 @@ class ScanBlock(LaplaceBlock):
         passed = with_all - e * without if direction == 0 else without - e * with_all
         falls = above.reshape(-1)[place]
         root = np.sqrt(np.maximum(-(a * b), 0.0))
-        total = np.bincount(column, np.where(falls, passed, -passed) - root, rows)
+        total = np.bincount(column, np.where(falls, passed, -passed) - root, rows).astype(float)
         total += above[-1] * (0.5 * knots * (1.0 - e))  # positive to the very end
         return np.asarray(total * self.weight)
 
@@ -279,10 +279,13 @@ def _carry_forward(ratio: FloatArray, absent: npt.NDArray[np.bool_]) -> None:
 def log_ratio_range(points: FloatArray, without: FloatArray, bandwidth: float) -> tuple[float, float]:
     """inf and sup of log(p/p_i) for one individual, in logarithms throughout: for distances where exp underflows."""
     logs = []
-    knots = np.unique(np.concatenate((points[np.isfinite(points)], without[np.isfinite(without)])))
-    for sample in (points, without):
-        x = np.sort(sample[np.isfinite(sample)]) / bandwidth
-        z = -np.abs(knots[:, None] / bandwidth - x[None, :])
+    samples = points[np.isfinite(points)], without[np.isfinite(without)]
+    if not len(samples[0]) or not len(samples[1]):  # nothing on one side, so that the ratio is 0 or infinite
+        limit = float("inf") if len(samples[0]) else float("-inf")
+        return limit, limit
+    knots = np.unique(np.concatenate(samples))
+    for x in samples:
+        z = -np.abs(knots[:, None] - x[None, :]) / bandwidth
         largest = z.max(axis=1)
         logs.append(largest + np.log(np.exp(z - largest[:, None]).sum(axis=1)))
     difference = logs[0] - logs[1]

@@ -145,18 +145,21 @@ class MixtureBlock:
         row, left, right = cut.row, cut.left, cut.right
         start, stop = sign * left[RATIO], sign * right[RATIO]
         top, bottom = (MASS, MASS_WITHOUT) if direction == 0 else (MASS_WITHOUT, MASS)
-        mass = np.maximum(right[[top, bottom]] - left[[top, bottom]], 0.0)
+        denominator = self.without if direction == 0 else self.with_all
+        above = np.maximum(right[top] - left[top], 0.0)
+        below = _mass(denominator, row, left, right, bottom)
+        below[np.minimum(start, stop) == np.inf] = 0.0  # there is nothing of the denominator here
 
         def part(index: IntArray, e: FloatArray) -> tuple[FloatArray, FloatArray]:
             root = _root(self.with_all, self.without, row[index], left[:, index], right[:, index], sign * np.log(e))
             rising = stop[index] > start[index]
             first, last = np.where(rising, root, left[:, index]), np.where(rising, right[:, index], root)
-            below = np.maximum(last[bottom] - first[bottom], 0.0)
-            return np.maximum(last[top] - first[top] - e * below, 0.0), below
+            mass = _mass(denominator, row[index], first, last, bottom)
+            return np.maximum(last[top] - first[top] - e * mass, 0.0), mass
 
         with np.errstate(over="ignore"):
             low, high = np.exp(np.minimum(start, stop)), np.exp(np.maximum(start, stop))
-        return join(Cells(row, low, high, mass[0], mass[1], part), self._tails(direction))
+        return join(Cells(row, low, high, above, below, part), self._tails(direction))
 
     def _tails(self, direction: int) -> Cells:
         """What lies beyond the nodes, less than 1e-13 of the mass: a cell of constant ratio on either side."""
@@ -248,14 +251,24 @@ def common_nodes(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> 
     return np.unique(np.concatenate((kept, kinks)))
 
 
-def own_nodes(
-    kernel: Kernel, shared: FloatArray, without: FloatArray, bandwidths: FloatArray, *, far: bool
-) -> FloatArray:
-    """(rows, nodes): the common nodes, and each row's own kinks, or all nodes of its points where they lie far off."""
-    offsets = _offsets(kernel) if far else np.array(kernel.kinks)
-    own = without[:, :, None] + np.broadcast_to(bandwidths, without.shape)[:, :, None] * offsets
+def kink_nodes(kernel: Kernel, shared: FloatArray, without: FloatArray, bandwidths: FloatArray) -> FloatArray:
+    """(rows, nodes): the common nodes and each row's own kinks, for points that moved little."""
+    own = without[:, :, None] + np.broadcast_to(bandwidths, without.shape)[:, :, None] * np.array(kernel.kinks)
     own = np.where(np.isfinite(own), own, shared[0]).reshape(len(without), -1)  # an atom has no nodes
     return np.sort(np.concatenate((np.broadcast_to(shared, (len(without), len(shared))), own), axis=1), axis=1)
+
+
+def far_nodes(
+    kernel: Kernel, points: FloatArray, shared: FloatArray, without: FloatArray, bandwidths: FloatArray
+) -> FloatArray:
+    """(rows, nodes): nodes about the points with everyone and about each row's own, rows filled up to equal length."""
+    own = np.broadcast_to(bandwidths, without.shape)
+    rows = [
+        common_nodes(kernel, np.concatenate((points, row)), np.concatenate((shared, h)))
+        for row, h in zip(without, own, strict=True)
+    ]
+    longest = max(map(len, rows))
+    return np.array([np.concatenate((row, np.full(longest - len(row), row[-1]))) for row in rows])
 
 
 def far_block(with_all: Side, without: Side, nodes: FloatArray) -> MixtureBlock:
@@ -303,7 +316,7 @@ def _assemble(
 ) -> FloatArray:
     (p, dp, mass), (p_i, dp_i, mass_i) = with_all, without
     out = np.empty((9, *np.broadcast_shapes(p.shape, p_i.shape)))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         out[RATIO] = np.log(p / p_i)
         out[SLOPE] = dp / p - dp_i / p_i
     nothing = (p <= 0) & (p_i <= 0)  # neither side has any mass here
@@ -312,6 +325,19 @@ def _assemble(
     out[X], out[MASS], out[MASS_WITHOUT] = x, mass, mass_i
     out[PDF], out[PDF_WITHOUT], out[RISE], out[RISE_WITHOUT] = p, p_i, dp, dp_i
     return out
+
+
+def _mass(side: Side, row: IntArray, left: FloatArray, right: FloatArray, which: int) -> FloatArray:
+    """Mass of the denominator between two ends: a difference of distributions, or, where that would be mostly
+    rounding, quadrature of the density: e^epsilon times it must not be off by much."""
+    mass = np.asarray(right[which] - left[which])
+    few = np.flatnonzero((mass < 1e-7) & (right[X] > left[X]))
+    if len(few):
+        places, weights = np.polynomial.legendre.leggauss(16)
+        half = 0.5 * (right[X] - left[X])[few]
+        x = (0.5 * (right[X] + left[X])[few])[:, None] + half[:, None] * places
+        mass[few] = half * (side.evaluate(x, row[few])[0] @ weights)
+    return np.asarray(np.maximum(mass, 0.0))
 
 
 def _midpoint(left: FloatArray, right: FloatArray) -> FloatArray:
@@ -352,7 +378,7 @@ def _root(
         step = np.where(inside, step, 0.5 * (low[active] + high[active]))
         move = step - here[X]
         # A last step this small needs no new look: what it leaves out is of the third order in it.
-        small = np.abs(move) <= np.where(inside, 1e-3, 1e-12) * width[active]
+        small = np.abs(move) <= np.where(inside & (np.abs(excess) <= 1e-4), 1e-3, 1e-12) * width[active]
         done = active[small]
         out[:, done] = _moved(here[:, small], move[small])
         active, step = active[~small], step[~small]

@@ -114,6 +114,7 @@ class Risk:
         delta_i = self.delta_i(np.atleast_1d(_epsilons(epsilon)))
         with np.errstate(divide="ignore"):
             total = -np.expm1(np.log1p(-delta_i).sum(axis=0))
+        total = np.maximum(total, delta_i.max(axis=0, initial=0.0))  # never below delta, by rounding
         return float(total[0]) if np.ndim(epsilon) == 0 else total
 
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
@@ -217,7 +218,8 @@ class Risk:
 
     def _map(self, rows: IntArray, task: Callable[[_Block], FloatArray]) -> Iterator[tuple[IntArray, FloatArray]]:
         """Blocks of these individuals, ``task`` done on each in threads."""
-        jobs = list(_jobs(self.pairs, self.density, self.shifts, rows))
+        pairs = self.pairs.centred() if isinstance(self.density, Mixture) else self.pairs
+        jobs = list(_jobs(pairs, self.density, self.shifts, rows))
 
         def run(job: tuple[IntArray, Callable[[], _Block]]) -> tuple[IntArray, FloatArray]:
             return job[0], task(job[1]())
@@ -340,7 +342,7 @@ def _mixture_groups(
 ) -> Iterator[tuple[IntArray, int, mixtures.Near | None]]:
     """Individuals by the size of their shifts: those who move points little share nodes."""
     size = len(pairs.points)
-    if not model.kernel.kinks and model.refit is None and len(rows) > 1:
+    if not model.kernel.kinks and model.refit is None and np.isfinite(pairs.points).any():
         side = mixtures.Side.of(model.kernel, pairs.points[None, :], model.bandwidths[None, :])
         nodes = mixtures.common_nodes(model.kernel, pairs.points, model.bandwidths)
         for reach in mixtures.NEAR:
@@ -351,7 +353,7 @@ def _mixture_groups(
                 yield some, max(1, _VALUES // (size * near.degree)), near
     near_enough = shifts[rows] <= mixtures.NEAR[-1]
     for some in (rows[near_enough], rows[~near_enough]):
-        yield some, max(1, _VALUES // (8 * size * size)), None
+        yield some, max(1, _VALUES // (400 * size)), None
 
 
 def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: mixtures.Near | None) -> Callable[[], _Block]:
@@ -387,11 +389,14 @@ def _mixture(
     side = mixtures.Side.of(model.kernel, without, own)
     if near is not None:
         return mixtures.near_block(with_all, side, near)
-    reference = points if np.isfinite(points).any() else without[0]
-    shared = mixtures.common_nodes(model.kernel, reference, model.bandwidths)
     with np.errstate(invalid="ignore"):
-        far = model.refit is not None or bool(np.any(np.abs(points - without) > mixtures.NEAR[-1] * model.bandwidths))
-    return mixtures.far_block(with_all, side, mixtures.own_nodes(model.kernel, shared, without, own, far=far))
+        near_enough = np.all(np.abs(points - without) <= mixtures.NEAR[-1] * model.bandwidths)
+    if near_enough and model.refit is None:
+        shared = mixtures.common_nodes(model.kernel, points, model.bandwidths)
+        nodes = mixtures.kink_nodes(model.kernel, shared, without, own)
+    else:
+        nodes = mixtures.far_nodes(model.kernel, points, model.bandwidths, without, own)
+    return mixtures.far_block(with_all, side, nodes)
 
 
 def _refitted(model: Mixture, points: FloatArray) -> FloatArray:

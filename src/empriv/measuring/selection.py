@@ -16,6 +16,7 @@ from empriv.measuring.kernels import Kernel
 from empriv.results import FloatArray, IntArray
 
 GRID = 24
+WIDE_GRID = 34
 FOLDS = 10
 
 _BLOCK = 4_000_000  # kernel values held at once
@@ -42,13 +43,14 @@ def spread(points: FloatArray) -> float:
 
 
 def bandwidth_cap(points: FloatArray, kernel: Kernel) -> float:
-    """1.06 · spread · n^(-1/5), in the kernel's canonical unit: the widest bandwidth that a search may choose."""
+    """1.06 · spread · n^(-1/5) in the kernel's canonical unit: the widest bandwidth of the one-SE rule."""
     return float(kernel.canonical * 1.06 * spread(points) * len(points) ** -0.2)
 
 
-def bandwidth_grid(points: FloatArray, kernel: Kernel) -> FloatArray:
-    """24 bandwidths, log-spaced from 0.02 to 1 times the cap."""
-    return bandwidth_cap(points, kernel) * np.geomspace(0.02, 1.0, GRID)
+def bandwidth_grid(points: FloatArray, kernel: Kernel, *, wide: bool = False) -> FloatArray:
+    """24 bandwidths, log-spaced from 0.02 to 1 times the cap; ``wide``: 34, to 5 times the cap."""
+    multiples = np.geomspace(0.02, 5.0, WIDE_GRID) if wide else np.geomspace(0.02, 1.0, GRID)
+    return bandwidth_cap(points, kernel) * multiples
 
 
 def partners(points: FloatArray, groups: IntArray, rows: slice) -> npt.NDArray[np.bool_]:
