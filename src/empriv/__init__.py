@@ -12,6 +12,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from empriv import datasets
+    from empriv.auditing import Audit, audit, load
+    from empriv.collect import (
+        Databases,
+        DuckDBEngine,
+        Query,
+        collect,
+        databases,
+        explain,
+        splits,
+        subsamples,
+    )
     from empriv.errors import (
         EmprivError,
         FileFormatError,
@@ -26,6 +38,8 @@ if TYPE_CHECKING:
     from empriv.results import Outcome, Results
 
 _HOMES = {
+    "auditing": ("Audit", "audit", "load"),
+    "collect": ("Databases", "DuckDBEngine", "Query", "collect", "databases", "explain", "splits", "subsamples"),
     "errors": ("EmprivError", "FileFormatError", "InputError", "MissingExtraError", "QueryError", "SourceError"),
     "measuring.densities": ("BestOf", "Density", "Ecdf", "Kde", "Model", "VariableKde"),
     "measuring.kernels": ("KERNELS", "Kernel"),
@@ -36,8 +50,11 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "KERNELS",
+    "Audit",
     "BestOf",
+    "Databases",
     "Density",
+    "DuckDBEngine",
     "Ecdf",
     "EmprivError",
     "FileFormatError",
@@ -47,18 +64,29 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "Outcome",
+    "Query",
     "QueryError",
     "Results",
     "Risk",
     "SourceError",
     "VariableKde",
+    "audit",
+    "collect",
+    "databases",
+    "datasets",
+    "explain",
+    "load",
     "measure",
+    "splits",
+    "subsamples",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"empriv.{_HOME[name]}"), name)
+    if name == "datasets":
+        return import_module("empriv.datasets")
     raise AttributeError(f"module 'empriv' has no attribute {name!r}")
 
 

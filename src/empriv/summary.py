@@ -1,0 +1,315 @@
+"""What an audit found, in words: the terminal, the JSON file and reports all say these.
+
+Works on measured `Risk` and holds nobody's identifier. How words are laid out is for whoever shows them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from empriv.measuring.atoms import Pairs
+from empriv.measuring.risk import Risk
+from empriv.results import Outcome, Results
+
+_LONGEST = 160
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the rows came from, fit to be shown: file names without their folders.
+
+    Attributes
+    ----------
+    sources : names of files, ``file.duckdb::table``, SQL text, or "a table in memory"
+    database : column or expression that cut the databases, or None
+    individual : columns that identify the unit of protection
+    tables : names of other tables that the query could join
+    unidentified : what was done with rows without individual
+    drawn : how random databases were drawn, in words, or None
+    """
+
+    sources: tuple[str, ...]
+    database: str | None
+    individual: tuple[str, ...]
+    tables: tuple[str, ...] = ()
+    unidentified: str = "error"
+    drawn: str | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The privacy at one epsilon."""
+
+    epsilon: float
+    delta: float
+    total_risk: float
+    n_exposed: int
+
+
+@dataclass(frozen=True)
+class Atom:
+    """An outcome with a mass of its own.
+
+    Attributes
+    ----------
+    name : what it is, in words
+    mass : share of the results with everyone
+    n_individuals : whose absence changes that share
+    n_leaks, largest_leak : individuals whose presence or absence it can give away for certain, and the largest
+        share of the results that do
+    """
+
+    name: str
+    mass: float
+    n_individuals: int
+    n_leaks: int
+    largest_leak: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """An audit in words.
+
+    Attributes
+    ----------
+    asked : one sentence of what was asked of what
+    figures : one for each epsilon
+    sentences : the same in words, one for each epsilon
+    alarms : exact leaks
+    warnings : results that are not numbers, other atoms, what the audit does not cover
+    notes : what the figures are, and are not
+    """
+
+    asked: str
+    figures: tuple[Figure, ...]
+    sentences: tuple[str, ...]
+    alarms: tuple[str, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def summarise(
+    risk: Risk,
+    epsilons: Sequence[float],
+    *,
+    query: str,
+    origin: Origin | None = None,
+    component: str | None = None,
+    n_components: int | None = None,
+) -> Summary:
+    """Put an audit in words."""
+    found = figures(risk, epsilons)
+    atoms = atoms_of(risk)
+    warnings = outcome_sentences(risk.results)
+    if component is not None:
+        others = "" if n_components is None else f", not the {n_components - 1:,} other released beside it"
+        if n_components is not None and n_components > 2:
+            others = f", not the {n_components - 1:,} others released beside it"
+        warnings.insert(0, f"This covers one number only, {component!r}{others}: together they reveal more.")
+    warnings += [
+        f"{percent(atom.mass)} of the results are one outcome of their own ({atom.name}), compared by counts: "
+        f"{people(atom.n_individuals)} can move that share."
+        for atom in atoms
+        if not atom.n_leaks and atom.n_individuals
+    ]
+    return Summary(
+        asked=asked_sentence(risk.results, query, origin),
+        figures=found,
+        sentences=tuple(map(figure_sentence, found)),
+        alarms=tuple(leak_sentence(atom) for atom in atoms if atom.n_leaks),
+        warnings=tuple(warnings),
+        notes=(estimate_sentence(found[0], risk.results), floor_sentence(risk.results.n_databases), *_model(risk)),
+    )
+
+
+def figures(risk: Risk, epsilons: Sequence[float]) -> tuple[Figure, ...]:
+    """delta, total risk and the number of exposed individuals at each epsilon."""
+    grid = np.asarray(epsilons, float)
+    deltas, totals = risk.delta(grid), risk.total_risk(grid)
+    exposed = np.count_nonzero(risk.delta_i(grid) > 0, axis=0)
+    return tuple(
+        Figure(float(epsilon), float(delta), float(total), int(count))
+        for epsilon, delta, total, count in zip(grid, deltas, totals, exposed, strict=True)
+    )
+
+
+def asked_sentence(results: Results, query: str, origin: Origin | None) -> str:
+    """What was asked of what."""
+    text = shorten(" ".join(query.split()))
+    draws = "" if results.draws is None else f", {results.draws:,} draws each"
+    databases = "1 database" if results.n_databases == 1 else f"{results.n_databases:,} databases"
+    who = people(results.n_individuals)
+    if origin is None:
+        return f"{text} was asked of {databases}{draws}, with everyone and without each of {who}."
+    source = _source_words(origin, results.n_databases)
+    return (
+        f"{text} was asked of {databases} ({source}{draws}), with everyone and without each of {who} "
+        f"(by {', '.join(origin.individual)})."
+    )
+
+
+def _source_words(origin: Origin, n_databases: int) -> str:
+    named = (
+        shorten(" ".join(origin.sources[0].split()))
+        if len(origin.sources) == 1
+        else f"{len(origin.sources):,} sources, the first {shorten(origin.sources[0])}"
+    )
+    if origin.drawn is not None:
+        return f"{origin.drawn} from {named}"
+    if origin.database is not None:
+        return f"by {shorten(origin.database)} in {named}"
+    return named if n_databases == 1 else f"one for each of {named}"
+
+
+def figure_sentence(figure: Figure) -> str:
+    """One figure in plain words."""
+    if figure.delta == 0:
+        return f"At epsilon {figure.epsilon:g} nobody's privacy is seen to fail: the estimated delta is 0."
+    return (
+        f"At epsilon {figure.epsilon:g} the most exposed individual's failure probability is "
+        f"{percent(figure.delta)}, and the chance that anybody's privacy fails is {percent(figure.total_risk)} "
+        "(if failures are independent)."
+    )
+
+
+def estimate_sentence(figure: Figure, results: Results) -> str:
+    """The standing of the figures."""
+    count = results.n_databases
+    databases = "1 database" if count == 1 else f"{count:,} databases"
+    return (
+        f"Estimate: delta = {number(figure.delta)} at epsilon = {figure.epsilon:g}, from {databases}. Not a guarantee."
+    )
+
+
+def smallest_supported_delta(n_databases: int) -> float:
+    """Below this, n databases say nothing at the 95% level: what has this probability is unseen in 5% of cases."""
+    return -math.expm1(math.log(0.05) / n_databases)
+
+
+def floor_sentence(n_databases: int) -> str:
+    """What the number of databases can support."""
+    databases = "1 database" if n_databases == 1 else f"{n_databases:,} databases"
+    least = smallest_supported_delta(n_databases)
+    return (
+        f"{databases} cannot support any delta below {number(least)}: "
+        "behaviour rarer than that may never have been seen."
+    )
+
+
+def _model(risk: Risk) -> tuple[str, ...]:
+    if risk.density is None:
+        return ("All results are single outcomes, compared by counts: no density was fitted.",)
+    return (f"Density: {risk.density.name}.",)
+
+
+def tail_sentence(epsilon: float) -> str:
+    """epsilon at delta = 0, and what decides it."""
+    if math.isinf(epsilon):
+        return "No epsilon brings delta to 0."
+    return f"delta is 0 from epsilon {number(epsilon)} on; far out this is set by the kernel's tails, not by the data."
+
+
+def outcome_counts(results: Results) -> tuple[dict[str, int], dict[str, int]]:
+    """How many results are not numbers, by kind: with everyone, and without an individual."""
+
+    def count(codes: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> dict[str, int]:
+        return {
+            code.name.lower(): n for code in Outcome if code and (n := int(np.count_nonzero(codes == code.value))) > 0
+        }
+
+    return count(results.outcomes), count(results.entry_outcomes)
+
+
+def outcome_sentences(results: Results) -> list[str]:
+    """Results that are not numbers, counted in words."""
+    sentences = []
+    with_all, without = outcome_counts(results)
+    for counts, total, where in (
+        (with_all, results.outcomes.size, "with everyone"),
+        (without, results.entry_outcomes.size, "without an individual"),
+    ):
+        if counts:
+            kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items())
+            some = sum(counts.values())
+            verb = "result" if total == 1 else "results"
+            sentences.append(
+                f"{some:,} of {total:,} {verb} {where} {'is' if some == 1 else 'are'} not a number ({kinds}): each "
+                "kind counts as an outcome of its own."
+            )
+    return sentences
+
+
+def atoms_of(risk: Risk) -> tuple[Atom, ...]:
+    """Outcomes with a mass of their own, those of single individuals by kind."""
+    pairs = risk.pairs
+    atoms = [_atom(name, pairs.mass[column], pairs.mass_without[:, column]) for column, name in enumerate(pairs.names)]
+    own: dict[str, list[Pairs]] = {}
+    for _, alone in pairs.own:
+        own.setdefault(alone.names[-1], []).append(alone)
+    for name, group in own.items():
+        # Each has another value, hence its own share with everyone.
+        parts = [_atom(name, alone.mass[-1], alone.mass_without[:, -1]) for alone in group]
+        atoms.append(
+            Atom(
+                name,
+                max(part.mass for part in parts),
+                sum(part.n_individuals for part in parts),
+                sum(part.n_leaks for part in parts),
+                max(part.largest_leak for part in parts),
+            )
+        )
+    return tuple(atoms)
+
+
+def _atom(name: str, mass: float, without: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Atom:
+    # What is seen in one of the two worlds only tells them apart for certain: the atom itself, or all that is not it.
+    leak = np.where(without == 0, mass, 0.0)
+    leak = np.maximum(leak, without if mass == 0 else 0.0)
+    leak = np.maximum(leak, np.where(without == 1, 1.0 - mass, 0.0))
+    leak = np.maximum(leak, 1.0 - without if mass == 1 else 0.0)
+    leak = np.where(without == mass, 0.0, leak)
+    return Atom(
+        name=name,
+        mass=float(mass),
+        n_individuals=int(np.count_nonzero(without != mass)),
+        n_leaks=int(np.count_nonzero(leak > 0)),
+        largest_leak=float(leak.max(initial=0.0)),
+    )
+
+
+def leak_sentence(atom: Atom) -> str:
+    """An exact leak, in words."""
+    whom = "one individual" if atom.n_leaks == 1 else f"each of {atom.n_leaks:,} individuals"
+    most = "" if atom.n_leaks == 1 else "up to "
+    return (
+        f"EXACT LEAK: {atom.name}. For {whom} this gives away whether they are in the data, in {most}"
+        f"{percent(atom.largest_leak)} of databases; smoothing cannot hide this."
+    )
+
+
+def people(count: int) -> str:
+    return "1 individual" if count == 1 else f"{count:,} individuals"
+
+
+def percent(share: float) -> str:
+    """A probability as a percentage of two significant digits; 0% and 100% only for exactly 0 and 1."""
+    if share in (0.0, 1.0):
+        return f"{share:.0%}"
+    if share > 0.99:
+        return "more than 99%"
+    return f"{number(100 * share)}%"
+
+
+def number(value: float) -> str:
+    """Two significant digits, without an exponent where that is readable."""
+    if value == 0 or 1e-6 <= abs(value) < 1e6:
+        return f"{float(f'{value:.2g}'):.15f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:.1e}"
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
