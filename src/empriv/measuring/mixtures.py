@@ -33,29 +33,39 @@ X, RATIO, SLOPE, MASS, MASS_WITHOUT, PDF, PDF_WITHOUT, RISE, RISE_WITHOUT = rang
 class Side:
     """The mixtures of several individuals on one side: rows of points, or one row shared by all.
 
-    A point at +inf (an atom) has weight 0.
+    Bandwidths and weights, 1/N or 0 for a point at +inf (an atom), are shared by all rows where they can be.
     """
 
     kernel: Kernel
     points: FloatArray  # (rows or 1, N)
     bandwidths: FloatArray  # (rows or 1, N)
-    weights: FloatArray  # (rows or 1, N): 1/N, 0 for an atom
+    weights: FloatArray  # (rows or 1, N)
 
     @staticmethod
     def of(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> Side:
         here = np.isfinite(points)
+        if here.all():
+            return Side(kernel, points, bandwidths, np.full((1, points.shape[1]), 1.0 / points.shape[1]))
         weights = np.where(here, 1.0 / points.shape[1], 0.0)
-        return Side(kernel, np.where(here, points, 0.0), np.broadcast_to(bandwidths, points.shape), weights)
+        return Side(kernel, np.where(here, points, 0.0), bandwidths, weights)
 
     def evaluate(self, x: FloatArray, row: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Density, slope and distribution at x of shape (k,) or (k, m), each line belonging to a row."""
-        at = row if len(self.points) > 1 else np.zeros(1, np.int64)
-        shape = (len(at),) + (1,) * (x.ndim - 1) + (self.points.shape[1],)
-        h, weights = self.bandwidths[at].reshape(shape), self.weights[at].reshape(shape)
-        z = (x[..., None] - self.points[at].reshape(shape)) / h
-        scaled = weights / h
+
+        def lines(values: FloatArray) -> FloatArray:
+            """(k or 1, [1,] N): the values of each line's row."""
+            if len(values) == 1:
+                return np.asarray(values[0])
+            return np.asarray(values[row].reshape(len(row), *(1,) * (x.ndim - 1), values.shape[1]))
+
+        h, weights = lines(self.bandwidths), lines(self.weights)
+        z = x[..., None] - lines(self.points)
+        z *= 1.0 / h
         pdf, cdf = self.kernel.pdf(z), self.kernel.cdf(z)
         slope = self.kernel.slope(z, pdf)
+        scaled = weights / h
+        if scaled.ndim == 1:
+            return pdf @ scaled, slope @ (scaled / h), cdf @ weights
         return (pdf * scaled).sum(-1), (slope * (scaled / h)).sum(-1), (cdf * weights).sum(-1)
 
     def mirrored(self) -> Side:
@@ -147,14 +157,14 @@ class MixtureBlock:
         top, bottom = (MASS, MASS_WITHOUT) if direction == 0 else (MASS_WITHOUT, MASS)
         denominator = self.without if direction == 0 else self.with_all
         above = np.maximum(right[top] - left[top], 0.0)
-        below = _mass(denominator, row, left, right, bottom)
+        below = _mass(denominator, row, left, right, bottom, np.minimum(start, stop))
         below[np.minimum(start, stop) == np.inf] = 0.0  # there is nothing of the denominator here
 
         def part(index: IntArray, e: FloatArray) -> tuple[FloatArray, FloatArray]:
             root = _root(self.with_all, self.without, row[index], left[:, index], right[:, index], sign * np.log(e))
             rising = stop[index] > start[index]
             first, last = np.where(rising, root, left[:, index]), np.where(rising, right[:, index], root)
-            mass = _mass(denominator, row[index], first, last, bottom)
+            mass = _mass(denominator, row[index], first, last, bottom, np.log(e))
             return np.maximum(last[top] - first[top] - e * mass, 0.0), mass
 
         with np.errstate(over="ignore"):
@@ -327,11 +337,13 @@ def _assemble(
     return out
 
 
-def _mass(side: Side, row: IntArray, left: FloatArray, right: FloatArray, which: int) -> FloatArray:
-    """Mass of the denominator between two ends: a difference of distributions, or, where that would be mostly
-    rounding, quadrature of the density: e^epsilon times it must not be off by much."""
+def _mass(
+    side: Side, row: IntArray, left: FloatArray, right: FloatArray, which: int, epsilon: FloatArray
+) -> FloatArray:
+    """Mass of the denominator between two ends: a difference of distributions, or, where e^epsilon would make its
+    rounding large, quadrature of the density, whose error is relative to it."""
     mass = np.asarray(right[which] - left[which])
-    few = np.flatnonzero((mass < 1e-7) & (right[X] > left[X]))
+    few = np.flatnonzero((mass < 1e-7) & (epsilon > 7.0) & np.isfinite(epsilon))
     if len(few):
         places, weights = np.polynomial.legendre.leggauss(16)
         half = 0.5 * (right[X] - left[X])[few]
