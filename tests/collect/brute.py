@@ -63,7 +63,9 @@ def check_against_brute_force(
                     if len(place):
                         at = int(results.starts[i - 1] + place[0])
                         values, outcomes = entry_q, entry_codes
-                expected = _expected(found, results.components)
+                expected = _expected(
+                    found, results.components, grouped=results.components is not None and "GROUP BY" in query
+                )
                 for k, value in enumerate(expected):
                     number, code = classify(value)
                     assert outcomes[at, k] == code, (query, k, outcomes[at, k], code)
@@ -71,9 +73,10 @@ def check_against_brute_force(
                         np.testing.assert_allclose(values[at, k], number, rtol=rtol, atol=atol, err_msg=str(k))
 
 
-def _expected(found: list[tuple[Any, ...]], components: Sequence[str] | None) -> Sequence[Any]:
-    if components is None or (len(found) == 1 and len(found[0]) == len(components) and len(found[0]) != 2):
-        (row,) = found
-        return row
+def _expected(found: list[tuple[Any, ...]], components: Sequence[str] | None, *, grouped: bool) -> Sequence[Any]:
+    if not grouped:
+        assert len(found) <= 1
+        return found[0] if found else (None,)
+    assert components is not None
     by_key = {str(key): value for key, value in found}
     return [by_key.get(component) for component in components]

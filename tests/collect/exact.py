@@ -37,5 +37,5 @@ def _comoment(pairs: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
 
 
 def _root(x: Fraction) -> float:
-    """Square root of a fraction that may be too small or too large for a double's square."""
-    return math.sqrt(x.numerator * 2**200 // x.denominator) / 2**100 if x < 2**100 else math.sqrt(float(x))
+    """Square root of a fraction of any size."""
+    return float(Fraction(math.isqrt(x.numerator * 2**4000 // x.denominator), 2**2000))

@@ -256,14 +256,19 @@ def pieces(x: Node, span: Span, bits: int) -> list[tuple[Node, int]]:
     """
     top = math.frexp(span.largest)[1]
     lowest = math.frexp(span.smallest)[1] - 53
+    x = exp.cast(x.copy(), "DOUBLE", dialect="duckdb")
     power = min(bits - top, 1000)
-    scaled = fill("x * POWER(2, k)", x=exp.cast(x.copy(), "DOUBLE", dialect="duckdb"), k=power)
-    found = [(fill("CAST(TRUNC(v) AS HUGEINT)", v=scaled), power)]
+    found = [(fill("CAST(TRUNC(x * POWER(2, k)) AS HUGEINT)", x=x, k=power), power)]
     while power < min(-lowest, 1000):
         step = min(bits, 1000 - power)
-        scaled = fill("(v - TRUNC(v)) * POWER(2, k)", v=scaled, k=step)
+        # Both terms are exact, and so is their difference; what is larger has no remainder, and might overflow.
+        rest = fill(
+            "CASE WHEN ABS(x) < POWER(2, l) THEN TRUNC(x * POWER(2, k)) - TRUNC(x * POWER(2, j)) * POWER(2, s) "
+            "WHEN NOT x IS NULL THEN 0 END",
+            x=x, l=53 - power, k=power + step, j=power, s=step,
+        )  # fmt: skip
         power += step
-        found.append((fill("CAST(TRUNC(v) AS HUGEINT)", v=scaled), power))
+        found.append((fill("CAST(v AS HUGEINT)", v=rest), power))
     return found
 
 
@@ -381,7 +386,6 @@ def _median(b: Builder, x: Node) -> Node:
 AGGREGATES: dict[str, Aggregate] = {
     "count": Aggregate(Builder.count),
     "count distinct": Aggregate(Builder.distinct),
-    "count_if": Aggregate(_holding),
     "sum": Aggregate(_sum, sums=True),
     "avg": Aggregate(_average, sums=True),
     "mean": Aggregate(_average, sums=True),

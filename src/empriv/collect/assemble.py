@@ -53,20 +53,30 @@ def assemble(
     an individual without rows in it changes nothing.
     """
     n, size = len(databases), n_groups * len(answers.items)
-    everyone = answers.individual < 0
+    nobody, each = _parted(answers.individual)
     q, codes = np.full((n, size), np.nan), np.full((n, size), Outcome.NULL, np.int8)
-    _put(q, codes, answers, everyone, answers.database[everyone], n_groups)
+    _put(q, codes, answers, nobody, answers.database[nobody], n_groups)
 
-    each = ~everyone
-    slot, order = _slots(answers.individual[each], answers.database[each], len(individuals), n)
-    counts = np.bincount(order // n, minlength=len(individuals)) if len(order) else np.zeros(len(individuals), np.int64)
-    starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    entry_database = (order % n).astype(np.int32)
-    if n_groups == 1:
-        entry_q, entry_codes = np.empty((len(order), size)), np.empty((len(order), size), np.int8)
+    pair = answers.individual[each].astype(np.int64) * n
+    pair += answers.database[each]
+    if len(individuals) * n <= 4 * len(pair) + 1024:
+        # Nearly everyone is nearly everywhere: a place for every pair is quicker than sorting.
+        slot, present = pair, np.zeros((len(individuals), n), bool)
+        present.reshape(-1)[pair] = True
+        starts = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int64)
+        entry_database = np.nonzero(present)[1].astype(np.int32)
+        chosen, entries = present.reshape(-1), len(individuals) * n
     else:
-        entry_q, entry_codes = q[entry_database], codes[entry_database]
+        order, slot = np.unique(pair, return_inverse=True)
+        starts, entry_database = _starts(order, len(individuals), n)
+        chosen, entries = np.ones(len(order), bool), len(order)
+    entry_q, entry_codes = np.full((entries, size), np.nan), np.full((entries, size), Outcome.NULL, np.int8)
+    if n_groups > 1:
+        at = np.arange(entries) % n if entries != len(entry_database) else entry_database
+        entry_q, entry_codes = q[at], codes[at]
     _put(entry_q, entry_codes, answers, each, slot, n_groups)
+    if not chosen.all():
+        entry_q, entry_codes = entry_q[chosen], entry_codes[chosen]
     shape = () if components is None else (size,)
     return Results(
         q=q.reshape(n, *shape),
@@ -75,8 +85,8 @@ def assemble(
         individuals=individuals,
         starts=starts,
         entry_database=entry_database,
-        entry_q=entry_q.reshape(len(order), *shape),
-        entry_outcomes=entry_codes.reshape(len(order), *shape),
+        entry_q=entry_q.reshape(len(entry_database), *shape),
+        entry_outcomes=entry_codes.reshape(len(entry_database), *shape),
         components=None if components is None else tuple(components),
     )
 
@@ -85,9 +95,7 @@ def presence(
     individual: IntArray, database: IntArray, n_individuals: int, n: int
 ) -> tuple[IntArray, npt.NDArray[np.int32]]:
     """``starts`` and ``entry_database`` of `Results` from pairs in any order."""
-    _, order = _slots(individual, database, n_individuals, n)
-    counts = np.bincount(order // n, minlength=n_individuals)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), (order % n).astype(np.int32)
+    return _starts(np.unique(individual.astype(np.int64) * n + database), n_individuals, n)
 
 
 def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
@@ -100,28 +108,36 @@ def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
     )  # fmt: skip
 
 
+def _parted(individual: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
+    """Answers with everyone, and without each individual; as slices, which cost nothing, where they stand apart."""
+    everyone = individual < 0
+    count = int(np.count_nonzero(everyone))
+    if everyone[:count].all():
+        return slice(0, count), slice(count, None)
+    return np.flatnonzero(everyone), np.flatnonzero(~everyone)
+
+
 def _put(
-    q: FloatArray, codes: Codes, answers: Answers, chosen: npt.NDArray[np.bool_], slot: IntArray, n_groups: int
+    q: FloatArray, codes: Codes, answers: Answers, chosen: IntArray | slice, slot: IntArray, n_groups: int
 ) -> None:
-    place = slot if n_groups == 1 and len(answers.items) == 1 else slot * q.shape[1]
+    place = slot if q.shape[1] == 1 else slot * q.shape[1]
     if n_groups > 1:
         place = place + answers.group[chosen] * len(answers.items)
     for number, (values, outcomes) in enumerate(answers.items):
-        q.reshape(-1)[place + number] = values[chosen]
-        codes.reshape(-1)[place + number] = outcomes[chosen]
+        at = place + number if number else place
+        q.reshape(-1)[at] = values[chosen]
+        taken = outcomes[chosen]
+        if taken.any() or n_groups > 1:
+            codes.reshape(-1)[at] = taken
+        else:
+            codes.reshape(-1)[at] = Outcome.NUMBER
 
 
-def _slots(individual: IntArray, database: IntArray, n_individuals: int, n: int) -> tuple[IntArray, IntArray]:
-    """For each answer, the number of its entry, and the pairs (individual * n + database) in order."""
-    pair = individual.astype(np.int64) * n + database
-    if n_individuals * n <= 4 * len(pair) + 1024:
-        # Nearly everyone is nearly everywhere: counting is quicker than sorting.
-        present = np.zeros(n_individuals * n, bool)
-        present[pair] = True
-        number = np.cumsum(present) - 1
-        return number[pair], np.flatnonzero(present)
-    order, slot = np.unique(pair, return_inverse=True)
-    return slot, order
+def _starts(order: IntArray, n_individuals: int, n: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
+    """``starts`` and ``entry_database`` from the pairs (individual * n + database) in order."""
+    individual, database = np.divmod(order, n)
+    counts = np.bincount(individual, minlength=n_individuals)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), database.astype(np.int32)
 
 
 def _posted(values: FloatArray, codes: Codes, post: Callable[[Any], Any]) -> tuple[FloatArray, Codes]:

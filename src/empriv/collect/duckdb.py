@@ -97,6 +97,7 @@ class DuckDBSession:
 
     def __post_init__(self) -> None:
         with _reading():
+            self._run("SET enable_progress_bar = false")
             for name, table in self.data.tables.items():
                 self._run(f"CREATE TEMP VIEW {quoted(name)} AS SELECT * FROM {self._relation(table, name)}")
             relations = []

@@ -75,6 +75,7 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
         raise QueryError("The query must select at least one aggregate, got group keys only.")
     names = tuple(outermost.expressions[p].alias or outermost.expressions[p].sql("duckdb") for p in items)
     _make_divisions_safe(select)
+    _make_counts_plain(select)
     groups = tuple(_safe(group) for group in groups)
     return Query(query, select, None, items, keys, names, groups, post)
 
@@ -125,6 +126,13 @@ def _make_divisions_safe(select: exp.Expr) -> None:
         ):
             continue
         node.set("expression", exp.Nullif(this=divisor.copy(), expression=exp.Literal.number(0)))
+
+
+def _make_counts_plain(select: exp.Expr) -> None:
+    """Write count_if(x) as count(CASE WHEN x THEN 1 END), on which engines agree."""
+    for node in list(select.find_all(exp.CountIf)):
+        held = exp.Case().when(node.this.copy(), exp.Literal.number(1))
+        node.replace(exp.Count(this=held, big_int=True))
 
 
 def _safe(tree: exp.Expr) -> exp.Expression:

@@ -17,6 +17,7 @@ from empriv.collect.assemble import Answers
 from empriv.collect.engine import Rows, Session
 from empriv.collect.queries import Query
 from empriv.errors import QueryError
+from empriv.progress import QUIET_SECONDS
 from empriv.progress import progress as progress_bar
 from empriv.results import IntArray, Outcome
 
@@ -45,7 +46,7 @@ def rerun(
     individual = np.concatenate((np.full(n, -1), individual))
     order = np.lexsort((individual, database))
     database, individual = database[order], individual[order]
-    say = notice or (_to_stderr if show is not False else _say_nothing)
+    say = notice or (_to_stderr if show is not False else None)
     told: list[Told] = []
     with progress_bar(len(database), "running the query without each individual", show=show) as advance:
         started = time.perf_counter()
@@ -56,7 +57,8 @@ def rerun(
                     advance()
                     if len(told) == min(20, len(database)):
                         each = (time.perf_counter() - started) / len(told)
-                        say(f"The query runs once per individual, since {reason}: {_cost(len(database), each)}.")
+                        if say is not None and (notice is not None or each * len(database) > QUIET_SECONDS):
+                            say(f"The query runs once per individual, since {reason}: {_cost(len(database), each)}.")
     failed = np.array([answer is None for answer in told])
     if failed[individual < 0].all():
         raise QueryError("The query fails on every database.")
@@ -142,7 +144,3 @@ def _cost(runs: int, seconds: float) -> str:
 
 def _to_stderr(sentence: str) -> None:
     print(sentence, file=sys.stderr)
-
-
-def _say_nothing(sentence: str) -> None:
-    del sentence

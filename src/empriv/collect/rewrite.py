@@ -227,7 +227,10 @@ def _without(builder: Builder, keys: list[str], labels: str) -> exp.Expr:
     everyone += [f"COALESCE(t.{s}, 0) AS {s}" for s in builder.additive]
     everyone += [f"t.{m} AS {m}" for m in builder.extremes]
     each = [f"d.code AS {DATABASE}", f"i.code AS {INDIVIDUAL}", *group]
-    each += [f"COALESCE(t.{s}, 0) - COALESCE(p.{s}, 0) AS {s}" for s in builder.additive]
+    for s, state in builder.additive.items():
+        # Counts are never NULL where there is a row.
+        counts = isinstance(state, exp.Count)
+        each.append(f"t.{s} - p.{s} AS {s}" if counts else f"COALESCE(t.{s}, 0) - COALESCE(p.{s}, 0) AS {s}")
     each += [
         f"CASE WHEN p.{m} = t.{m} AND r.{m}_holders = 1 THEN r.{m} ELSE t.{m} END AS {m}" for m in builder.extremes
     ]
@@ -269,10 +272,10 @@ def _replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
     """Put ``empriv_call_0`` ... in the place of aggregates, and check that nothing else depends on rows."""
 
     def put(node: Node) -> Node:
+        if isinstance(node, exp.Subquery | exp.Exists) or node.find_ancestor(exp.Subquery, exp.Exists):
+            return node
         if node in query.groups:
             return exp.column(f"k{query.groups.index(node)}", table="empriv_key")
-        if isinstance(node, exp.Subquery | exp.Exists):
-            return node
         if isinstance(node, exp.Window):
             raise NotDecomposable("it has a window function")
         call = _call(node)

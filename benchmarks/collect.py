@@ -1,0 +1,114 @@
+"""Cost of collecting against a bare GROUP BY on the same rows, in the same process.
+
+    python benchmarks/collect.py --rows 20_000_000
+
+Prints seconds, ratios to the bare statement, their targets, and peak memory. Data are drawn by DuckDB from a fixed
+seed into a temporary Parquet file: 100,000 individuals, 100 databases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import psutil
+
+import empriv
+
+BARE = "SELECT database, individual, sum(x), count(*) FROM read_parquet('{path}') GROUP BY 1, 2"
+QUERIES = (
+    ("sum", "SELECT sum(x) FROM data", 1.3),
+    ("avg", "SELECT avg(x) FROM data", 1.3),
+    ("stddev", "SELECT stddev_samp(x) FROM data", 1.6),
+    ("max - min", "SELECT max(x) - min(x) FROM data", 1.6),
+    ("median", "SELECT median(x) FROM data", 5.0),
+)
+EPSILONS = [0.01 * step for step in range(1, 21)]
+
+
+def make_rows(path: Path, rows: int) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "COPY (SELECT CAST(hash(i * 3 + 1) % 100 AS INTEGER) AS database, "
+            "CAST(hash(i * 7 + 2) % 100000 AS BIGINT) AS individual, (hash(i * 11 + 3) % 1000000) / 977.0 AS x "
+            f"FROM range({rows}) AS t(i)) TO '{path}' (FORMAT PARQUET)"
+        )
+
+
+def bare(path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(BARE.format(path=path)).fetchnumpy()
+
+
+def collected(path: Path, query: str, memory_limit: str | None = None) -> None:
+    data = empriv.databases(str(path), database="database", individual="individual")
+    empriv.collect(data, query, memory_limit=memory_limit, progress=False)
+
+
+def audited(path: Path) -> None:
+    data = empriv.databases(str(path), database="database", individual="individual")
+    empriv.audit(data, "SELECT avg(x) FROM data", epsilon=EPSILONS)
+
+
+def seconds(work: Callable[[], None], repeats: int) -> float:
+    """The best of several runs: what the work costs when nothing else disturbs it."""
+    best = float("inf")
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def peak_gigabytes(function: Callable[..., None], *arguments: object) -> float:
+    """Peak memory of a process of its own that does this work."""
+    process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
+    process.start()
+    watched, peak = psutil.Process(process.pid), 0
+    while process.is_alive():
+        try:
+            peak = max(peak, watched.memory_info().rss)
+        except psutil.NoSuchProcess:
+            break
+        threading.Event().wait(0.02)
+    process.join()
+    if process.exitcode != 0:
+        raise SystemExit(f"the measured process ended with code {process.exitcode}")
+    return peak / 2**30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--memory-limit", default="1GB")
+    parser.add_argument("--no-audit", action="store_true", help="leave out the whole audit")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "rows.parquet"
+        make_rows(path, options.rows)
+        unit = seconds(lambda: bare(path), options.repeats)
+        print(f"{'bare GROUP BY':<34}{unit:8.2f} s")
+        for name, query, target in QUERIES:
+            taken = seconds(lambda query=query: collected(path, query), options.repeats)  # type: ignore[misc]
+            print(f"{name:<34}{taken:8.2f} s   ratio {taken / unit:5.2f}   target {target:.1f}", flush=True)
+        if not options.no_audit:
+            taken = seconds(lambda: audited(path), options.repeats)
+            print(f"{'audit at 20 epsilons':<34}{taken:8.2f} s   ratio {taken / unit:5.2f}   target 2.5", flush=True)
+        for name, query, _ in QUERIES:
+            free = peak_gigabytes(collected, path, query)
+            limited = peak_gigabytes(collected, path, query, options.memory_limit)
+            print(
+                f"peak memory, {name:<21}{free:8.2f} GB  with memory_limit={options.memory_limit}: {limited:.2f} GB",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Every aggregate of the table against brute force, on tables made to be awkward."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from brute import check_against_brute_force, classify
+from exact import moments
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from empriv.collect import Engine, collect, databases
+from empriv.collect.aggregates import AGGREGATES
+from empriv.collect.queries import query_of
+from empriv.collect.rewrite import decompose
+from empriv.results import Outcome
+
+# At least one call of every aggregate in the table; a new aggregate needs a line here, and is then tested.
+CALLS = {
+    "count": ["count(*)", "count(x)", "count(x) FILTER (WHERE k > 1)"],
+    "count distinct": ["count(DISTINCT k)", "count(DISTINCT x)", "count(DISTINCT who)"],
+    "sum": ["sum(x)", "sum(k)", "sum(m)", "sum(CASE WHEN k > 1 THEN x END)", "sum(x * k) FILTER (WHERE k < 3)"],
+    "avg": ["avg(x)", "avg(k)", "avg(m)"],
+    "mean": ["mean(x)"],
+    "min": ["min(x)", "min(m)"],
+    "max": ["max(x)", "max(k) FILTER (WHERE x > 0)"],
+    "bool_and": ["bool_and(k > 0)"],
+    "bool_or": ["bool_or(x > 2)"],
+    "var_pop": ["var_pop(k)"],
+    "variance": ["var_samp(k)", "variance(m)"],
+    "stddev_pop": ["stddev_pop(k)"],
+    "stddev_samp": ["stddev_samp(m)"],
+    "stddev": ["stddev(k) FILTER (WHERE x > 0)"],
+    "covar_pop": ["covar_pop(k, m)"],
+    "covar_samp": ["covar_samp(k, m)"],
+    "corr": ["corr(k, m)"],
+    "regr_slope": ["regr_slope(m, k)"],
+    "median": ["median(x)", "median(k)", "median(m)"],
+    "quantile_cont": ["quantile_cont(x, 0.3)", "percentile_cont(0.9) WITHIN GROUP (ORDER BY k DESC)"],
+    "quantile_disc": ["quantile_disc(x, 0.25)", "quantile_disc(k, 1)"],
+    "quantile": ["quantile(m, 0.6)"],
+}
+COLUMNS = "day, who, CAST(x AS DOUBLE) AS x, CAST(k AS INTEGER) AS k, CAST(m AS DECIMAL(10, 2)) AS m"
+NUMBERS = st.sampled_from([0.0, -0.0, 1.5, -2.25, 1e15, -1e15, 1e-3, 0.1, 0.2, 0.3, 7.0]) | st.floats(-1e3, 1e3)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pd.DataFrame:
+    """A few rows of a few individuals in a few databases, with NULLs, repeated values and outliers."""
+    row = st.tuples(
+        st.integers(1, 3),
+        st.sampled_from("abcd"),
+        st.none() | NUMBERS,
+        st.none() | st.integers(0, 4),
+        st.none() | st.integers(-300, 300),
+    )
+    rows = draw(st.lists(row, min_size=1, max_size=14))
+    frame = pd.DataFrame(rows, columns=["day", "who", "x", "k", "m"])
+    return frame.astype({"x": "float64", "k": "Int64", "m": "float64"}).assign(m=lambda t: t["m"] / 100)
+
+
+def source(frame: pd.DataFrame) -> object:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.register("frame", frame)
+        return connection.sql(f"SELECT {COLUMNS} FROM frame").to_arrow_table()
+
+
+def test_every_aggregate_of_the_table_is_tested() -> None:
+    assert set(CALLS) == set(AGGREGATES)
+    for name, calls in CALLS.items():
+        for call in calls:
+            assert decompose(query_of(call)).calls[0].name == name
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+@settings(max_examples=6)
+@given(frame=tables())
+def test_aggregate_equals_brute_force(name: str, frame: pd.DataFrame, engine: Engine) -> None:
+    query = f"SELECT {', '.join(CALLS[name])} FROM data"
+    results = collect(databases(source(frame), database="day", individual="who"), query, engine=engine)
+    check_against_brute_force(results, frame, query, columns=COLUMNS, atol=1e-12)
+
+
+@settings(max_examples=5)
+@given(frame=tables())
+def test_all_aggregates_at_once_equal_brute_force(frame: pd.DataFrame, engine: Engine) -> None:
+    items = [f"{call} AS c{n}" for n, call in enumerate(call for calls in CALLS.values() for call in calls)]
+    query = f"SELECT {', '.join(items)} FROM data"
+    results = collect(databases(source(frame), database="day", individual="who"), query, engine=engine)
+    check_against_brute_force(results, frame, query, columns=COLUMNS, atol=1e-12)
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> pd.DataFrame:
+    value = NUMBERS | st.just(np.nan)
+    rows = draw(st.lists(st.tuples(st.integers(1, 2), st.sampled_from("abc"), value, value), min_size=1, max_size=12))
+    return pd.DataFrame(rows, columns=["day", "who", "x", "y"])
+
+
+OUTLIER = pd.DataFrame(
+    {"day": 1, "who": list("abcde"), "x": [1e15, 0.001, 0.002, 0.003, 0.005], "y": [-1e15, 3.0, 1.0, 2.0, 5.0]}
+)
+
+
+@settings(max_examples=25)
+@given(frame=pairs())
+@example(frame=OUTLIER)
+@example(frame=OUTLIER.assign(x=[1e15, 0.1, 0.1, 0.1, 0.1]))
+@example(frame=OUTLIER.assign(x=[1e120, 1e-100, 2e-100, 0.0, 1e-100]))
+def test_moments_are_exact_beside_outliers(frame: pd.DataFrame, engine: Engine) -> None:
+    names = list(moments([0.0], [0.0]))
+    data = databases(frame, database="day", individual="who")
+    results = collect(data, f"SELECT {', '.join(names)} FROM data", engine=engine)
+    for i, person in enumerate(results.individuals):
+        for entry in range(results.starts[i], results.starts[i + 1]):
+            day = results.databases[results.entry_database[entry]]
+            left = frame[(frame["day"] == day) & (frame["who"] != person)]
+            expected = moments(left["y"].tolist(), left["x"].tolist())
+            both = left.dropna()
+            # A covariance may be as small as you like: it is exact in proportion to both deviations.
+            spread_x, spread_y = (float(both[c].std(ddof=0)) if len(both) else 0.0 for c in ("x", "y"))
+            scales = {
+                "covar_pop(y, x)": spread_x * spread_y,
+                "covar_samp(y, x)": 2 * spread_x * spread_y,
+                "corr(y, x)": 1.0,
+                "regr_slope(y, x)": spread_y / spread_x if spread_x else 0.0,
+            }
+            for k, name in enumerate(names):
+                number, code = classify(expected[name])
+                assert results.entry_outcomes[entry, k] == code, name
+                if code == Outcome.NUMBER:
+                    np.testing.assert_allclose(
+                        results.entry_q[entry, k], number, rtol=1e-9, atol=1e-9 * scales.get(name, 0.0), err_msg=name
+                    )
+
+
+def test_nothing_is_lost_when_the_outlier_leaves() -> None:
+    data = databases(OUTLIER, database="day", individual="who")
+    results = collect(data, "SELECT sum(x), stddev_samp(x) FROM data")
+    rest = OUTLIER["x"].to_numpy()[1:]
+    assert results.without("a")[0, 0] == pytest.approx(0.011, rel=1e-15)
+    assert results.without("a")[0, 1] == pytest.approx(np.std(rest, ddof=1), rel=1e-12)
+
+
+def test_who_contributes_nothing_changes_no_bit() -> None:
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"day": 1, "who": rng.integers(0, 40, 4000), "x": rng.normal(1e3, 1e-2, 4000)})
+    frame.loc[frame["who"] == 7, "x"] = np.nan
+    data = databases(frame, database="day", individual="who")
+    results = collect(data, "SELECT sum(x), avg(x), stddev(x), median(x), max(x) FROM data")
+    np.testing.assert_array_equal(results.without(7), results.q)
+    assert not np.array_equal(results.without(8), results.q)
+
+
+def test_results_do_not_depend_on_order_or_threads() -> None:
+    from empriv.collect import DuckDBEngine
+
+    rng = np.random.default_rng(6)
+    count = 300_000
+    frame = pd.DataFrame(
+        {"day": rng.integers(0, 3, count), "who": rng.integers(0, 50, count), "x": rng.lognormal(0, 8, count)}
+    )
+    query = "SELECT sum(x), avg(x), stddev(x), median(x) FROM data"
+    found = []
+    for threads, rows in ((1, frame), (2, frame), (2, frame.sample(frac=1, random_state=1))):
+        data = databases(rows, database="day", individual="who")
+        found.append(collect(data, query, engine=DuckDBEngine(threads=threads)))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].q, other.q)
+        np.testing.assert_array_equal(found[0].entry_q, other.entry_q)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("kind", ["continuous", "ties", "heavy"])
+def test_quantiles_of_many_rows(kind: str, share: float) -> None:
+    rng = np.random.default_rng(3)
+    count = 6000
+    who = rng.integers(0, 300, count)
+    if kind == "heavy":
+        who[: count // 2] = 0  # one individual has half of the rows, more than any window holds
+    x = rng.integers(0, 4, count).astype(float) if kind == "ties" else rng.normal(size=count)
+    frame = pd.DataFrame({"day": 1, "who": who, "x": x})
+    data = databases(frame, database="day", individual="who")
+    results = collect(data, f"SELECT quantile_cont(x, {share}) AS a, quantile_disc(x, {share}) AS b FROM data")
+    for i, person in enumerate(results.individuals):
+        left = x[who != person]
+        np.testing.assert_allclose(results.entry_q[i, 0], np.quantile(left, share), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(results.entry_q[i, 1], np.quantile(left, share, method="inverted_cdf"))

@@ -1,0 +1,174 @@
+"""What every engine must do alike: groups, joins, queries that cannot be rewritten, outcomes, refusals."""
+
+from __future__ import amyotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from brute import check_against_brute_force
+
+from empriv.collect import DuckDBEngine, Engine, collect, databases, explain
+from empriv.errors import InputError, QueryError
+from empriv.results import Outcome
+
+ROWS = pd.DataFrame(
+    {
+        "day": [1, 1, 1, 1, 1, 2, 2, 2, 3],
+        "who": ["amy", "amy", "bob", "cyd", "cyd", "amy", "bob", "bob", "dan"],
+        "x": [1.5, 2.0, 4.0, -3.0, 4.0, 0.1, 0.2, 0.3, 7.0],
+        "k": [1, 2, 2, 1, 3, 1, 1, 1, 5],
+        "shop": ["s", "t", "t", "s", "u", "t", "t", "s", "s"],
+    }
+)
+SHOPS = pd.DataFrame({"name": ["s", "t"], "size": [10, 20]})
+DATA = databases(ROWS, database="day", individual="who", tables={"shops": SHOPS})
+
+REWRITTEN = [
+    "SELECT shop, sum(x) FROM data GROUP BY shop",
+    "SELECT upper(shop) AS s, stddev_pop(x) FROM data GROUP BY s",
+    "SELECT shop, median(x) FROM data GROUP BY 1",
+    "SELECT shop, max(x) FROM data WHERE k < 3 GROUP BY ALL",
+    "SELECT shop, count(DISTINCT k) FROM data GROUP BY shop",
+    "SELECT sum(x * size) FROM data JOIN shops ON shop = name",
+    "SELECT count(*), sum(size), min(size) FROM data AS d LEFT JOIN shops AS s ON d.shop = s.name",
+    "SELECT avg(x) FROM shops, data WHERE name = shop AND size > 15",
+    "SELECT size, avg(x) FROM data JOIN shops ON shop = name GROUP BY size",
+    "SELECT count(*) FROM data WHERE shop IN (SELECT name FROM shops)",
+    "SELECT sum(x) / (SELECT max(size) FROM shops) FROM data",
+    "WITH large AS (SELECT name FROM shops WHERE size > 15) SELECT count(*) FROM data JOIN large ON name = shop",
+    "SELECT round(sum(x) / count(*), 1) + CASE WHEN count(*) > 2 THEN 1 ELSE 0 END FROM data",
+    "SELECT sum(x) FROM data WHERE x > 100",
+    "SELECT coalesce(sum(x), 0) FROM data WHERE k = 2",
+    "SELECT ln(count(*)) FROM data WHERE k > 1",
+    "SELECT sum(x) FROM data ORDER BY 1",
+]
+RERUN = [
+    "SELECT shop, sum(k) FROM data GROUP BY shop HAVING count(*) > 1",
+    "SELECT sum(DISTINCT x) FROM data",
+    "SELECT kurtosis(x) FROM data",
+    "SELECT sum(y) FROM (SELECT max(x) AS y FROM data GROUP BY who)",
+    "WITH t AS (SELECT x FROM data) SELECT sum(x) FROM t",
+    "SELECT x FROM data ORDER BY x LIMIT 1",
+    "SELECT count(*) FROM data AS a JOIN data AS b ON a.k = b.k",
+    "SELECT sum(size) FROM shops LEFT JOIN data ON shop = name WHERE x IS NULL",
+    "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY x) AS r FROM data)",
+    "SELECT sum(x) FROM data WHERE x > (SELECT avg(x) FROM data)",
+    "SELECT count(*) FROM data UNION SELECT count(*) FROM data",
+]
+
+
+@pytest.mark.parametrize("query", REWRITTEN)
+def test_rewritten_query_equals_brute_force(query: str, engine: Engine) -> None:
+    said: list[str] = []
+    results = collect(DATA, query, engine=engine, notice=said.append)
+    assert said == []
+    check_against_brute_force(results, ROWS, query, tables={"shops": SHOPS}, atol=1e-14)
+
+
+@pytest.mark.parametrize("query", RERUN)
+def test_query_that_runs_once_per_individual_equals_brute_force(query: str, engine: Engine) -> None:
+    said: list[str] = []
+    results = collect(DATA, query, engine=engine, notice=said.append, progress=False)
+    assert len(said) == 1
+    assert said[0].startswith("The query runs once per individual, since ")
+    assert "9 runs" in said[0]
+    check_against_brute_force(results, ROWS, query, tables={"shops": SHOPS}, atol=1e-14)
+
+
+def test_several_items_and_groups_have_names(engine: Engine) -> None:
+    results = collect(DATA, "SELECT sum(x) AS total, count(*) FROM data", engine=engine)
+    assert results.components == ("total", "COUNT(*)")
+    results = collect(DATA, "SELECT shop, sum(x) AS total, count(*) AS n FROM data GROUP BY shop", engine=engine)
+    assert results.components == ("s / total", "s / n", "t / total", "t / n", "u / total", "u / n")
+    assert results.outcomes[1].tolist() == [0, 0, 0, 0, Outcome.NULL, Outcome.NULL]
+
+
+def test_who_is_excluded_is_listed_without_entry(engine: Engine) -> None:
+    results = collect(DATA, "SELECT sum(x) FROM data WHERE who <> 'amy'", engine=engine)
+    assert results.presence.tolist() == [0, 2, 1, 1]
+
+
+def test_division_by_zero_is_null(engine: Engine) -> None:
+    results = collect(
+        DATA, "SELECT sum(x) / (count(*) - 3), count(*) // 0, 5 % (count(*) - 1) FROM data", engine=engine
+    )
+    assert results.outcomes[1].tolist() == [Outcome.NULL, Outcome.NULL, Outcome.NUMBER]
+    assert results.outcomes[2].tolist() == [Outcome.NUMBER, Outcome.NULL, Outcome.NULL]
+
+
+def test_infinite_and_missing_values_are_outcomes(engine: Engine) -> None:
+    rows = pd.DataFrame({"day": 1, "who": ["a", "b", "c", "d"], "x": ["inf", "-inf", "1", "nan"]})
+    data = databases(
+        "SELECT day, who, CAST(x AS DOUBLE) AS x FROM t", database="day", individual="who", tables={"t": rows}
+    )
+    results = collect(data, "SELECT sum(x) FROM data WHERE who <> 'd'", engine=engine)
+    assert results.outcomes.tolist() == [Outcome.NAN]
+    assert results.entry_outcomes.tolist() == [Outcome.MINUS_INFINITY, Outcome.PLUS_INFINITY, Outcome.NAN]
+    assert collect(data, "max(x)", engine=engine).entry_outcomes.tolist()[3] == Outcome.PLUS_INFINITY
+
+
+def test_integers_are_right_or_refused(engine: Engine) -> None:
+    rows = pd.DataFrame({"day": 1, "who": ["a", "b", "c"], "k": [2**53, 1, 2**53]})
+    data = databases(rows, database="day", individual="who")
+    with pytest.raises(QueryError, match=r"beyond 2\^53"):
+        collect(data, "sum(k)", engine=engine)
+    assert collect(data, "sum(k) - 18014398509481980", engine=engine).q.tolist() == [5.0]
+
+
+def test_error_without_an_individual_is_an_outcome(engine: Engine) -> None:
+    rows = pd.DataFrame({"day": [1, 1, 1, 2], "who": ["a", "b", "c", "a"], "x": ["1", "2", "word", "4"]})
+    data = databases(rows, database="day", individual="who")
+    results = collect(data, "sum(CAST(x AS INTEGER))", engine=engine, progress=False)
+    assert results.outcomes.tolist() == [Outcome.ERROR, Outcome.NUMBER]
+    assert results.entry_outcomes.tolist() == [Outcome.ERROR, Outcome.NULL, Outcome.ERROR, Outcome.NUMBER]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 1; SELECT 2", "DROP TABLE data", "INSERT INTO data VALUES (1)", "sum(x", "", 3, "SELECT max(shop) FROM data",
+        "SELECT sum(x) + random() FROM data", "SELECT shop FROM data GROUP BY shop", "SELECT sum(nothing) FROM data",
+        "SELECT sum(x) FROM elsewhere", "SELECT x FROM data", "SELECT sum(shop) FROM data",
+    ],
+)  # fmt: skip
+def test_what_is_no_query_is_refused_without_quoting_rows(query: object, engine: Engine) -> None:
+    with pytest.raises(QueryError) as caught:
+        collect(DATA, query, engine=engine, progress=False)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert not any(person in message for person in ROWS["who"])
+    assert caught.value.__cause__ is None
+
+
+def test_post_is_applied_to_every_number(engine: Engine) -> None:
+    plain = collect(DATA, "sum(x)", engine=engine)
+    for post in (np.round, round):
+        posted = collect(DATA, "sum(x)", engine=engine, post=post)
+        np.testing.assert_array_equal(posted.q, np.round(plain.q))
+        np.testing.assert_array_equal(posted.entry_q, np.round(plain.entry_q))
+    logs = collect(DATA, "sum(x)", engine=engine, post=lambda q: np.where(q > 7, np.inf, q))
+    assert logs.outcomes.tolist() == [Outcome.PLUS_INFINITY, Outcome.NUMBER, Outcome.NUMBER]
+    assert logs.entry_outcomes[-1] == Outcome.NULL
+
+
+def test_function_of_the_rows_equals_sql(engine: Engine) -> None:
+    by_sql = collect(DATA, "SELECT sum(x * k) FROM data", engine=engine)
+    called = collect(DATA, lambda rows: float(np.sum(rows["x"] * rows["k"])) if len(rows["x"]) else None, engine=engine)
+    np.testing.assert_allclose(called.q, by_sql.q)
+    np.testing.assert_array_equal(called.starts, by_sql.starts)
+    np.testing.assert_array_equal(called.entry_outcomes, by_sql.entry_outcomes)
+    np.testing.assert_allclose(called.entry_q, by_sql.entry_q)
+
+
+def test_explain_shows_the_statement_or_the_reason() -> None:
+    assert "empriv_without" in explain(DATA, "sum(x)")
+    assert "HUGEINT" in explain(DATA, "sum(x)") or "INT128" in explain(DATA, "sum(x)")
+    assert "SUM(a0)" in explain(None, "sum(x)")
+    assert explain(None, "SELECT x FROM data LIMIT 1") == "The query runs once per individual, since it has LIMIT."
+
+
+def test_memory_limit_is_passed_on(engine: Engine) -> None:
+    assert collect(DATA, "sum(x)", memory_limit="500MB").q.tolist() == collect(DATA, "sum(x)", engine=engine).q.tolist()
+    with pytest.raises(InputError, match="memory_limit"):
+        collect(DATA, "sum(x)", memory_limit="plenty")
+    with pytest.raises(InputError, match="beside `engine`"):
+        collect(DATA, "sum(x)", memory_limit="1GB", engine=DuckDBEngine())
