@@ -1,6 +1,6 @@
 """What every engine must do alike: groups, joins, queries that cannot be rewritten, outcomes, refusals."""
 
-from __future__ import amyotations
+from __future__ import annotations
 
 import numpy as np
 import pandas as pd
@@ -126,7 +126,8 @@ def test_error_without_an_individual_is_an_outcome(engine: Engine) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT 1; SELECT 2", "DROP TABLE data", "INSERT INTO data VALUES (1)", "sum(x", "", 3, "SELECT max(shop) FROM data",
+        "SELECT 1; SELECT 2", "DROP TABLE data", "INSERT INTO data VALUES (1)", "sum(x", "", 3,
+        "SELECT max(shop) FROM data",
         "SELECT sum(x) + random() FROM data", "SELECT shop FROM data GROUP BY shop", "SELECT sum(nothing) FROM data",
         "SELECT sum(x) FROM elsewhere", "SELECT x FROM data", "SELECT sum(shop) FROM data",
     ],

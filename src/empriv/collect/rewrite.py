@@ -179,7 +179,11 @@ def _parts(
     partials = partials.select(*(exp.alias_(state.copy(), name) for name, state in states.items()), copy=False)
     yield "empriv_partials", partials.group_by(*(prefix + name for name in (DATABASE, INDIVIDUAL, *keys))), True
 
-    totals = [f"SUM({s}) AS {s}" for s in builder.additive]
+    totals = [
+        # A sum of counts would be of 128 bits, which is slow.
+        f"CAST(SUM({s}) AS BIGINT) AS {s}" if isinstance(state, exp.Count) else f"SUM({s}) AS {s}"
+        for s, state in builder.additive.items()
+    ]
     totals += [f"{side}({m}) AS {m}" for m, (_, side) in builder.extremes.items()]
     totals += [quantiles.most(name, quantile) for name, quantile in builder.quantiles.items()]
     yield "empriv_totals", query(f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"), True
