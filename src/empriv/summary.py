@@ -122,7 +122,11 @@ def summarise(
         sentences=tuple(map(figure_sentence, found)),
         alarms=tuple(leak_sentence(atom) for atom in atoms if atom.n_leaks),
         warnings=tuple(warnings),
-        notes=(estimate_sentence(found[0], risk.results), floor_sentence(risk.results.n_databases), *_model(risk)),
+        notes=(
+            estimate_sentence(found[0], risk.results),
+            floor_sentence(risk.results.n_databases, found),
+            *_model(risk),
+        ),
     )
 
 
@@ -190,13 +194,15 @@ def smallest_supported_delta(n_databases: int) -> float:
     return -math.expm1(math.log(0.05) / n_databases)
 
 
-def floor_sentence(n_databases: int) -> str:
-    """What the number of databases can support."""
+def floor_sentence(n_databases: int, found: Sequence[Figure] = ()) -> str:
+    """What the number of databases can support, and whether the figures are below it."""
     databases = "1 database" if n_databases == 1 else f"{n_databases:,} databases"
     least = smallest_supported_delta(n_databases)
+    below = any(figure.delta < least for figure in found)
     return (
         f"{databases} cannot support any delta below {number(least)}: "
         "behaviour rarer than that may never have been seen."
+        + (" Smaller estimates, as here, rest on the density that was fitted." if below else "")
     )
 
 
@@ -304,11 +310,12 @@ def percent(share: float) -> str:
     return f"{number(100 * share)}%"
 
 
-def number(value: float) -> str:
-    """Two significant digits, without an exponent where that is readable."""
+def number(value: float, digits: int = 2) -> str:
+    """A few significant digits, without an exponent where that is readable."""
     if value == 0 or 1e-6 <= abs(value) < 1e6:
-        return f"{float(f'{value:.2g}'):.15f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:,.0f}"
-    return f"{value:.1e}"
+        short = f"{float(f'{value:.{digits}g}'):.15f}".rstrip("0").rstrip(".")
+        return short if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:.{digits - 1}e}"
 
 
 def shorten(text: str) -> str:

@@ -1,0 +1,298 @@
+"""The command line: parse, call the public API, print.
+
+Numerics, engines and rich are imported inside commands, so that ``--help`` is quick. What is run and how it ends is in
+`cli_runs`; documented in docs/command-line.md.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from empriv.cli_runs import Commands, Wanted, finish, source_of, target_of
+from empriv.config import UNIDENTIFIED, Settings, epsilons_of, read_config, settings_of, to_toml
+from empriv.errors import InputError
+from empriv.policy import parse_policy
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEMO_SOURCE = "SELECT * FROM purchases WHERE date >= DATE '1997-04-01'"
+DEMO_QUERY = "sum(amount)"
+
+
+def _epsilons(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+    try:
+        return None if value is None else epsilons_of([float(one) for one in value.split(",")])
+    except ValueError:
+        message = f"must be numbers of at least 0, separated by commas, got {value!r}."
+        raise click.BadParameter(message, ctx, param) from None
+
+
+def _columns(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    columns = None if value is None else tuple(one.strip() for one in value.split(","))
+    if columns is not None and not all(columns):
+        message = f"must be a column, or several separated by commas, got {value!r}."
+        raise click.BadParameter(message, ctx, param)
+    return columns
+
+
+def _tables(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
+    tables = {}
+    for value in values:
+        name, equals, path = value.partition("=")
+        if not (name and equals and path):
+            raise click.BadParameter(f"must read NAME=PATH, got {value!r}.", ctx, param)
+        tables[name] = path
+    return tables or None
+
+
+def _policies(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
+    for value in values:
+        try:
+            parse_policy(value)
+        except InputError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+    return tuple(values) or None
+
+
+def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_epsilon = click.option(
+    "--epsilon", callback=_epsilons, metavar="E[,E...]", help="Epsilons to report. [default: 0.05,0.1,0.2]"
+)
+_json = click.option(
+    "--json", metavar="PATH", help="Write the figures, without identifiers; - prints them instead of the summary."
+)
+_show_ids = click.option(
+    "--show-ids/--hide-ids", default=None, help="Name the riskiest individuals, instead of pseudonyms for this run."
+)
+_top = click.option("--top", type=click.IntRange(min=0), metavar="N", help="How many individuals to list. [default: 5]")
+_fail_if = click.option(
+    "--fail-if",
+    multiple=True,
+    callback=_policies,
+    metavar="POLICY",
+    help='Exit with code 3 if it holds, such as "total_risk > 0.01 at 0.1", "delta >= 0.001 at 0.05" or '
+    '"epsilon > 0.2 at delta 0". May be repeated.',
+)
+_quiet = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; the exit code tells.")
+_source = _options(
+    click.argument("files", nargs=-1),
+    click.option(
+        "--database",
+        metavar="EXPR",
+        help="Column or SQL expression that says which database a row is in. Without it, each file is one database.",
+    ),
+    click.option(
+        "--individual", callback=_columns, metavar="COL[,COL]", help="Column that says whose a row is, or several."
+    ),
+    click.option(
+        "--table", "tables", multiple=True, callback=_tables, metavar="NAME=PATH",
+        help="Another table that the query joins. May be repeated.",
+    ),
+    click.option(
+        "--unidentified", type=click.Choice(UNIDENTIFIED),
+        help="Rows without an individual: refuse them, keep them as nobody's, or drop them. [default: error]",
+    ),
+)  # fmt: skip
+_query = click.option("--query", metavar="SQL", help="SELECT ... FROM data, or an expression such as avg(amount).")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="empriv", message="empriv %(version)s")
+def main() -> None:
+    """How private a statistic already is, from the data's own randomness.
+
+    Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a policy failed, 4 unresolved (reserved), 130 interrupted.
+
+    \b
+    Example:
+      empriv demo
+    """
+
+
+@main.command()
+@_source
+@_query
+@_epsilon
+@click.option(
+    "--density",
+    metavar="NAME",
+    help="laplace, gaussian, logistic, epanechnikov or student, with :RULE or :BANDWIDTH (laplace:one-se, "
+    "gaussian:0.5); variable:KERNEL:METHOD (variable:gaussian:breiman); ecdf; best. [default: laplace:one-se]",
+)
+@click.option("--component", metavar="NAME", help="Audit this one of several numbers that the query gives.")
+@click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
+@_json
+@click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
+@_fail_if
+@_show_ids
+@_top
+@_quiet
+@click.option("--config", metavar="PATH", help="Read options from this audit.toml; those given here win.")
+@click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
+def audit(config: str | None, write_config: str | None, **given: Any) -> None:
+    """Audit a query: run it with everyone and without each individual, and measure what that tells.
+
+    FILES are Parquet, CSV or JSON files, globs, file.duckdb::table, or an SQL text over the tables given by --table.
+
+    \b
+    Examples:
+      empriv audit sales.parquet --database day --individual client_id --query "avg(amount)"
+      empriv audit "sales/*.csv" --database "date_trunc('month', t)" --individual client_id \\
+        --query "SELECT sum(amount) FROM data JOIN clients USING (client_id) WHERE adult" \\
+        --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
+    """
+    settings = _settings(config, given)
+    for path in (settings.json, settings.save, write_config):
+        target_of(path, settings)
+    density = _usage(_density, settings.density)
+
+    def run(engine: Any) -> Any:
+        import empriv
+
+        return empriv.audit(
+            source_of(settings), settings.query, epsilon=settings.epsilon, density=density,
+            component=settings.component, engine=engine, progress=False if settings.quiet else None,
+        )  # fmt: skip
+
+    wanted = Wanted.of(settings)
+    written = None if write_config is None else (write_config, to_toml(settings))
+    finish(run, wanted, save=settings.save, config=written, memory_limit=settings.memory_limit)
+
+
+@main.command()
+@_source
+@_query
+def explain(**given: Any) -> None:
+    """Print the SQL that is run instead of a query, to leave everyone out once.
+
+    Without FILES the columns' types are not known, and all are taken for integers.
+
+    \b
+    Example:
+      empriv explain --query "avg(amount)"
+      empriv explain sales.parquet --database day --individual client_id --query "avg(amount)"
+    """
+    settings = settings_of({}, {**given, "files": given["files"] or None})
+    if not settings.query:
+        raise click.UsageError("Missing option '--query'.")
+    if settings.files and not settings.individual:
+        raise click.UsageError("Missing option '--individual'.")
+    from empriv.collect import explain as explain_query
+    from empriv.terminal import printable
+
+    text = explain_query(source_of(settings) if settings.files else None, settings.query)
+    click.echo("\n".join(map(printable, text.splitlines())))
+
+
+@main.command()
+@click.argument("path", metavar="SAVED")
+@_epsilon
+@_json
+@_fail_if
+@_show_ids
+@_top
+@_quiet
+def show(path: str, **given: Any) -> None:
+    """Show an audit that was saved with --save, or audit saved results.
+
+    \b
+    Example:
+      empriv show audit.empriv --epsilon 0.1,0.5
+    """
+    settings = settings_of({}, given)
+    target_of(settings.json, settings, read=path)
+
+    def run(engine: Any) -> Any:
+        del engine
+        import empriv
+
+        found = empriv.load(path)
+        if isinstance(found, empriv.Results):
+            found = empriv.audit(found, epsilon=settings.epsilon)
+        return found
+
+    finish(run, Wanted.of(settings, epsilons=given["epsilon"]))
+
+
+@main.command()
+@_epsilon
+def demo(epsilon: tuple[float, ...] | None) -> None:
+    """Audit real data that the package carries: the daily revenue of a shop.
+
+    \b
+    Example:
+      empriv demo --epsilon 0.1,1
+    """
+    from empriv.datasets import cdnow
+
+    settings = settings_of(
+        {},
+        {"files": (DEMO_SOURCE,), "database": "date", "individual": ("customer_id",), "query": DEMO_QUERY,
+         "tables": {"purchases": str(cdnow())}, "epsilon": epsilon},
+    )  # fmt: skip
+
+    def run(engine: Any) -> Any:
+        import empriv
+
+        return empriv.audit(source_of(settings), settings.query, epsilon=settings.epsilon, engine=engine)
+
+    click.echo("Real purchases of CDNOW's customers, April 1997 to June 1998: each day is a")
+    click.echo("database, the query is its revenue. How much does it tell about one customer?")
+    finish(run, Wanted.of(settings))
+    click.echo(_recipe(settings))
+
+
+def _recipe(settings: Settings) -> str:
+    """How to do the demo by hand."""
+    epsilons = ", ".join(f"{one:g}" for one in settings.epsilon)
+    return f"""\
+The same on the command line:
+  empriv audit "{DEMO_SOURCE}" \\
+    --table purchases={shlex.quote(settings.tables["purchases"])} \\
+    --database date --individual customer_id --query "{DEMO_QUERY}" --epsilon {epsilons.replace(" ", "")}
+and in Python:
+  import empriv
+  data = empriv.databases("{DEMO_SOURCE}", database="date",
+                          individual="customer_id", tables={{"purchases": empriv.datasets.cdnow()}})
+  audit = empriv.audit(data, "{DEMO_QUERY}", epsilon=[{epsilons}])
+"""
+
+
+def _settings(config: str | None, given: dict[str, Any]) -> Settings:
+    """Settings from the file and the command line; what is missing is wrong usage."""
+    read = {} if config is None else _usage(read_config, config)
+    settings = settings_of(read, {**given, "files": given["files"] or None})
+    for policy in settings.fail_if:
+        _usage(parse_policy, policy)
+    if not settings.files:
+        raise click.UsageError("Missing argument 'FILES...'.")
+    for name in ("individual", "query"):
+        if not getattr(settings, name):
+            raise click.UsageError(f"Missing option '--{name}'.")
+    return settings
+
+
+def _density(text: str) -> Any:
+    from empriv.density_specs import density_from_text
+
+    return density_from_text(text)
+
+
+def _usage(function: Callable[[str], Any], argument: str) -> Any:
+    """Call a parser, whose errors are wrong usage."""
+    try:
+        return function(argument)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None

@@ -1,0 +1,293 @@
+"""What a command runs and how it ends: interruptible work, output files, exit codes.
+
+Nothing here imports numerics before a command runs.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import click
+
+from empriv.config import Settings
+from empriv.errors import EmprivError, InputError, SourceError
+from empriv.policy import Outcome, judge, parse_policy
+from empriv.terminal import Page, console_for, printable, pseudonyms, round_up, show
+
+if TYPE_CHECKING:
+    from empriv.auditing import Audit
+    from empriv.collect.sources import Unidentified
+
+DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+_CURVE_POINTS = 25
+_QUIET_SECONDS = 2.0
+_WORKER = "empriv audit"
+
+
+class Commands(click.Group):
+    """A group of commands whose errors are one line on stderr, and whose exit codes are as documented."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        run: Callable[..., Any] = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        try:
+            code = run(*args, standalone_mode=False, **extra)
+        except click.UsageError as error:
+            error.show()
+            _exit(USAGE)
+        except click.Abort:
+            _stop("Interrupted: no file is half-written.", INTERRUPTED)
+        except EmprivError as error:
+            _stop(f"Error: {error}", ERROR)
+        except OSError as error:
+            name = "" if error.filename is None else f" {Path(os.fsdecode(error.filename)).name!r}:"
+            _stop(f"Error:{name} {error.strerror or type(error).__name__}.", ERROR)
+        except MemoryError:
+            _stop("Error: there is not enough memory. Hint: --memory-limit makes the engine write to disk.", ERROR)
+        except Exception as error:
+            # Its message may quote rows, so it is shown only to who asks.
+            if os.environ.get("EMPRIV_TRACEBACK"):
+                traceback.print_exc()
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            _stop(
+                f"Error: unexpected {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}. Hint: "
+                "EMPRIV_TRACEBACK=1 shows where it comes from, and may show data.",
+                ERROR,
+            )
+        return _exit(code if isinstance(code, int) else DONE)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be shown and written of an audit."""
+
+    json: str | None
+    policies: tuple[str, ...]
+    show_ids: bool
+    top: int
+    quiet: bool
+    epsilons: tuple[float, ...] | None = None
+
+    @staticmethod
+    def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None) -> Wanted:
+        return Wanted(
+            settings.json, settings.fail_if, settings.show_ids, settings.top, settings.quiet or settings.json == "-",
+            epsilons,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Done:
+    audit: Audit
+    figures: dict[str, Any] | None
+    outcomes: tuple[Outcome, ...]
+    page: Page | None
+
+
+def finish(
+    run: Callable[[Any], Audit],
+    wanted: Wanted,
+    *,
+    save: str | None = None,
+    config: tuple[str, str] | None = None,
+    memory_limit: str | None = None,
+) -> None:
+    """Run an audit, print it, write its files, and exit with 3 if a policy failed."""
+    directory = tempfile.mkdtemp(prefix="empriv-")
+
+    def work() -> _Done:
+        from empriv.collect import DuckDBEngine
+
+        return _work(run(DuckDBEngine(memory_limit=memory_limit, temp_directory=directory)), wanted)
+
+    try:
+        done = _interruptible(work, quiet=wanted.quiet)
+    finally:
+        # Whatever the engine wrote there is people's data.
+        shutil.rmtree(directory, ignore_errors=True)
+    _print(done, wanted)
+    from empriv.storage import write_atomically
+
+    # The summary is on the screen by now: a file that cannot be written loses nothing else.
+    if save is not None:
+        _write(save, done.audit.save)
+    if wanted.json is not None and done.figures is not None:
+        text = json.dumps(done.figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        content = text.encode("utf-8", "backslashreplace")
+        if wanted.json == "-":
+            click.echo(content.decode(), nl=False)
+        else:
+            _write(wanted.json, lambda path: write_atomically(path, content))
+    if config is not None:
+        path, toml = config
+        _write(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
+    if any(outcome.failed for outcome in done.outcomes):
+        click.get_current_context().exit(POLICY_FAILED)
+
+
+def source_of(settings: Settings) -> Any:
+    """The databases that files and options describe."""
+    from empriv.collect import databases
+    from empriv.collect.sources import Files, table_of
+
+    for text in (*settings.files, *settings.tables.values()):
+        _check_exists(text)
+    source: Any = list(settings.files)
+    if settings.database is None:
+        source = [file for text in settings.files for file in _expanded(text)]
+    elif len(source) == 1:
+        source = source[0]
+    else:
+        tables = [table for table in map(table_of, source) if isinstance(table, Files)]
+        if len(tables) < len(source) or len({table.kind for table in tables}) > 1:
+            raise InputError("FILES that --database cuts must be of one kind, all Parquet, all CSV or all JSON.")
+        source = Files(tuple(path for table in tables for path in table.paths), tables[0].kind)
+    return databases(
+        source, database=settings.database, individual=settings.individual, tables=settings.tables,
+        unidentified=cast("Unidentified", settings.unidentified),
+    )  # fmt: skip
+
+
+def target_of(path: str | None, settings: Settings, *, read: str | None = None) -> None:
+    """Refuse, before any work, a path that could not be written or that is being read."""
+    if path is None or path == "-":
+        return
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        raise InputError(f"Output must go to a file, got {path!r}, which is not one.")
+    if not target.parent.is_dir():
+        raise InputError(f"Output must go to a directory that exists, got {path!r}.")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"Output must go to a directory that can be written, got {path!r}.")
+    inputs = [read] if read is not None else [*settings.files, *settings.tables.values()]
+    for file in (one for text in inputs for one in _expanded(text)):
+        source = Path(file.partition("::")[0])
+        if target.exists() and source.exists() and target.samefile(source):
+            raise InputError(f"Output must not replace what is read, got {path!r}.")
+
+
+def _work(audit: Audit, wanted: Wanted) -> _Done:
+    # In this order the curves at the epsilons asked for are computed once.
+    said = audit.summary(wanted.epsilons)
+    figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
+    outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
+    if figures is not None and outcomes:
+        figures["policies"] = [outcome.to_json() for outcome in outcomes]
+    if wanted.quiet:
+        return _Done(audit, figures, outcomes, None)
+    from empriv.summary import tail_sentence
+
+    first = said.figures[0].epsilon
+    ranking: dict[str, Sequence[Any]] | None = None
+    if wanted.top:
+        ranking = {name: column.tolist() for name, column in audit.individuals(first, top=wanted.top).items()}
+        if not wanted.show_ids:
+            ranking["individual"] = pseudonyms(ranking["individual"], secrets.token_bytes(32))
+    page = Page(
+        summary=said, curve=_curve(audit, said.figures[-1].epsilon), ranking=ranking, ranked_at=first,
+        pseudonyms=not wanted.show_ids, n_individuals=audit.results.n_individuals,
+        tail=tail_sentence(audit.epsilon(0.0)),
+    )  # fmt: skip
+    return _Done(audit, figures, outcomes, page)
+
+
+def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
+    end = round_up(2.0 * largest) if largest > 0 else 1.0
+    epsilons = [end * k / (_CURVE_POINTS - 1) for k in range(_CURVE_POINTS)]
+    return epsilons, [float(delta) for delta in audit.delta(epsilons)]
+
+
+def _print(done: _Done, wanted: Wanted) -> None:
+    if done.page is not None:
+        console = console_for(sys.stdout)
+        show(done.page, console)
+    if not wanted.quiet:
+        for outcome in done.outcomes:
+            click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
+
+
+def _interruptible(work: Callable[[], _Done], *, quiet: bool) -> _Done:
+    """Do the work in a thread, so that Ctrl-C is heard while an engine or NumPy computes."""
+    found: list[_Done] = []
+    failed: list[BaseException] = []
+
+    def task() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=task, name=_WORKER, daemon=True)
+    thread.start()
+    thread.join(_QUIET_SECONDS)
+    if thread.is_alive() and not quiet and sys.stderr.isatty():
+        click.echo("Collecting and measuring; Ctrl-C stops it.", err=True)
+    while thread.is_alive():
+        thread.join(0.2)
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def _write(path: str, write: Callable[[str], None]) -> None:
+    try:
+        write(path)
+    except OSError as error:
+        raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InputError("`--write-config` must be given names that are Unicode, got a path that is not.") from None
+
+
+def _check_exists(text: str) -> None:
+    from empriv.collect.sources import Select, table_of
+
+    if isinstance(table_of(text), Select) or "://" in text:
+        return
+    path = text.partition("::")[0]
+    if not (Path(path).exists() or _matches(path)):
+        kind = "match a file" if glob.has_magic(path) else "exist"
+        raise SourceError(f"The file must {kind}, got {path!r}.")
+
+
+def _expanded(text: str) -> list[str]:
+    """The files of a glob; anything else as it is."""
+    if Path(text).exists() or not glob.has_magic(text):
+        return [text]
+    return _matches(text) or [text]
+
+
+def _matches(pattern: str) -> list[str]:
+    # Not Path.glob, which takes no absolute pattern.
+    return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+
+
+def _stop(message: str, code: int) -> NoReturn:
+    click.echo(printable(message), err=True)
+    _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
+    if any(thread.name == _WORKER for thread in threading.enumerate()):
+        # A thread still computes and cannot be asked to stop; it writes no files.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

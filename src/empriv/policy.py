@@ -1,0 +1,96 @@
+"""Policies: the conditions of ``--fail-if``, under which a pipeline must stop.
+
+A policy reads the measured figures and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from empriv.errors import InputError
+
+GRAMMAR = '"delta > 0.001 at 0.05", "total_risk >= 0.01 at 0.1" or "epsilon > 0.2 at delta 0"'
+_NUMBER = r"(?P<{}>[0-9.]+(?:e[+-]?[0-9]+)?)"
+_FORM = re.compile(
+    rf"(?:(?P<figure>delta|total_risk)\s*(?P<operator>>=|>)\s*{_NUMBER.format('limit')}\s+at\s+(?:epsilon\s+)?"
+    rf"{_NUMBER.format('epsilon')}"
+    rf"|epsilon\s*(?P<epsilon_operator>>=|>)\s*{_NUMBER.format('epsilon_limit')}\s+at\s+delta\s+"
+    rf"{_NUMBER.format('delta')})",
+    re.IGNORECASE,
+)
+
+
+class Measured(Protocol):
+    """What a policy asks of an audit."""
+
+    def delta(self, epsilon: Any) -> Any: ...
+
+    def total_risk(self, epsilon: Any) -> Any: ...
+
+    def epsilon(self, delta: float = 0.0) -> float: ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Fails if ``figure`` is greater than (or equal to, if ``or_equal``) ``limit``, at this epsilon or delta."""
+
+    text: str
+    figure: str
+    or_equal: bool
+    limit: float
+    at: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a policy found."""
+
+    policy: Policy
+    value: float
+    failed: bool
+
+    @property
+    def sentence(self) -> str:
+        found = "infinite" if math.isinf(self.value) else f"{self.value:.4g}"
+        verdict = "FAILED" if self.failed else "passed"
+        return f"Policy {verdict}: fail if {self.policy.text}; {self.policy.figure} is {found}."
+
+    def to_json(self) -> dict[str, Any]:
+        value = None if math.isinf(self.value) else self.value
+        return {"policy": self.policy.text, "value": value, "failed": self.failed}
+
+
+def parse_policy(text: str) -> Policy:
+    """Understand the text of a policy."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f"`fail_if` must read like {GRAMMAR}, got {text!r}.")
+    part = found.groupdict()
+    of_epsilon = part["figure"] is None
+    names = ("epsilon_limit", "delta") if of_epsilon else ("limit", "epsilon")
+    try:
+        limit, at = (float(part[name]) for name in names)
+    except ValueError:
+        raise InputError(f"`fail_if` must read like {GRAMMAR}, got {text!r}.") from None
+    if of_epsilon and not at <= 1:
+        raise InputError(f"`fail_if` must have a delta from 0 to 1, got {at:g}.")
+    if not (math.isfinite(limit) and math.isfinite(at)):
+        raise InputError(f"`fail_if` must have finite numbers, got {text!r}.")
+    return Policy(
+        text=" ".join(text.split()),
+        figure="epsilon" if of_epsilon else part["figure"].lower(),
+        or_equal=(part["epsilon_operator"] or part["operator"]) == ">=",
+        limit=limit,
+        at=at,
+    )
+
+
+def judge(policy: Policy, audit: Measured) -> Outcome:
+    """Hold an audit against a policy."""
+    value = float(getattr(audit, policy.figure)(policy.at))
+    failed = value >= policy.limit if policy.or_equal else value > policy.limit
+    # What cannot be compared must not pass.
+    return Outcome(policy, value, failed or math.isnan(value))
