@@ -115,6 +115,23 @@ def test_integers_are_right_or_refused(engine: Engine) -> None:
     assert collect(data, "sum(k) - 18014398509481980", engine=engine).q.tolist() == [5.0]
 
 
+def test_decimals_are_right_or_refused(engine: Engine) -> None:
+    for amount, fits in (("90000000000000.07", True), ("100000000000000.07", False)):
+        source = f"SELECT 1 AS day, 'a' AS who, CAST({amount} AS DECIMAL(20, 2)) AS m UNION ALL SELECT 1, 'b', 0.01"
+        data = databases(source, database="day", individual="who")
+        if fits:
+            assert collect(data, "sum(m)", engine=engine).entry_q.tolist() == [0.01, 90000000000000.07]
+        else:
+            with pytest.raises(QueryError, match=r"beyond 2\^53"):
+                collect(data, "sum(m)", engine=engine)
+
+
+def test_package_is_called_like_the_function(engine: Engine) -> None:
+    import empriv
+
+    assert empriv.collect(DATA, "count(*)", engine=engine).q.tolist() == [5.0, 3.0, 1.0]
+
+
 def test_error_without_an_individual_is_an_outcome(engine: Engine) -> None:
     rows = pd.DataFrame({"day": [1, 1, 1, 2], "who": ["a", "b", "c", "a"], "x": ["1", "2", "word", "4"]})
     data = databases(rows, database="day", individual="who")

@@ -7,9 +7,11 @@ how a Python function is; an engine such as `duckdb` does it. This module joins 
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable
 from os import PathLike
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from empriv.collect.assemble import apply_post, presence
@@ -119,3 +121,12 @@ def _collect_calls(
             entry_database=entry_database, frame=frame, draws=draws, seed=seed, jobs=jobs, checkpoint=checkpoint,
             progress=progress,
         )  # fmt: skip
+
+
+class _Callable(ModuleType):
+    """Importing this package puts it in the place of the function of the same name, so it must do what that does."""
+
+    __call__ = staticmethod(collect)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -21,7 +21,7 @@ from empriv.results import Results
 
 LARGEST_EXACT = 2**53
 _BEYOND = (
-    "A result is an integer beyond 2^53, where a difference of one is lost in a double. "
+    "A result is an integer, or a decimal of as many digits, beyond 2^53, where a double loses its last digit. "
     "Hint: divide it, or cast it to DOUBLE to accept the loss."
 )
 
@@ -183,11 +183,13 @@ def as_numbers(session: Session, statement: exp.Select, query: Query) -> exp.Sel
     beyond = []
     for number, name in enumerate(name for name in types if name.startswith("q")):
         kind, value = types[name].kind, exp.column(name)
+        # A decimal is an integer of its last digits.
+        limit = LARGEST_EXACT // 10 ** types[name].scale
         if kind == "other":
             raise QueryError(_not_a_number(query.names[number]))
         outer = outer.select(exp.alias_(fill("CAST(q AS DOUBLE)", q=value), name))
-        if kind == "integer":
-            beyond.append(fill(f"q > {LARGEST_EXACT} OR q < -{LARGEST_EXACT}", q=value))
+        if kind in ("integer", "decimal"):
+            beyond.append(fill(f"q > {limit} OR q < -{limit}", q=value))
     if beyond:
         outer = outer.select(exp.alias_(exp.or_(*beyond), "beyond"))
     return outer.from_(statement.subquery("empriv_results"))
