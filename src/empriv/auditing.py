@@ -100,7 +100,7 @@ class Audit:
             "query": self.query,
             "component": self.component,
             "n_components": self.n_components,
-            "source": None if self.origin is None else asdict(self.origin),
+            "source": _source(self.origin),
             "n_databases": self.results.n_databases,
             "n_individuals": self.results.n_individuals,
             "draws": self.results.draws,
@@ -138,7 +138,7 @@ class Audit:
             "empriv": version("empriv"),
             "query": self.query,
             "epsilons": list(self.epsilons),
-            "source": None if self.origin is None else asdict(self.origin),
+            "source": _source(self.origin),
             "density": density_to_json(self.density),
             "component": self.component,
             "n_components": self.n_components,
@@ -329,6 +329,13 @@ def _names(part: Any) -> tuple[str, ...]:
 
 def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _source(origin: Origin | None) -> dict[str, Any] | None:
+    """Where the rows came from, as JSON has it: lists, not tuples."""
+    if origin is None:
+        return None
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(origin).items()}
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from empriv.cli_runs import Commands, Wanted, finish, source_of, target_of
+from empriv.cli_runs import Commands, Wanted, check_targets, finish, paths_read, source_of
 from empriv.config import UNIDENTIFIED, Settings, epsilons_of, read_config, settings_of, to_toml
 from empriv.errors import InputError
 from empriv.policy import parse_policy
@@ -121,7 +121,7 @@ def main() -> None:
     """
 
 
-@main.command()
+@main.command(short_help="Audit a query on your data.")
 @_source
 @_query
 @_epsilon
@@ -154,8 +154,7 @@ def audit(config: str | None, write_config: str | None, **given: Any) -> None:
         --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
     """
     settings = _settings(config, given)
-    for path in (settings.json, settings.save, write_config):
-        target_of(path, settings)
+    check_targets((settings.json, settings.save, write_config), paths_read(settings))
     density = _usage(_density, settings.density)
 
     def run(engine: Any) -> Any:
@@ -171,7 +170,7 @@ def audit(config: str | None, write_config: str | None, **given: Any) -> None:
     finish(run, wanted, save=settings.save, config=written, memory_limit=settings.memory_limit)
 
 
-@main.command()
+@main.command(short_help="Print the SQL that is run instead of a query.")
 @_source
 @_query
 def explain(**given: Any) -> None:
@@ -196,7 +195,7 @@ def explain(**given: Any) -> None:
     click.echo("\n".join(map(printable, text.splitlines())))
 
 
-@main.command()
+@main.command(short_help="Show a saved audit.")
 @click.argument("path", metavar="SAVED")
 @_epsilon
 @_json
@@ -212,7 +211,7 @@ def show(path: str, **given: Any) -> None:
       empriv show audit.empriv --epsilon 0.1,0.5
     """
     settings = settings_of({}, given)
-    target_of(settings.json, settings, read=path)
+    check_targets((settings.json,), (path,))
 
     def run(engine: Any) -> Any:
         del engine
@@ -226,7 +225,7 @@ def show(path: str, **given: Any) -> None:
     finish(run, Wanted.of(settings, epsilons=given["epsilon"]))
 
 
-@main.command()
+@main.command(short_help="Audit real data that the package carries.")
 @_epsilon
 def demo(epsilon: tuple[float, ...] | None) -> None:
     """Audit real data that the package carries: the daily revenue of a shop.

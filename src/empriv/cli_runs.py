@@ -148,6 +148,11 @@ def source_of(settings: Settings) -> Any:
     source: Any = list(settings.files)
     if settings.database is None:
         source = [file for text in settings.files for file in _expanded(text)]
+        if len(source) == 1:
+            raise InputError(
+                "FILES must be several where each is one database, got one. "
+                "Hint: --database names the column that says which database a row is in."
+            )
     elif len(source) == 1:
         source = source[0]
     else:
@@ -161,10 +166,22 @@ def source_of(settings: Settings) -> Any:
     )  # fmt: skip
 
 
-def target_of(path: str | None, settings: Settings, *, read: str | None = None) -> None:
-    """Refuse, before any work, a path that could not be written or that is being read."""
-    if path is None or path == "-":
-        return
+def paths_read(settings: Settings) -> list[str]:
+    """Files that an audit reads."""
+    texts = [text for text in (*settings.files, *settings.tables.values()) if _is_path(text)]
+    return [path.partition("::")[0] for text in texts for path in _expanded(text)]
+
+
+def check_targets(paths: Sequence[str | None], read: Sequence[str]) -> None:
+    """Refuse, before any work, paths that could not be written, are being read, or are one and the same."""
+    files = [path for path in paths if path is not None and path != "-"]
+    if len({os.path.realpath(path) for path in files}) < len(files):
+        raise InputError("Output must go to different files, got one path twice.")
+    for path in files:
+        _check_target(path, read)
+
+
+def _check_target(path: str, read: Sequence[str]) -> None:
     target = Path(path)
     if target.exists() and not target.is_file():
         raise InputError(f"Output must go to a file, got {path!r}, which is not one.")
@@ -172,11 +189,8 @@ def target_of(path: str | None, settings: Settings, *, read: str | None = None) 
         raise InputError(f"Output must go to a directory that exists, got {path!r}.")
     if not os.access(target.parent, os.W_OK):
         raise InputError(f"Output must go to a directory that can be written, got {path!r}.")
-    inputs = [read] if read is not None else [*settings.files, *settings.tables.values()]
-    for file in (one for text in inputs for one in _expanded(text)):
-        source = Path(file.partition("::")[0])
-        if target.exists() and source.exists() and target.samefile(source):
-            raise InputError(f"Output must not replace what is read, got {path!r}.")
+    if target.exists() and any(target.samefile(source) for source in read if Path(source).exists()):
+        raise InputError(f"Output must not replace what is read, got {path!r}.")
 
 
 def _work(audit: Audit, wanted: Wanted) -> _Done:
@@ -256,10 +270,14 @@ def _utf8(text: str) -> bytes:
         raise InputError("`--write-config` must be given names that are Unicode, got a path that is not.") from None
 
 
-def _check_exists(text: str) -> None:
+def _is_path(text: str) -> bool:
     from empriv.collect.sources import Select, table_of
 
-    if isinstance(table_of(text), Select) or "://" in text:
+    return "://" not in text and not isinstance(table_of(text), Select)
+
+
+def _check_exists(text: str) -> None:
+    if not _is_path(text):
         return
     path = text.partition("::")[0]
     if not (Path(path).exists() or _matches(path)):
@@ -269,7 +287,7 @@ def _check_exists(text: str) -> None:
 
 def _expanded(text: str) -> list[str]:
     """The files of a glob; anything else as it is."""
-    if Path(text).exists() or not glob.has_magic(text):
+    if not _is_path(text) or Path(text).exists() or not glob.has_magic(text):
         return [text]
     return _matches(text) or [text]
 

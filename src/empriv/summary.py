@@ -313,6 +313,8 @@ def percent(share: float) -> str:
 def number(value: float, digits: int = 2) -> str:
     """A few significant digits, without an exponent where that is readable."""
     if value == 0 or 1e-6 <= abs(value) < 1e6:
+        if 1 - 0.5 * 10.0**-digits <= value < 1:
+            return f">0.{'9' * digits}"  # 1 is for certainty alone
         short = f"{float(f'{value:.{digits}g}'):.15f}".rstrip("0").rstrip(".")
         return short if abs(value) < 100 else f"{value:,.0f}"
     return f"{value:.{digits - 1}e}"

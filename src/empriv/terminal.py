@@ -108,7 +108,7 @@ def chart(
     lines = [f"{labels.get(row, ''):>{margin}} {side}{''.join(text[row]).rstrip()}" for row in range(_ROWS)]
     lines.append(f"{'':{margin}} {corner}{line * columns}")
     ticks = [" "] * (columns + 8)
-    for quarter in range(5):
+    for quarter in range(5) if columns >= 40 else (0, 4):
         label = f"{x[0] + (x[-1] - x[0]) * quarter / 4:.3g}"
         start = min(round(quarter / 4 * (columns - 1)), columns - len(label))
         ticks[start : start + len(label)] = label
