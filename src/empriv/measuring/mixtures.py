@@ -4,9 +4,6 @@ The line is cut at nodes (kernels' own, `Kernel.nodes`, and every kink), the log
 slope are taken there, and a cell in which the slope changes sign is cut again at the turning point. What is left is
 monotone, as `hockeystick` wants it: masses are differences of distribution functions, and where an epsilon crosses
 a cell, the root is polished. An error x in a root costs x^2, since the integrand vanishes there.
-
-Where every point moves by less than half a bandwidth and the kernel is smooth, what happens at the nodes is a
-polynomial in the shifts (`Near`), so that all individuals are done by one matrix product.
 """
 
 from __future__ import annotations
@@ -17,104 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.hockeystick import Cells, constant_cells, join
-from empriv.measuring.kernels import Kernel
+from empriv.measuring.sides import Near, Side, tail_limit
 from empriv.results import FloatArray, IntArray
 
-NEAR = (0.02, 0.05, 0.1, 0.2, 0.5)  # largest shifts, in bandwidths, of groups that share nodes
 SLACK = 2e-12  # roundings, roots and tails beyond the kernels' reach, with a wide margin
 _INSET = 1e-7  # at a kink, slopes are taken this part of the cell's width inside it
 
 # What is known at the end of a cell, as rows of an array: the place, log(p/p_i), its slope, and of both sides the
 # distribution, density and its slope
 X, RATIO, SLOPE, MASS, MASS_WITHOUT, PDF, PDF_WITHOUT, RISE, RISE_WITHOUT = range(9)
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """The mixtures of several individuals on one side: rows of points, or one row shared by all.
-
-    Bandwidths and weights, 1/N or 0 for a point at +inf (an atom), are shared by all rows where they can be.
-    """
-
-    kernel: Kernel
-    points: FloatArray  # (rows or 1, N)
-    bandwidths: FloatArray  # (rows or 1, N)
-    weights: FloatArray  # (rows or 1, N)
-
-    @staticmethod
-    def of(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> Side:
-        here = np.isfinite(points)
-        if here.all():
-            return Side(kernel, points, bandwidths, np.full((1, points.shape[1]), 1.0 / points.shape[1]))
-        weights = np.where(here, 1.0 / points.shape[1], 0.0)
-        return Side(kernel, np.where(here, points, 0.0), bandwidths, weights)
-
-    def evaluate(self, x: FloatArray, row: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Density, slope and distribution at x of shape (k,) or (k, m), each line belonging to a row."""
-
-        def lines(values: FloatArray) -> FloatArray:
-            """(k or 1, [1,] N): the values of each line's row."""
-            if len(values) == 1:
-                return np.asarray(values[0])
-            return np.asarray(values[row].reshape(len(row), *(1,) * (x.ndim - 1), values.shape[1]))
-
-        h, weights = lines(self.bandwidths), lines(self.weights)
-        z = x[..., None] - lines(self.points)
-        z *= 1.0 / h
-        pdf, cdf = self.kernel.pdf(z), self.kernel.cdf(z)
-        slope = self.kernel.slope(z, pdf)
-        scaled = weights / h
-        if scaled.ndim == 1:
-            return pdf @ scaled, slope @ (scaled / h), cdf @ weights
-        return (pdf * scaled).sum(-1), (slope * (scaled / h)).sum(-1), (cdf * weights).sum(-1)
-
-    def mirrored(self) -> Side:
-        return replace(self, points=-self.points)
-
-
-@dataclass(frozen=True, eq=False)
-class Near:
-    """Matrices that take shifts within ``reach`` bandwidths to density, slope and distribution at common nodes.
-
-    ``k(z + s)`` is interpolated in s at Chebyshev points; the error is far below rounding for the kernels' nodes.
-    """
-
-    nodes: FloatArray
-    reach: float
-    matrix: FloatArray  # (N · degree, 3 · nodes)
-    degree: int
-
-    @staticmethod
-    def of(side: Side, nodes: FloatArray, reach: float) -> Near:
-        degree = int(np.ceil(11 + 24 * reach))
-        angles = (np.arange(degree) + 0.5) * np.pi / degree
-        shifts = reach * np.cos(angles)
-        # values at Chebyshev points -> coefficients of Chebyshev polynomials
-        transform = np.cos(np.arange(degree)[:, None] * angles) * (2.0 / degree)
-        transform[0] *= 0.5
-        points, h, weights = side.points[0], side.bandwidths[0], side.weights[0]
-        z = ((nodes[None, :] - points[:, None]) / h[:, None])[:, None, :] + shifts[:, None]  # (N, degree, nodes)
-        scale = (weights / h)[:, None, None]
-        pdf, cdf = side.kernel.pdf(z), side.kernel.cdf(z)
-        slope = side.kernel.slope(z, pdf)
-        parts = (pdf * scale, slope * (scale / h[:, None, None]), cdf * weights[:, None, None])
-        values = np.concatenate(parts, axis=2)
-        matrix = np.einsum("dk,nkg->ndg", transform, values)
-        return Near(nodes, reach, matrix.reshape(len(points) * degree, -1), degree)
-
-    def evaluate(self, shifts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Density, slope and distribution, (rows, nodes) each, for shifts (rows, N) in bandwidths."""
-        rows, n = shifts.shape
-        basis = np.empty((rows, n, self.degree))
-        s = shifts / self.reach
-        basis[:, :, 0] = 1.0
-        basis[:, :, 1] = s
-        s = 2.0 * s
-        for d in range(2, self.degree):
-            np.multiply(s, basis[:, :, d - 1], out=basis[:, :, d])
-            basis[:, :, d] -= basis[:, :, d - 2]
-        out = basis.reshape(rows, -1) @ self.matrix
-        return tuple(np.split(out, 3, axis=1))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +42,7 @@ class MixtureBlock:
     def log_range(self) -> tuple[FloatArray, FloatArray]:
         """inf and sup of the log ratio of each row, its limits far out among them."""
         ends = []
-        limits = [_tail_limit(self.with_all, self.without, side) for side in (-1, 1)]
+        limits = [tail_limit(self.with_all, self.without, side) for side in (-1, 1)]
         for sign in (-1.0, 1.0):
             top = np.maximum(sign * self.left[RATIO], sign * self.right[RATIO])
             best = np.maximum(sign * limits[0], sign * limits[1])
@@ -151,10 +59,10 @@ class MixtureBlock:
         sign = 1.0 if direction == 0 else -1.0
         level = float(np.log(least))
         cut = self._monotone(sign, level)
+        top, bottom = (MASS, MASS_WITHOUT) if direction == 0 else (MASS_WITHOUT, MASS)
         cut = cut._take(np.flatnonzero(np.maximum(sign * cut.left[RATIO], sign * cut.right[RATIO]) > level))
         row, left, right = cut.row, cut.left, cut.right
         start, stop = sign * left[RATIO], sign * right[RATIO]
-        top, bottom = (MASS, MASS_WITHOUT) if direction == 0 else (MASS_WITHOUT, MASS)
         denominator = self.without if direction == 0 else self.with_all
         above = np.maximum(right[top] - left[top], 0.0)
         below = _mass(denominator, row, left, right, bottom, np.minimum(start, stop))
@@ -178,7 +86,7 @@ class MixtureBlock:
         first, last = self.left[X].reshape(self.rows, size)[:, 0], self.right[X].reshape(self.rows, size)[:, -1]
         masses = []
         for side in (self.with_all, self.without):
-            both = side.evaluate(first, every)[2], side.mirrored().evaluate(-last, every)[2]
+            both = side.distribution(first, every), side.mirrored().distribution(-last, every)
             masses.append(np.stack(np.broadcast_arrays(*both), axis=1))
         above, below = masses if direction == 0 else masses[::-1]
         return constant_cells(*np.broadcast_arrays(above, below))
@@ -243,55 +151,24 @@ class MixtureBlock:
         return replace(self, row=self.row[index], left=self.left[:, index], right=self.right[:, index])
 
 
-def common_nodes(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> FloatArray:
-    """Nodes of the mixture with everyone, thinned where they crowd; kinks are kept."""
-    here = np.isfinite(points)
-    x, h = points[here], bandwidths[here]
-    offsets = _offsets(kernel)
-    places = (x[:, None] + h[:, None] * offsets).ravel()
-    gaps = np.repeat(0.35 * h * kernel.canonical, len(offsets))
-    order = np.argsort(places)
-    places, gaps = places[order], gaps[order]
-    kept = [float(places[0])]
-    for place, gap in zip(places[1:-1].tolist(), gaps[1:-1].tolist(), strict=True):
-        if place - kept[-1] >= gap:
-            kept.append(place)
-    kept.append(float(places[-1]))
-    kinks = (x[:, None] + h[:, None] * np.array(kernel.kinks)).ravel()
-    return np.unique(np.concatenate((kept, kinks)))
-
-
-def kink_nodes(kernel: Kernel, shared: FloatArray, without: FloatArray, bandwidths: FloatArray) -> FloatArray:
-    """(rows, nodes): the common nodes and each row's own kinks, for points that moved little."""
-    own = without[:, :, None] + np.broadcast_to(bandwidths, without.shape)[:, :, None] * np.array(kernel.kinks)
-    own = np.where(np.isfinite(own), own, shared[0]).reshape(len(without), -1)  # an atom has no nodes
-    return np.sort(np.concatenate((np.broadcast_to(shared, (len(without), len(shared))), own), axis=1), axis=1)
-
-
-def far_nodes(
-    kernel: Kernel, points: FloatArray, shared: FloatArray, without: FloatArray, bandwidths: FloatArray
-) -> FloatArray:
-    """(rows, nodes): nodes about the points with everyone and about each row's own, rows filled up to equal length."""
-    own = np.broadcast_to(bandwidths, without.shape)
-    rows = [
-        common_nodes(kernel, np.concatenate((points, row)), np.concatenate((shared, h)))
-        for row, h in zip(without, own, strict=True)
-    ]
-    longest = max(map(len, rows))
-    return np.array([np.concatenate((row, np.full(longest - len(row), row[-1]))) for row in rows])
-
-
 def far_block(with_all: Side, without: Side, nodes: FloatArray) -> MixtureBlock:
     """The block over each row's own nodes, (rows, nodes)."""
     rows, size = nodes.shape
     row = np.arange(rows)
+    sides = with_all, without
     if with_all.kernel.kinks:
         inset = _INSET * (nodes[:, 1:] - nodes[:, :-1])
-        left = _evaluate(with_all, without, nodes[:, :-1] + inset, row)
-        right = _evaluate(with_all, without, nodes[:, 1:] - inset, row)
-        masses = [side.evaluate(nodes, row)[2] for side in (with_all, without)]
-        left[[X, MASS, MASS_WITHOUT]] = [part[:, :-1] for part in (nodes, *masses)]
-        right[[X, MASS, MASS_WITHOUT]] = [part[:, 1:] for part in (nodes, *masses)]
+        masses = [side.distribution(nodes, row) for side in sides]
+        left, right = (
+            _assemble(
+                nodes[:, part],
+                *(
+                    (*side.density(nodes[:, part] + step, row), mass[:, part])
+                    for side, mass in zip(sides, masses, strict=True)
+                ),
+            )
+            for part, step in ((slice(None, -1), inset), (slice(1, None), -inset))
+        )
     else:
         ends = _evaluate(with_all, without, nodes, row)
         left, right = ends[..., :-1], ends[..., 1:]
@@ -303,20 +180,18 @@ def near_block(with_all: Side, without: Side, near: Near) -> MixtureBlock:
     """The block over common nodes, all rows at once."""
     rows, size = len(without.points), len(near.nodes)
     shifts = np.where(without.weights > 0, (with_all.points - without.points) / without.bandwidths, 0.0)
-    shared = with_all.evaluate(near.nodes[None, :], np.zeros(1, np.int64))
+    nodes, first = near.nodes[None, :], np.zeros(1, np.int64)
+    shared = *with_all.density(nodes, first), with_all.distribution(nodes, first)
     ends = _assemble(near.nodes, shared, near.evaluate(shifts))
     left, right = ends[..., :-1], ends[..., 1:]
     flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
     return MixtureBlock(with_all, without, np.repeat(np.arange(rows), size - 1), *flat)
 
 
-def _offsets(kernel: Kernel) -> FloatArray:
-    return np.array(sorted({sign * z for z in (*kernel.nodes, kernel.reach) for sign in (-1.0, 1.0)}))
-
-
 def _evaluate(with_all: Side, without: Side, x: FloatArray, row: IntArray) -> FloatArray:
     """What is known at x: (9, ...) shaped like x."""
-    return _assemble(x, with_all.evaluate(x, row), without.evaluate(x, row))
+    known = ((*side.density(x, row), side.distribution(x, row)) for side in (with_all, without))
+    return _assemble(x, *known)
 
 
 def _assemble(
@@ -348,7 +223,7 @@ def _mass(
         places, weights = np.polynomial.legendre.leggauss(16)
         half = 0.5 * (right[X] - left[X])[few]
         x = (0.5 * (right[X] + left[X])[few])[:, None] + half[:, None] * places
-        mass[few] = half * (side.evaluate(x, row[few])[0] @ weights)
+        mass[few] = half * (side.density(x, row[few])[0] @ weights)
     return np.asarray(np.maximum(mass, 0.0))
 
 
@@ -427,42 +302,3 @@ def _cubic_root(left: FloatArray, right: FloatArray, level: FloatArray) -> Float
         low, high = np.where(right_of, t, low), np.where(right_of, high, t)
         t = 0.5 * (low + high)
     return np.asarray(left[X] + width * np.where(usable, t, 0.5))
-
-
-def _tail_limit(with_all: Side, without: Side, direction: int) -> FloatArray:
-    """Limit of log(p/p_i) far to the left (-1) or right (+1)."""
-    kinds = [_tail(side, direction) for side in (with_all, without)]
-    rows = len(without.points)
-    out, undecided = np.zeros(rows), np.ones(rows, bool)
-    last = len(kinds[0]) - 1
-    for place, (one, other) in enumerate(zip(*kinds, strict=True)):
-        with np.errstate(invalid="ignore"):
-            difference = np.broadcast_to(one - other, rows)
-        difference = np.where(np.isnan(difference), 0.0, difference)  # nothing on either side
-        if place < last:  # decides alone
-            difference = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))
-        out = np.where(undecided, difference, out)
-        undecided = undecided & (difference == 0)
-    return out
-
-
-def _tail(side: Side, direction: int) -> tuple[FloatArray, ...]:
-    """What decides how a mixture falls far out, most important first; the last is a logarithm of its height.
-
-    Larger means heavier. Earlier entries decide alone (the ratio tends to 0 or infinity), the last one adds up.
-    """
-    here = side.weights > 0
-    points, h = np.where(here, direction * side.points, -np.inf), np.where(here, side.bandwidths, -np.inf)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if side.kernel.tail == "power":
-            return (np.log((side.weights * side.bandwidths**4).sum(axis=1)),)
-        if side.kernel.tail == "bounded":
-            return np.where(here, points + h, -np.inf).max(axis=1), np.zeros(len(points))
-        widest = h.max(axis=1)
-        leading = np.where(h == widest[:, None], points, -np.inf)
-        outermost = leading.max(axis=1)
-        relative = np.where(np.isfinite(leading), leading - outermost[:, None], -np.inf)
-        if side.kernel.tail == "gaussian":
-            return widest, outermost, np.log((relative == 0).sum(axis=1))
-        height = outermost / widest + np.log(np.exp(relative / widest[:, None]).sum(axis=1))
-        return widest, np.where(np.isnan(height), -np.inf, height)

@@ -1,0 +1,230 @@
+"""Blocks: individuals who are cut into cells together, and what is asked of their cells.
+
+`jobs` sorts individuals into blocks by how their cells are made: in closed form (`laplace`), by one matrix product or
+one by one (`mixtures`), or through a model's own functions (`generic`). A `Block` answers for all of its individuals at
+once, atoms included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from empriv.errors import InputError
+from empriv.measuring import generic, laplace, mixtures, sides
+from empriv.measuring.atoms import Pairs
+from empriv.measuring.densities import Mixture, Model
+from empriv.measuring.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
+from empriv.results import FloatArray, IntArray
+
+_KNOTS = 84_000  # knots of a block of individuals held at once: small enough for the processor's cache
+_VALUES = 400_000  # kernel values held at once
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Cells of a block of individuals, atoms included, and what rounding may do to their sums."""
+
+    source: laplace.LaplaceBlock | mixtures.MixtureBlock | generic.GenericBlock | None
+    mass: FloatArray
+    mass_without: FloatArray
+    slack: float
+    exact_range: Callable[[int], tuple[float, float]] | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.mass_without)
+
+    def cells(self, direction: int, least: float) -> Cells:
+        both = np.broadcast_to(self.mass, self.mass_without.shape), self.mass_without
+        atoms = constant_cells(*(both if direction == 0 else both[::-1]))
+        if self.source is None:
+            return atoms
+        cells = self.source.cells(direction, least)
+        if not len(atoms.row):
+            return cells
+        return join(cells, atoms)
+
+    def log_suprema(self) -> tuple[FloatArray, FloatArray]:
+        """sup log p/p_i and sup log p_i/p of each individual, atoms included."""
+        if isinstance(self.source, laplace.LaplaceBlock):
+            low, high = self.source.range()
+            with np.errstate(divide="ignore"):
+                low, high = np.log(low), np.log(high)
+            for row in np.flatnonzero(np.isinf(low) | np.isinf(high)):
+                if self.exact_range is not None:
+                    low[row], high[row] = self.exact_range(int(row))
+        elif self.source is not None:
+            low, high = self.source.log_range()
+        else:
+            low = high = np.zeros(self.rows)
+        ups = []
+        for direction, smooth in ((0, high), (1, -low)):
+            atoms = Block(None, self.mass, self.mass_without, 0.0).cells(direction, 0.0)
+            top = smooth.copy()
+            with np.errstate(divide="ignore"):
+                np.maximum.at(top, atoms.row, np.log(atoms.high))
+            ups.append(np.maximum(top, 0.0))
+        return ups[0], ups[1]
+
+    def curves(self, epsilon: FloatArray) -> FloatArray:
+        """(rows, epsilons): the larger hockey stick, rounded up; 0 where the supremum shows that there is none."""
+        epsilon = np.minimum(epsilon, LARGEST_EPSILON)
+        e = np.exp(epsilon) * (1.0 - self.slack)
+        sticks = [self._curve(direction, e) for direction in (0, 1)]
+        largest = np.maximum(*self.log_suprema()) - np.log1p(-self.slack)
+        some = largest[:, None] > epsilon
+        return np.where(some, np.clip(np.maximum(*sticks), 0.0, 1.0 - self.slack) + self.slack, 0.0)
+
+    def _curve(self, direction: int, e: FloatArray) -> FloatArray:
+        if isinstance(self.source, laplace.LaplaceBlock) and not len(self.mass):
+            return self.source.curve(direction, e)
+        return curve(self.cells(direction, e[0]), e, self.rows)
+
+    def epsilons(self, delta: float) -> FloatArray:
+        """(rows,): smallest epsilon at which `curves` is at most ``delta``."""
+        out = np.zeros(self.rows)
+        target = delta - self.slack
+        for direction, largest in enumerate(self.log_suprema()):
+            # the supremum, rounded so that `curves` is 0 from there on
+            ends = np.where(largest > 0, np.nextafter(largest - np.log1p(-self.slack), np.inf), 0.0)
+            if target <= 0:
+                found = ends
+            else:
+                cells = self.cells(direction, 1.0 - self.slack)
+                e = invert(cells, target, np.exp(np.minimum(largest, LARGEST_EPSILON)))
+                found = np.minimum(np.maximum(np.nextafter(np.log(e) - np.log1p(-self.slack), np.inf), 0.0), ends)
+                found = np.where(at(cells, np.ones(self.rows) * (1.0 - self.slack))[0] <= target, 0.0, found)
+                found = np.where(at(cells, e)[0] > target, ends, found)
+            out = np.maximum(out, found)
+        return out
+
+
+def jobs(
+    pairs: Pairs, model: Model | None, shifts: FloatArray, rows: IntArray
+) -> Iterator[tuple[IntArray, Callable[[], Block]]]:
+    """Blocks of individuals that can be cut together, each with the function that does it."""
+    own = dict(pairs.own)
+    alone = np.isin(rows, np.fromiter(own, np.int64, len(own)))
+    for row in rows[alone]:
+        yield np.array([row]), _maker(own[int(row)], model, np.array([0]), None)
+    rows = rows[~alone]
+    size = len(pairs.points)
+    if not isinstance(model, Mixture):
+        groups: list[tuple[IntArray, int, sides.Near | None]] = [(rows, 4096 if model is None else 1, None)]
+    elif _closed_form(model):
+        # Like with like: a block needs no more of the curve than its most exposed individual.
+        groups = [(rows[np.argsort(-shifts[rows], kind="stable")], max(1, _KNOTS // (2 * size)), None)]
+    else:
+        groups = list(_mixture_groups(pairs, model, shifts, rows))
+    for some, step, near in groups:
+        for start in range(0, len(some), step):
+            block_rows = some[start : start + step]
+            yield block_rows, _maker(pairs, model, block_rows, near)
+
+
+def _closed_form(model: Mixture) -> bool:
+    return model.kernel.name == "laplace" and model.refit is None and bool(np.isfinite(model.bandwidth))
+
+
+def _mixture_groups(
+    pairs: Pairs, model: Mixture, shifts: FloatArray, rows: IntArray
+) -> Iterator[tuple[IntArray, int, sides.Near | None]]:
+    """Individuals by the size of their shifts: those who move points little share nodes."""
+    size = len(pairs.points)
+    if not model.kernel.kinks and model.refit is None and np.isfinite(pairs.points).any():
+        side = sides.Side.of(model.kernel, pairs.points[None, :], model.bandwidths[None, :])
+        nodes = sides.common_nodes(model.kernel, pairs.points, model.bandwidths)
+        for reach in sides.NEAR:
+            some = rows[shifts[rows] <= reach]
+            rows = rows[shifts[rows] > reach]
+            if len(some):
+                near = sides.Near.of(side, nodes, reach)
+                yield some, max(1, _VALUES // (size * near.degree)), near
+    near_enough = shifts[rows] <= sides.NEAR[-1]
+    for some in (rows[near_enough], rows[~near_enough]):
+        yield some, max(1, _VALUES // (400 * size)), None
+
+
+def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.Near | None) -> Callable[[], Block]:
+    """The function that cuts these individuals' results into cells."""
+
+    def make() -> Block:
+        points, without = pairs.points, pairs.dense(rows)
+        masses = pairs.mass, pairs.mass_without[rows]
+        nothing = not np.isfinite(points).any() and not np.isfinite(without).any()
+        if model is None or nothing:
+            return Block(None, *masses, slack=1e-15)
+        if not isinstance(model, Mixture):
+            return Block(generic.block(model, points, without[0]), *masses, slack=generic.SLACK)
+        if _closed_form(model):
+            h = model.bandwidth
+
+            def exact(row: int) -> tuple[float, float]:
+                return laplace.log_ratio_range(points, without[row], h)
+
+            return Block(laplace.block(points, without, h), *masses, slack=laplace.slack(points), exact_range=exact)
+        return Block(_mixture(model, points, without, near), *masses, slack=mixtures.SLACK)
+
+    return make
+
+
+def _mixture(model: Mixture, points: FloatArray, without: FloatArray, near: sides.Near | None) -> mixtures.MixtureBlock:
+    own = model.bandwidths[None, :]
+    if model.refit is not None:
+        own = np.stack([_refitted(model, row) for row in without])
+    with_all = sides.Side.of(model.kernel, points[None, :], model.bandwidths[None, :])
+    side = sides.Side.of(model.kernel, without, own)
+    if near is not None:
+        return mixtures.near_block(with_all, side, near)
+    with np.errstate(invalid="ignore"):
+        near_enough = np.all(np.abs(points - without) <= sides.NEAR[-1] * model.bandwidths)
+    if near_enough and model.refit is None:
+        shared = sides.common_nodes(model.kernel, points, model.bandwidths)
+        nodes = sides.kink_nodes(model.kernel, shared, without, own)
+    else:
+        nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, own)
+    return mixtures.far_block(with_all, side, nodes)
+
+
+def _refitted(model: Mixture, points: FloatArray) -> FloatArray:
+    """Bandwidths fitted anew to the results without an individual; the shared ones where that cannot be done."""
+    try:
+        fitted = model.refit.fit(points, np.arange(len(points)))
+    except InputError:
+        return model.bandwidths
+    return np.asarray(fitted.bandwidths)
+
+
+def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
+    """Largest influence of each individual, in bandwidths of the pair; inf to or from an atom."""
+    q = pairs.points.reshape(-1, pairs.draws)
+    h = model.bandwidths.reshape(q.shape) if isinstance(model, Mixture) else np.ones_like(q)
+    with np.errstate(invalid="ignore"):
+        if len(pairs.entries) == len(q) * pairs.n_individuals and np.all(np.diff(pairs.starts) == len(q)):
+            # everyone everywhere: no need to look at which database
+            change = pairs.entries.reshape(pairs.n_individuals, *q.shape) - q
+            change /= h
+            change = np.abs(change, out=change).reshape(pairs.n_individuals, -1)
+            shifts = change.max(axis=1) if not len(pairs.mass) else np.fmax.reduce(change, axis=1)
+        else:
+            change = np.abs(pairs.entries - q[pairs.entry_database]) / h[pairs.entry_database]
+            shifts = largest_of(np.where(np.isnan(change), 0.0, change), pairs.starts)
+    # A pair at an atom on both sides is NaN; the masses below tell whether it is at the same one.
+    shifts = np.where(np.isnan(shifts), 0.0, shifts)
+    if len(pairs.mass):
+        shifts[np.any(pairs.mass_without != pairs.mass, axis=1)] = np.inf
+    for row, _ in pairs.own:
+        shifts[row] = np.inf
+    return shifts
+
+
+def largest_of(change: FloatArray, starts: IntArray) -> FloatArray:
+    """Largest of each individual's entries, 0 where there are none; NaN wins."""
+    out = np.zeros(len(starts) - 1)
+    some = np.diff(starts) > 0
+    if some.any():
+        out[some] = np.maximum.reduceat(change.max(axis=1), starts[:-1][some])
+    return out
