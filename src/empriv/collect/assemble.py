@@ -64,19 +64,20 @@ def assemble(
         slot, present = pair, np.zeros((len(individuals), n), bool)
         present.reshape(-1)[pair] = True
         starts = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int64)
-        entry_database = np.nonzero(present)[1].astype(np.int32)
+        entry_database = np.broadcast_to(np.arange(n, dtype=np.int32), present.shape)[present]
         chosen, entries = present.reshape(-1), len(individuals) * n
     else:
         order, slot = np.unique(pair, return_inverse=True)
         starts, entry_database = _starts(order, len(individuals), n)
         chosen, entries = np.ones(len(order), bool), len(order)
-    entry_q, entry_codes = np.full((entries, size), np.nan), np.full((entries, size), Outcome.NULL, np.int8)
+    # Where each pair has one answer, every entry that stays is written below.
+    entry_q, entry_codes = np.empty((entries, size)), np.zeros((entries, size), np.int8)
     if n_groups > 1:
         at = np.arange(entries) % n if entries != len(entry_database) else entry_database
         entry_q, entry_codes = q[at], codes[at]
     _put(entry_q, entry_codes, answers, each, slot, n_groups)
-    if not chosen.all():
-        entry_q, entry_codes = entry_q[chosen], entry_codes[chosen]
+    if len(entry_database) < entries:
+        entry_q, entry_codes = _kept(entry_q, chosen), _kept(entry_codes, chosen)
     shape = () if components is None else (size,)
     return Results(
         q=q.reshape(n, *shape),
@@ -108,6 +109,11 @@ def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
     )  # fmt: skip
 
 
+def _kept(array: npt.NDArray[Any], chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """The chosen rows; one column is quicker to choose from when flat."""
+    return array.reshape(-1)[chosen].reshape(-1, 1) if array.shape[1] == 1 else array[chosen]
+
+
 def _parted(individual: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
     """Answers with everyone, and without each individual; as slices, which cost nothing, where they stand apart."""
     everyone = individual < 0
@@ -127,10 +133,8 @@ def _put(
         at = place + number if number else place
         q.reshape(-1)[at] = values[chosen]
         taken = outcomes[chosen]
-        if taken.any() or n_groups > 1:
+        if n_groups > 1 or codes.any() or taken.any():
             codes.reshape(-1)[at] = taken
-        else:
-            codes.reshape(-1)[at] = Outcome.NUMBER
 
 
 def _starts(order: IntArray, n_individuals: int, n: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
