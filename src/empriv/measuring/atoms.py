@@ -66,13 +66,20 @@ class Pairs:
         own = tuple((row, pairs.centred()) for row, pairs in self.own)
         return replace(self, points=self.points - centre, entries=self.entries - centre, own=own)
 
+    def everywhere(self) -> FloatArray | None:
+        """(n_individuals, N) points without each individual, if everyone is in every database: no copy is made."""
+        n = len(self.points) // self.draws
+        if len(self.entries) != n * self.n_individuals or np.any(np.diff(self.starts) != n):
+            return None
+        return self.entries.reshape(self.n_individuals, len(self.points))
+
     def dense(self, rows: IntArray) -> FloatArray:
         """(rows, N) points without each of these individuals."""
         n, m = len(self.points) // self.draws, self.draws
+        everywhere = self.everywhere()
+        if everywhere is not None:
+            return np.asarray(everywhere[rows])
         counts = self.starts[rows + 1] - self.starts[rows]
-        if np.all(counts == n):  # everyone everywhere: no need to look at which database
-            entries = self.entries.reshape(-1, n * m)
-            return np.asarray(entries[self.starts[rows] // n])
         out = np.repeat(self.points.reshape(1, n, m), len(rows), axis=0)
         which = np.repeat(np.arange(len(rows)), counts)
         entry = np.arange(counts.sum()) + np.repeat(self.starts[rows] - (np.cumsum(counts) - counts), counts)
@@ -218,9 +225,10 @@ def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
     presence = np.diff(pairs.starts) * pairs.draws
     candidates = np.flatnonzero(2 * (presence + most_tied) > total)
     look_for_round = not _is_round(smooth).all() and np.abs(smooth).max() < 1e15 / _ROUND / 1e4
+    everywhere = pairs.everywhere() if len(candidates) == pairs.n_individuals else None
     for start in range(0, len(candidates), 4096):
         rows = candidates[start : start + 4096]
-        points = pairs.dense(rows)
+        points = pairs.dense(rows) if everywhere is None else everywhere[start : start + 4096]
         # A value with more than half of the places on a circle stands next to itself somewhere.
         suspects = np.any(points[:, 1:] == points[:, :-1], axis=1) | (points[:, 0] == points[:, -1])
         if look_for_round:

@@ -114,7 +114,7 @@ def jobs(
     size = len(pairs.points)
     if not isinstance(model, Mixture):
         groups: list[tuple[IntArray, int, sides.Near | None]] = [(rows, 4096 if model is None else 1, None)]
-    elif _closed_form(model):
+    elif closed_form(model):
         # Like with like: a block needs no more of the curve than its most exposed individual.
         groups = [(rows[np.argsort(-shifts[rows], kind="stable")], max(1, _KNOTS // (2 * size)), None)]
     else:
@@ -125,7 +125,8 @@ def jobs(
             yield block_rows, _maker(pairs, model, block_rows, near)
 
 
-def _closed_form(model: Mixture) -> bool:
+def closed_form(model: Mixture) -> bool:
+    """Whether `laplace` serves."""
     return model.kernel.name == "laplace" and model.refit is None and bool(np.isfinite(model.bandwidth))
 
 
@@ -159,7 +160,7 @@ def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.Near |
             return Block(None, *masses, slack=1e-15)
         if not isinstance(model, Mixture):
             return Block(generic.block(model, points, without[0]), *masses, slack=generic.SLACK)
-        if _closed_form(model):
+        if closed_form(model):
             h = model.bandwidth
 
             def exact(row: int) -> tuple[float, float]:
@@ -202,23 +203,23 @@ def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
     """Largest influence of each individual, in bandwidths of the pair; inf to or from an atom."""
     q = pairs.points.reshape(-1, pairs.draws)
     h = model.bandwidths.reshape(q.shape) if isinstance(model, Mixture) else np.ones_like(q)
+    everywhere = pairs.everywhere()
     with np.errstate(invalid="ignore"):
-        if len(pairs.entries) == len(q) * pairs.n_individuals and np.all(np.diff(pairs.starts) == len(q)):
-            # everyone everywhere: no need to look at which database
-            change = pairs.entries.reshape(pairs.n_individuals, *q.shape) - q
-            change /= h
-            change = np.abs(change, out=change).reshape(pairs.n_individuals, -1)
-            shifts = change.max(axis=1) if not len(pairs.mass) else np.fmax.reduce(change, axis=1)
+        if everywhere is not None and not len(pairs.mass):
+            change = everywhere - pairs.points
+            if np.all(h == h[0, 0]):
+                shifts = np.maximum(change.max(axis=1), -change.min(axis=1)) / h[0, 0]
+            else:
+                shifts = np.abs(change / h.reshape(-1)).max(axis=1)
         else:
             change = np.abs(pairs.entries - q[pairs.entry_database]) / h[pairs.entry_database]
             shifts = largest_of(np.where(np.isnan(change), 0.0, change), pairs.starts)
-    # A pair at an atom on both sides is NaN; the masses below tell whether it is at the same one.
-    shifts = np.where(np.isnan(shifts), 0.0, shifts)
+    # A pair at an atom on both sides counts as no change here; the masses tell whether it is at the same one.
     if len(pairs.mass):
         shifts[np.any(pairs.mass_without != pairs.mass, axis=1)] = np.inf
     for row, _ in pairs.own:
         shifts[row] = np.inf
-    return shifts
+    return np.asarray(shifts)
 
 
 def largest_of(change: FloatArray, starts: IntArray) -> FloatArray:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from empriv.errors import InputError
 from empriv.measuring import mixtures
 from empriv.measuring.atoms import Pairs, split
-from empriv.measuring.blocks import Block, jobs, largest_of, largest_shifts
+from empriv.measuring.blocks import Block, closed_form, jobs, largest_of, largest_shifts
 from empriv.measuring.densities import Density, Kde, Mixture, Model
 from empriv.progress import progress
 from empriv.results import FloatArray, IntArray, Results
@@ -214,7 +214,8 @@ class Risk:
 
     def _map(self, rows: IntArray, task: Callable[[Block], FloatArray]) -> Iterator[tuple[IntArray, FloatArray]]:
         """Blocks of these individuals, ``task`` done on each in threads."""
-        pairs = self.pairs.centred() if isinstance(self.density, Mixture) else self.pairs
+        centred = isinstance(self.density, Mixture) and not closed_form(self.density)
+        pairs = self.pairs.centred() if centred else self.pairs
         blocks = list(jobs(pairs, self.density, self.shifts, rows))
 
         def run(job: tuple[IntArray, Callable[[], Block]]) -> tuple[IntArray, FloatArray]:
