@@ -86,6 +86,13 @@ def test_a_query_must_be_given(data: empriv.Databases) -> None:
         empriv.audit(data)
 
 
+def test_rows_of_nobody_cannot_be_audited() -> None:
+    frame = pd.DataFrame({"day": [1, 2, 3], "who": pd.Series([None] * 3, dtype="str"), "x": [1.0, 2.0, 4.0]})
+    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+    with pytest.raises(InputError, match="at least one individual, got 0"):
+        empriv.audit(data, "sum(x)")
+
+
 @pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf"), [], "0.1", ["a"], [0.1, -1], None])
 def test_wrong_epsilons_are_refused_before_any_work(data: empriv.Databases, epsilon: object) -> None:
     with pytest.raises(InputError, match="`epsilon` must"):

@@ -281,6 +281,8 @@ def _measured(
     origin: Origin | None,
     grouped: bool,
 ) -> Audit:
+    if results.n_individuals == 0:
+        raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
     names = results.components
     if names is None and component is not None:
         raise InputError("`component` must be None: the query gives one number.")
