@@ -77,7 +77,8 @@ def against_peers() -> None:
     sample = np.argsort(-ours[:, 0])[:: len(ours) // 64][:64]
     exact = ours[sample]
     print(
-        f"{len(without):,} individuals x {len(q)} databases, {len(EPSILONS)} epsilons from {EPSILONS[0]} to {EPSILONS[-1]}"
+        f"{len(without):,} individuals x {len(q)} databases, "
+        f"{len(EPSILONS)} epsilons from {EPSILONS[0]} to {EPSILONS[-1]}"
     )
     print(f"{'':28}{'time':>12}{'ratio':>10}{'largest error':>16}")
     print(f"{'empriv':28}{1000 * own:9.1f} ms{1:10.1f}{'(exact)':>16}")
@@ -144,7 +145,8 @@ def sparse(individuals: int, databases: int = 365, present: int = 5) -> None:
         sizes.append(count)
         memory = psutil.Process().memory_info().rss / 2**30
         print(
-            f"  {count:>9,} individuals {times[-1]:7.2f} s, {np.mean(risk.shifts > 0.02):.0%} not screened, {memory:.2f} GB"
+            f"  {count:>9,} individuals {times[-1]:7.2f} s, "
+            f"{np.mean(risk.shifts > 0.02):.0%} not screened, {memory:.2f} GB"
         )
         del results, risk
     slope = np.polyfit(np.log(sizes), np.log(times), 1)[0]

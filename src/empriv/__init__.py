@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from empriv import datasets
     from empriv.auditing import Audit, audit, load
-    from empriv.collect import (
+    from empriv.collecting import (
         Databases,
         DuckDBEngine,
         Query,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "auditing": ("Audit", "audit", "load"),
-    "collect": ("Databases", "DuckDBEngine", "Query", "collect", "databases", "explain", "splits", "subsamples"),
+    "collecting": ("Databases", "DuckDBEngine", "Query", "collect", "databases", "explain", "splits", "subsamples"),
     "errors": ("EmprivError", "FileFormatError", "InputError", "MissingExtraError", "QueryError", "SourceError"),
     "measuring.densities": ("BestOf", "Density", "Ecdf", "Kde", "Model", "VariableKde"),
     "measuring.kernels": ("KERNELS", "Kernel"),

@@ -26,8 +26,8 @@ from empriv.storage import read_archive, write_archive
 from empriv.summary import Origin, Summary, atoms_of, outcome_counts, smallest_supported_delta, summarise
 
 if TYPE_CHECKING:
-    from empriv.collect import Databases, Engine, Query
-    from empriv.collect.rows import FrameKind
+    from empriv.collecting import Databases, Engine, Query
+    from empriv.collecting.rows import FrameKind
 
 JSON_VERSION = 1
 DEFAULT_EPSILONS = (0.05, 0.1, 0.2)
@@ -189,8 +189,8 @@ def audit(
         return _measured(data, epsilons, density, component, query="The query", origin=None, grouped=True)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
-    from empriv.collect import collect
-    from empriv.collect.queries import query_of
+    from empriv.collecting import collect
+    from empriv.collecting.queries import query_of
 
     asked = query_of(query, post=post)
     if post is not None:
@@ -316,7 +316,7 @@ def _one_component(results: Results, names: Sequence[str], component: str | None
 
 def _names(part: Any) -> tuple[str, ...]:
     """What a table is called: its path without folders."""
-    from empriv.collect.sources import Files, Select, Stored
+    from empriv.collecting.sources import Files, Select, Stored
 
     match part:
         case Files(paths, _):

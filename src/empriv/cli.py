@@ -188,7 +188,7 @@ def explain(**given: Any) -> None:
         raise click.UsageError("Missing option '--query'.")
     if settings.files and not settings.individual:
         raise click.UsageError("Missing option '--individual'.")
-    from empriv.collect import explain as explain_query
+    from empriv.collecting import explain as explain_query
     from empriv.terminal import printable
 
     text = explain_query(source_of(settings) if settings.files else None, settings.query)

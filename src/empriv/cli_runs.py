@@ -28,7 +28,7 @@ from empriv.terminal import Page, console_for, printable, pseudonyms, round_up, 
 
 if TYPE_CHECKING:
     from empriv.auditing import Audit
-    from empriv.collect.sources import Unidentified
+    from empriv.collecting.sources import Unidentified
 
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 _CURVE_POINTS = 25
@@ -109,7 +109,7 @@ def finish(
     directory = tempfile.mkdtemp(prefix="empriv-")
 
     def work() -> _Done:
-        from empriv.collect import DuckDBEngine
+        from empriv.collecting import DuckDBEngine
 
         return _work(run(DuckDBEngine(memory_limit=memory_limit, temp_directory=directory)), wanted)
 
@@ -140,8 +140,8 @@ def finish(
 
 def source_of(settings: Settings) -> Any:
     """The databases that files and options describe."""
-    from empriv.collect import databases
-    from empriv.collect.sources import Files, table_of
+    from empriv.collecting import databases
+    from empriv.collecting.sources import Files, table_of
 
     for text in (*settings.files, *settings.tables.values()):
         _check_exists(text)
@@ -271,7 +271,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _is_path(text: str) -> bool:
-    from empriv.collect.sources import Select, table_of
+    from empriv.collecting.sources import Select, table_of
 
     return "://" not in text and not isinstance(table_of(text), Select)
 

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collect.answers import SCALAR, places
-from empriv.collect.checkpoint import fingerprint, open_checkpoint
-from empriv.collect.chunks import Chunk, Fetch, Query, Task, run_task
-from empriv.collect.rows import FRAME_KINDS, FrameKind, frame_package
+from empriv.collecting.answers import SCALAR, places
+from empriv.collecting.checkpoint import fingerprint, open_checkpoint
+from empriv.collecting.chunks import Chunk, Fetch, Query, Task, run_task
+from empriv.collecting.rows import FRAME_KINDS, FrameKind, frame_package
 from empriv.errors import InputError, QueryError
 from empriv.progress import progress as progress_bar
 from empriv.results import Outcome, Results

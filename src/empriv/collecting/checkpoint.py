@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from empriv.collect.chunks import Chunk
+from empriv.collecting.chunks import Chunk
 from empriv.errors import FileFormatError, InputError
 
 if sys.platform != "win32":

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collect.aggregates import Type
-from empriv.collect.sources import Databases
+from empriv.collecting.aggregates import Type
+from empriv.collecting.sources import Databases
 from empriv.errors import QueryError
 
 Rows = list[tuple[Any, ...]]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from empriv.collect.queries import DATA, DATABASE, INDIVIDUAL
-from empriv.collect.sources import Databases, Draws
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sources import Databases, Draws
 from empriv.errors import SourceError
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from empriv.collect.aggregates import Quantile
-from empriv.collect.queries import DATABASE, INDIVIDUAL
-from empriv.collect.templates import query
+from empriv.collecting.aggregates import Quantile
+from empriv.collecting.queries import DATABASE, INDIVIDUAL
+from empriv.collecting.templates import query
 
 
 def most(name: str, quantile: Quantile) -> str:

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
-from empriv.collect.aggregates import Type
-from empriv.collect.engine import Column, FailedOnRows, Rows
-from empriv.collect.queries import DATA, DATABASE, INDIVIDUAL
-from empriv.collect.sources import Databases, Files, Frame, Select, Stored, Table
-from empriv.collect.views import data_view, quoted, text_literal
+from empriv.collecting.aggregates import Type
+from empriv.collecting.engine import Column, FailedOnRows, Rows
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
+from empriv.collecting.views import data_view, quoted, text_literal
 from empriv.errors import InputError, QueryError, SourceError
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from brute import check_against_brute_force
 
-from empriv.collect import collect, databases
+from empriv.collecting import collect, databases
 
 SALES = pd.DataFrame(
     {

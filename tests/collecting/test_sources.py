@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from empriv.collect import Engine, collect, databases, splits, subsamples
+from empriv.collecting import Engine, collect, databases, splits, subsamples
 from empriv.errors import InputError, QueryError, SourceError
 
 ROWS = pd.DataFrame({"day": [1, 1, 1, 2, 2], "who": ["a", "b", "b", "a", "c"], "x": [1.0, 2.0, 4.0, 8.0, 16.0]})

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib._parallel_backends import ThreadingBackend
 
-import empriv.collect.calls as calls
-from empriv.collect.calls import collect_calls
-from empriv.collect.checkpoint import MAGIC, open_checkpoint
+import empriv.collecting.calls as calls
+from empriv.collecting.calls import collect_calls
+from empriv.collecting.checkpoint import MAGIC, open_checkpoint
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.results import Outcome
 
@@ -603,7 +603,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
 SCRIPT = """
 import sys, time
 import numpy as np
-from empriv.collect.calls import collect_calls
+from empriv.collecting.calls import collect_calls
 
 N_DATABASES, N_INDIVIDUALS = 3, 40
 folder, jobs, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])

@@ -10,10 +10,10 @@ from exact import moments
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from empriv.collect import Engine, collect, databases
-from empriv.collect.aggregates import AGGREGATES
-from empriv.collect.queries import query_of
-from empriv.collect.rewrite import decompose
+from empriv.collecting import Engine, collect, databases
+from empriv.collecting.aggregates import AGGREGATES
+from empriv.collecting.queries import query_of
+from empriv.collecting.rewrite import decompose
 from empriv.results import Outcome
 
 # At least one call of every aggregate in the table; a new aggregate needs a line here, and is then tested.
@@ -156,7 +156,7 @@ def test_who_contributes_nothing_changes_no_bit() -> None:
 
 
 def test_results_do_not_depend_on_order_or_threads() -> None:
-    from empriv.collect import DuckDBEngine
+    from empriv.collecting import DuckDBEngine
 
     rng = np.random.default_rng(6)
     count = 300_000

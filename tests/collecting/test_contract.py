@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from brute import check_against_brute_force
 
-from empriv.collect import DuckDBEngine, Engine, collect, databases, explain
+from empriv.collecting import DuckDBEngine, Engine, collect, databases, explain
 from empriv.errors import InputError, QueryError
 from empriv.results import Outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from empriv.collect import DuckDBEngine, Engine
+from empriv.collecting import DuckDBEngine, Engine
 
 settings.register_profile(
     "collect",

@@ -21,7 +21,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from empriv.collect.templates import Node, fill, same
+from empriv.collecting.templates import Node, fill, same
 
 # Windows around a quantile, in shares of the rows on either side; the narrowest that holds MARGIN rows is taken.
 WIDTHS = (0.001, 0.01, 0.1)

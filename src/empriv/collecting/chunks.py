@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collect.answers import FAILED, SCALAR, Answer, align, read_answer
-from empriv.collect.rows import FrameKind, Rows, group_rows
+from empriv.collecting.answers import FAILED, SCALAR, Answer, align, read_answer
+from empriv.collecting.rows import FrameKind, Rows, group_rows
 from empriv.errors import EmprivError, QueryError, SourceError
 
 Fetch = Callable[[int], tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]]

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from empriv.collect.assemble import Answers
-from empriv.collect.engine import Rows, Session
-from empriv.collect.queries import Query
+from empriv.collecting.assemble import Answers
+from empriv.collecting.engine import Rows, Session
+from empriv.collecting.queries import Query
 from empriv.errors import QueryError
 from empriv.progress import QUIET_SECONDS
 from empriv.progress import progress as progress_bar

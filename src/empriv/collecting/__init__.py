@@ -7,25 +7,23 @@ how a Python function is; an engine such as `duckdb` does it. This module joins 
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable
 from os import PathLike
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from empriv.collect.assemble import apply_post, presence
-from empriv.collect.duckdb import DuckDBEngine
-from empriv.collect.engine import Engine
-from empriv.collect.evaluate import evaluate
-from empriv.collect.evaluate import explain as explain_sql
-from empriv.collect.queries import Query, query_of
-from empriv.collect.sources import Databases, databases, splits, subsamples
+from empriv.collecting.assemble import apply_post, presence
+from empriv.collecting.duckdb import DuckDBEngine
+from empriv.collecting.engine import Engine
+from empriv.collecting.evaluate import evaluate
+from empriv.collecting.evaluate import explain as explain_sql
+from empriv.collecting.queries import Query, query_of
+from empriv.collecting.sources import Databases, databases, splits, subsamples
 from empriv.errors import InputError
 from empriv.results import Results
 
 if TYPE_CHECKING:
-    from empriv.collect.rows import FrameKind
+    from empriv.collecting.rows import FrameKind
 
 __all__ = ["Databases", "DuckDBEngine", "Engine", "Query", "collect", "databases", "explain", "splits", "subsamples"]
 
@@ -108,7 +106,7 @@ def _collect_calls(
     checkpoint: str | PathLike[str] | None,
     progress: bool | None,
 ) -> Results:
-    from empriv.collect.calls import collect_calls
+    from empriv.collecting.calls import collect_calls
 
     with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
         with engine.session(data) as session:
@@ -121,12 +119,3 @@ def _collect_calls(
             entry_database=entry_database, frame=frame, draws=draws, seed=seed, jobs=jobs, checkpoint=checkpoint,
             progress=progress,
         )  # fmt: skip
-
-
-class _Callable(ModuleType):
-    """Importing this package puts it in the place of the function of the same name, so it must do what that does."""
-
-    __call__ = staticmethod(collect)
-
-
-sys.modules[__name__].__class__ = _Callable

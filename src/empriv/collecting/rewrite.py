@@ -22,11 +22,11 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from empriv.collect import quantiles
-from empriv.collect.aggregates import AGGREGATES, Aggregate, Builder, Facts, NotDecomposable
-from empriv.collect.quantiles import on
-from empriv.collect.queries import DATA, DATABASE, INDIVIDUAL, Query
-from empriv.collect.templates import Node, fill, query, text
+from empriv.collecting import quantiles
+from empriv.collecting.aggregates import AGGREGATES, Aggregate, Builder, Facts, NotDecomposable
+from empriv.collecting.quantiles import on
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query
+from empriv.collecting.templates import Node, fill, query, text
 
 GROUP = "empriv_group"
 _REFUSED = {

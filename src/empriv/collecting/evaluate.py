@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collect.aggregates import Facts, NotDecomposable, Span
-from empriv.collect.assemble import Answers, answer, assemble
-from empriv.collect.engine import FailedOnRows, Session
-from empriv.collect.queries import DATABASE, INDIVIDUAL, Query
-from empriv.collect.reruns import Notice, rerun
-from empriv.collect.rewrite import GROUP, Decomposition, decompose, leave_one_out
-from empriv.collect.templates import fill
-from empriv.collect.views import nearest
+from empriv.collecting.aggregates import Facts, NotDecomposable, Span
+from empriv.collecting.assemble import Answers, answer, assemble
+from empriv.collecting.engine import FailedOnRows, Session
+from empriv.collecting.queries import DATABASE, INDIVIDUAL, Query
+from empriv.collecting.reruns import Notice, rerun
+from empriv.collecting.rewrite import GROUP, Decomposition, decompose, leave_one_out
+from empriv.collecting.templates import fill
+from empriv.collecting.views import nearest
 from empriv.errors import QueryError
 from empriv.results import Results
 
