@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,11 @@ class Risk:
             for _, found in self._map(some, lambda block: block.epsilons(delta)):
                 best = max(best, float(found.max(initial=0.0)))
         return best
+
+    def bounds(self, epsilon: npt.ArrayLike, level: float = 0.95, method: str = "analytic", **options: Any) -> Any:
+        """Lower bound, estimate and upper bound; the same as ``empriv.bounds(risk, ...)``, which documents them."""
+        # The one door backwards, for convenience: measuring knows nothing of validating, and imports none of it.
+        return import_module("empriv.validate.bounds").bounds(self, epsilon, level, method, **options)
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table of the individuals, riskiest first; ``pandas.DataFrame`` takes it as it is.

@@ -1,0 +1,202 @@
+"""The analytic upper bound on delta_i, for every individual and every epsilon (docs/validity.md, "Upper bound").
+
+Four parts, the largest of which counts: a smooth set at a narrowed bandwidth, half-lines at the edges, end runs of
+clusters, and the floor that n databases cannot go below. Ties are taken out of the density and compared by counts
+in a second look. Everything is done block by block, in threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from empriv.results import FloatArray, IntArray
+from empriv.validate.ground import Ground
+from empriv.validate.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, quantile
+
+TOTAL_WIDTH = 0.7  # bandwidth of the bound on total risk, and of the bootstrap
+
+
+class Upper(NamedTuple):
+    """Upper bounds of each individual, and what the bound on total risk is made of."""
+
+    upper_i: FloatArray  # (individuals, epsilons)
+    total: FloatArray  # (epsilons,)
+
+
+def floor(n_databases: int, level: float) -> float:
+    """No smaller delta is supported: what has this probability is unseen in n databases in 1 - level of cases."""
+    return -math.expm1(math.log1p(-level) / n_databases)
+
+
+def narrowing(n_databases: int) -> float:
+    """Share of the one-SE bandwidth at which the smooth part is taken."""
+    return 0.5 * min(1.0, float((1000 / n_databases) ** (1 / 6)))
+
+
+def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: float) -> Upper:
+    """The analytic bound for everyone, and the indicative one on total risk."""
+    grid = np.asarray(epsilons, float)
+    n = ground.n_databases
+    out = np.empty((ground.n_individuals, len(grid)))
+    exponent, spread = np.zeros(len(grid)), np.zeros((len(grid), n))
+
+    calm = _calm(ground, grid, level)
+
+    def task(rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return _block(ground, rows, grid, level, calm)
+
+    out[:] = floor(n, level)
+    restless = np.flatnonzero(ground.shifts * ground.bandwidth >= min(calm))
+    for rows, (upper, losses, sums) in ground.in_threads(task, restless):
+        out[rows] = upper
+        exponent += losses
+        spread += sums
+    with np.errstate(invalid="ignore"):
+        deviation = np.std(spread, axis=1, ddof=1) if n > 1 else np.zeros(len(grid))
+        total = -np.expm1(-(exponent + quantile(level) * deviation / np.sqrt(n)))
+    total = np.where(np.isfinite(exponent), total, 1.0)
+    return Upper(np.minimum(np.maximum(out, floor(n, level)), 1.0), total)
+
+
+def smooth_bounds(ground: Ground, rows: IntArray, epsilon: float, width: float, level: float) -> FloatArray:
+    """The smooth part alone at ``width`` times the one-SE bandwidth, for these individuals."""
+    merged = merged_of(ground, rows)
+    return _smooth(merged, ground, np.array([np.exp(epsilon)]), width * ground.bandwidth, level)[:, 0]
+
+
+class _Calm(NamedTuple):
+    """Shifts below which the floor is proved to cover the half-lines, the end runs, and the smooth sets.
+
+    Sorted points move no further than the largest shift s. Where the extreme points are more than 2s apart, a
+    half-line tells at most one pair apart, and no sample holds two points alone at an end. Nobody's smooth set
+    exists whose shifts are within epsilon bandwidths (docs/mathematics.md, "Screening").
+    """
+
+    edges: float
+    runs: float
+    smooth: float
+
+
+def _calm(ground: Ground, epsilons: FloatArray, level: float) -> _Calm:
+    n, depth = ground.n_databases, int(0.05 * ground.n_databases)
+    smooth = float(epsilons.min()) * min(narrowing(n), TOTAL_WIDTH) * ground.bandwidth * (1 - 1e-14)
+    gaps = np.diff(np.sort(ground.values.points))
+    if ground.draws > 1 or len(gaps) < 2:
+        return _Calm(0.0, 0.0, smooth)
+    places = np.concatenate((np.arange(depth + 1), n - 2 - np.arange(depth + 1)))
+    at_edges = float(0.5 * gaps[places].min())
+    # every way to tell at most one pair apart, with up to `depth` pairs wholly inside
+    inside = np.arange(depth + 1) / n
+    for a_only, b_only in ((0, 0), (1, 0), (0, 1)):
+        a, b = inside + a_only / n, inside + b_only / n
+        raw = (a, b, a, inside, b, a, inside, inside, b)
+        if bound_from_raw(raw, np.exp(epsilons), n, level).max() > floor(n, level) + 1.0 / n:
+            at_edges = 0.0
+    cuts = np.flatnonzero(gaps > 5 * ground.bandwidth)
+    first, last = np.concatenate(([0], cuts + 1)), np.concatenate((cuts, [n - 1]))
+    beside = gaps[np.clip(np.concatenate((first, last - 1)), 0, n - 2)]
+    alone = np.count_nonzero(last - first + 1 >= 5) <= 1  # with more clusters, single points add up
+    return _Calm(at_edges, float(0.5 * beside.min()) if alone else 0.0, smooth)
+
+
+def merged_of(ground: Ground, rows: IntArray) -> Merged:
+    """Both samples of these individuals, sorted together."""
+    return Merged.of(ground.values.points, ground.values.dense(rows), ground.smooth(rows), ground.tolerance)
+
+
+def _block(
+    ground: Ground, rows: IntArray, epsilons: FloatArray, level: float, calm: _Calm
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    n, draws, h = ground.n_databases, ground.draws, ground.bandwidth
+    e = np.exp(epsilons)
+    points, without, shifts = ground.values.points, ground.values.dense(rows), ground.shifts[rows] * h
+    best = np.zeros((len(rows), len(e)))
+    wide = shifts >= calm.edges
+    if wide.any():
+        best[wide] = _edges(points, without[wide], e, draws, level)
+    losses, sums = np.zeros(len(e)), np.zeros((len(e), n))
+    some = np.flatnonzero(shifts >= min(calm.runs, calm.smooth))
+    if not len(some):
+        return best, losses, sums
+    merged = Merged.of(points, without[some], ground.smooth(rows[some]), ground.tolerance)
+    alone = end_runs(merged, 5 * h) / draws
+    best[some] = np.maximum(best[some], _run_bound(alone, n, level)[:, None])
+    subject = shifts[some] >= calm.smooth
+    if subject.any():
+        some, merged = some[subject], merged.some(subject)
+        width = narrowing(n) * h
+        smooth = np.maximum(_smooth(merged, ground, e, width, level), _guarded(merged, ground, e, width, level))
+        best[some] = np.maximum(best[some], smooth)
+        losses, sums = _total(merged, ground, e)
+    return best, losses, sums
+
+
+def _edges(points: FloatArray, without: FloatArray, e: FloatArray, draws: int, level: float) -> FloatArray:
+    depth = int(0.05 * len(points))
+    best = np.zeros((len(without), len(e)))
+    for sign in (1.0, -1.0):
+        x, y = sign * points, sign * without
+        for a, b in ((x, y), (y, x)):
+            np.maximum(best, edges(a, b, e, draws, depth, level), out=best)
+    return best - draws / len(points)
+
+
+def _smooth(merged: Merged, ground: Ground, e: FloatArray, bandwidth: float, level: float) -> FloatArray:
+    cut = Smooth.of(merged, bandwidth)
+    out = np.zeros((len(merged.x), len(e)))
+    for column, one in enumerate(e):
+        for direction in (0, 1):
+            bound = bound_of(cut.values(direction, float(one), ground.draws), level)
+            np.maximum(out[:, column], bound, out=out[:, column])
+    return out
+
+
+def _guarded(merged: Merged, ground: Ground, e: FloatArray, bandwidth: float, level: float) -> FloatArray:
+    """The smooth part without values that a sample has three times or more, where these are not the rule."""
+    out = np.zeros((len(merged.x), len(e)))
+    if merged.x.shape[1] < 3:
+        return out
+    three = np.flatnonzero(np.any(merged.x[:, 2:] - merged.x[:, :-2] <= merged.tolerance, axis=1))
+    if not len(three):
+        return out
+    some = merged.some(three)
+    with_all, without = some.counts(some.runs())
+    tied = np.maximum(with_all, without) >= 3
+    if some.smooth is not None:
+        tied &= some.smooth
+    sides = some.sides()
+    held = np.maximum(np.count_nonzero(tied & sides, axis=1), np.count_nonzero(tied & ~sides, axis=1))
+    mixed = (held > 0) & (2 * held <= some.size)
+    if not mixed.any():
+        return out
+    smooth = ~tied if some.smooth is None else some.smooth & ~tied
+    taken = Merged(some.x[mixed], some.order[mixed], smooth[mixed], some.tolerance)
+    out[three[mixed]] = _smooth(taken, ground, e, bandwidth, level)
+    return out
+
+
+def _run_bound(alone: FloatArray, n: int, level: float) -> FloatArray:
+    """Bound on the mass where one sample has nothing, after k of n points were found there."""
+    z = quantile(level)
+    p = np.maximum(alone - 1, 0) / n
+    return np.asarray(p + z * np.sqrt(p * (1 - p) / max(n - 1, 1)) + (1 + 2 * z * z) / 6 * (1 - 2 * p) / n)
+
+
+def _total(merged: Merged, ground: Ground, e: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Σ -log1p(-d_i) for each epsilon, and Σ_i W_ij/(1 - d_i) for each database, in i's larger direction."""
+    cut = Smooth.of(merged, TOTAL_WIDTH * ground.bandwidth)
+    losses, sums = np.zeros(len(e)), np.zeros((len(e), ground.n_databases))
+    for column, one in enumerate(e):
+        both = [cut.values(direction, float(one), ground.draws) for direction in (0, 1)]
+        means = [w.mean(axis=1) for w in both]
+        w = np.where((means[0] >= means[1])[:, None], both[0], both[1])
+        d = np.clip(np.maximum(means[0], means[1]), 0.0, 1.0)
+        w, d = w[d > 0], d[d > 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            losses[column] = -np.log1p(-d).sum()
+            sums[column] = (w / (1 - d)[:, None]).sum(axis=0)
+    return losses, np.where(np.isfinite(sums), sums, 0.0)

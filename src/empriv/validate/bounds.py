@@ -1,0 +1,158 @@
+"""`bounds`: between which figures delta and total risk lie, at a level of confidence.
+
+The upper bound is `analytic` (or `bootstrap`, its cross-check), the lower one `lower`; what they assume is said in
+``notes``. Whether a target is met is for `verdict`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.risk import Risk
+from empriv.results import FloatArray
+from empriv.validate import words
+from empriv.validate.analytic import floor, narrowing, upper_bounds
+from empriv.validate.bootstrap import bootstrap_bounds
+from empriv.validate.ground import ground_of
+from empriv.validate.lower import lower_bounds
+
+METHODS = ("analytic", "bootstrap")
+LEAST_DATABASES = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Lower bound, estimate and upper bound, at one epsilon (floats) or along a curve (arrays).
+
+    Attributes
+    ----------
+    epsilon, level, method : what was asked
+    lower, estimate, upper : of delta, the most exposed individual's failure probability
+    estimate_i, upper_i : (individuals,) or (individuals, epsilons) of each delta_i
+    total_risk_lower, total_risk, total_risk_upper : of the total risk; the upper one is indicative only
+    n_databases, n_individuals : what they come from
+    floor : no delta below is supported by so many databases
+    finest : structure of the distribution finer than this is assumed away; NaN if no density was fitted
+    notes : what the bounds assume, in words
+    """
+
+    epsilon: Any
+    level: float
+    method: str
+    lower: Any
+    estimate: Any
+    upper: Any
+    estimate_i: FloatArray
+    upper_i: FloatArray
+    total_risk_lower: Any
+    total_risk: Any
+    total_risk_upper: Any
+    n_databases: int
+    n_individuals: int
+    floor: float
+    finest: float
+    notes: tuple[str, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One dict for each epsilon, without anything about single individuals."""
+        columns = (
+            "epsilon", "lower", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper"
+        )  # fmt: skip
+        rows = zip(*(np.atleast_1d(getattr(self, name)) for name in columns), strict=True)
+        facts = {"level": self.level, "method": self.method, "floor": self.floor}
+        return [{**{name: float(value) for name, value in zip(columns, row, strict=True)}, **facts} for row in rows]
+
+
+def bounds(
+    risk: Risk,
+    epsilon: npt.ArrayLike,
+    level: float = 0.95,
+    method: str = "analytic",
+    *,
+    rng: int = 0,
+    progress: bool | None = None,
+) -> Bounds:
+    """Bounds on delta, on every delta_i and on total risk.
+
+    Parameters
+    ----------
+    risk : what was measured
+    epsilon : a number, or an array for a curve; each epsilon's bound holds by itself at the level
+    level : probability, over the draw of the databases, with which a bound holds; the upper bound was validated at 0.95
+    method : "analytic", or "bootstrap" (200 resamples, about a hundred times slower) as a cross-check
+    rng : seed of the resamples, and of the split into halves of the lower bound
+    progress : show a progress bar for the bootstrap; None decides by the terminal
+
+    Returns
+    -------
+    Bounds
+    """
+    if method not in METHODS:
+        raise InputError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
+    if not 0.5 < level < 1.0:
+        raise InputError(f"`level` must lie between 0.5 and 1, got {level}.")
+    estimate_i = risk.delta_i(np.atleast_1d(np.asarray(epsilon, float)))  # also checks epsilon
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    estimate, total = estimate_i.max(axis=0, initial=0.0), np.atleast_1d(risk.total_risk(grid))
+    ground = ground_of(risk)
+    n = ground.n_databases
+    lower = np.minimum(lower_bounds(ground, grid, level, rng), 1.0)
+    notes = []
+    if n < LEAST_DATABASES:
+        upper_i, total_upper = np.ones_like(estimate_i), np.ones(len(grid))
+        notes.append(words.no_upper_bound(n, LEAST_DATABASES))
+    else:
+        found = upper_bounds(ground, grid, level)
+        total_upper = found.total
+        upper_i = found.upper_i
+        if method == "bootstrap":
+            upper_i = bootstrap_bounds(ground, grid, level, rng, progress)
+        # An estimate made with another density may lie above; a bound below an estimate would only confuse.
+        upper_i = np.maximum(upper_i, estimate_i)
+    if ground.refitted:
+        notes.append(words.other_density())
+    if ground.draws > 1:
+        notes.append(words.draws(ground.draws))
+    if level != 0.95:
+        notes.append(words.other_level(level))
+    # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before, or too high now.
+    order = np.argsort(grid)
+    upper_i = _falling(upper_i, order)
+    least = floor(n, level)
+    upper = np.maximum(upper_i.max(axis=0, initial=least), lower)
+    total_upper = np.maximum(_falling(np.maximum(total_upper, total)[None, :], order)[0], upper)
+    one = np.ndim(epsilon) == 0
+
+    def shaped(values: FloatArray) -> Any:
+        return float(values[0]) if one else values
+
+    return Bounds(
+        epsilon=shaped(grid),
+        level=level,
+        method=method,
+        lower=shaped(lower),
+        estimate=shaped(estimate),
+        upper=shaped(upper),
+        estimate_i=estimate_i[:, 0] if one else estimate_i,
+        upper_i=upper_i[:, 0] if one else upper_i,
+        total_risk_lower=shaped(lower),  # somebody's privacy fails at least as often as one individual's
+        total_risk=shaped(total),
+        total_risk_upper=shaped(total_upper),
+        n_databases=n,
+        n_individuals=ground.n_individuals,
+        floor=least,
+        finest=narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan"),
+        notes=tuple(notes),
+    )
+
+
+def _falling(values: FloatArray, order: npt.NDArray[np.intp]) -> FloatArray:
+    """Columns raised to the largest of those at greater epsilons."""
+    out = values.copy()
+    out[:, order] = np.maximum.accumulate(values[:, order][:, ::-1], axis=1)[:, ::-1]
+    return out

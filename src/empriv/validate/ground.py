@@ -1,0 +1,128 @@
+"""What every bound stands on: the points, which of them are atoms, and the Laplace one-SE bandwidth.
+
+Bounds are defined with the Laplace kernel at its one-SE bandwidth (shared/design: VALIDITY, "Bounds"), whatever
+density the risk was measured with: a risk measured otherwise is split into atoms and fitted anew here.
+Every outcome gets a number: those that are none (NULL, an error) stand beyond all others, each kind at its own place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.measuring.atoms import Pairs, tie_tolerance
+from empriv.measuring.densities import Mixture
+from empriv.measuring.risk import Risk, measure
+from empriv.results import FloatArray, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+Answer = TypeVar("Answer")
+
+_KNOTS = 60_000  # knots of a block of individuals held at once
+_WORKERS = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """The points under a bound.
+
+    Attributes
+    ----------
+    values : the points with every outcome a number
+    marked : the same where atoms stand at +inf, from `measuring.atoms`
+    bandwidth : the Laplace one-SE bandwidth; 1 where all results are atoms
+    shifts : largest influence of each individual in bandwidths, inf to or from an atom
+    tolerance : numbers this close are the same number
+    refitted : whether the risk was measured with another density
+    """
+
+    values: Pairs
+    marked: Pairs
+    bandwidth: float
+    shifts: FloatArray
+    tolerance: float
+    refitted: bool
+
+    @property
+    def draws(self) -> int:
+        return self.values.draws
+
+    @property
+    def n_databases(self) -> int:
+        return len(self.values.points) // self.values.draws
+
+    @property
+    def n_individuals(self) -> int:
+        return self.values.n_individuals
+
+    @property
+    def smooth_points(self) -> bool:
+        """Whether anything is left to fit a density to."""
+        return bool(np.isfinite(self.marked.points).any())
+
+    def blocks(self, rows: IntArray) -> Iterator[IntArray]:
+        """Individuals in blocks, who moves the results most first."""
+        rows = rows[np.argsort(-self.shifts[rows], kind="stable")]
+        step = max(1, _KNOTS // (2 * len(self.values.points)))
+        for start in range(0, len(rows), step):
+            yield rows[start : start + step]
+
+    def in_threads(self, task: Callable[[IntArray], Answer], rows: IntArray) -> Iterator[tuple[IntArray, Answer]]:
+        """``task`` done on each block of these individuals."""
+        blocks = list(self.blocks(rows))
+        if len(blocks) < 2 or _WORKERS < 2:
+            for block in blocks:
+                yield block, task(block)
+            return
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            yield from zip(blocks, pool.map(task, blocks), strict=True)
+
+    def smooth(self, rows: IntArray) -> BoolArray | None:
+        """(rows, 2N): which points with everyone, then without each individual, are not atoms; None if all are not."""
+        own = dict(self.marked.own)
+        alone = [int(row) for row in rows if int(row) in own] if own else []
+        if not len(self.marked.names) and not alone:
+            return None
+        size = len(self.marked.points)
+        out = np.empty((len(rows), 2 * size), bool)
+        out[:, :size] = np.isfinite(self.marked.points)
+        out[:, size:] = np.isfinite(self.marked.dense(rows))
+        for row in alone:
+            place = int(np.flatnonzero(rows == row)[0])
+            out[place, :size] = np.isfinite(own[row].points)
+            out[place, size:] = np.isfinite(own[row].dense(np.array([0]))[0])
+        return out
+
+
+def ground_of(risk: Risk) -> Ground:
+    """The ground under a risk."""
+    fitted = risk.density
+    same = fitted is None or (
+        isinstance(fitted, Mixture)
+        and fitted.kernel.name == "laplace"
+        and fitted.refit is None
+        and fitted.name.endswith("(one-se)")
+    )
+    basis = risk if same else measure(risk.results)
+    model = basis.density
+    results, pairs = basis.results, basis.pairs
+    q, entries = results.q.reshape(-1), results.entry_q.reshape(pairs.entries.shape)
+    codes, entry_codes = results.outcomes.reshape(-1), results.entry_outcomes.reshape(pairs.entries.shape)
+    numbers = q[codes == 0]
+    if codes.any() or entry_codes.any():
+        far = 1.0 + 2.0 * float(np.abs(np.concatenate((numbers, entries[entry_codes == 0]))).max(initial=0.0))
+        q, entries = np.where(codes == 0, q, far * codes), np.where(entry_codes == 0, entries, far * entry_codes)
+    return Ground(
+        values=replace(pairs, points=q, entries=entries, own=()),
+        marked=pairs,
+        bandwidth=model.bandwidth if isinstance(model, Mixture) else 1.0,
+        shifts=basis.shifts,
+        tolerance=tie_tolerance(numbers),
+        refitted=not same,
+    )

@@ -1,0 +1,314 @@
+"""Upper bounds on the mean of paired values, and the values themselves: smooth sets, half-lines, end runs.
+
+For samples A, B and a set E, the values ``W_j = 1{A_j in E} - e 1{B_j in E}`` average to a lower estimate of the
+hockey stick at ``e = exp(epsilon)``; for the set where one density exceeds e times the other they average to it.
+Arrays are (individuals, ...); what a bound is made of these is for `analytic`, `bootstrap` and `lower`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from empriv.results import FloatArray, IntArray
+from empriv.validate.ground import BoolArray
+
+_REACH = 300.0  # exp(±300) squared stays a double
+
+
+def quantile(level: float) -> float:
+    """z with P(normal < z) = level."""
+    return NormalDist().inv_cdf(level)
+
+
+def skewed(mean: FloatArray, variance: FloatArray, third: FloatArray, n: int, level: float) -> FloatArray:
+    """``mean + z sd/sqrt(n) + c m3/(sd² n)``, c = (1 + 2z²)/6: a normal bound mended for skewness; sd = 0: the mean."""
+    z = quantile(level)
+    c = (1 + 2 * z * z) / 6
+    varies = variance > 1e-30
+    safe = np.where(varies, variance, 1.0)
+    return np.asarray(np.where(varies, mean + z * np.sqrt(safe / max(n - 1, 1)) + c * third / (safe * n), mean))
+
+
+def bound_of(w: FloatArray, level: float) -> FloatArray:
+    """`skewed` of values (rows, n)."""
+    n = w.shape[-1]
+    mean = w.mean(axis=-1)
+    centred = w - mean[..., None]
+    square = centred * centred
+    return skewed(mean, square.mean(axis=-1), np.einsum("...j,...j->...", square, centred) / n, n, level)
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """Both samples of a block of individuals, sorted together.
+
+    Attributes
+    ----------
+    x : (rows, 2N) sorted points
+    order : where each came from: the first N are the points with everyone, the others those without
+    smooth : (rows, 2N) which, in sorted order, are part of the density; None: all
+    tolerance : numbers this close are the same number
+    """
+
+    x: FloatArray
+    order: IntArray
+    smooth: BoolArray | None
+    tolerance: float
+
+    @property
+    def size(self) -> int:
+        return int(self.x.shape[1]) // 2
+
+    @staticmethod
+    def of(points: FloatArray, without: FloatArray, smooth: BoolArray | None, tolerance: float = 0.0) -> Merged:
+        both = np.empty((len(without), 2 * len(points)))
+        both[:, : len(points)] = points
+        both[:, len(points) :] = without
+        order = np.argsort(both, axis=1)
+        sorted_smooth = None if smooth is None else np.take_along_axis(smooth, order, axis=1)
+        return Merged(np.take_along_axis(both, order, axis=1), order, sorted_smooth, tolerance)
+
+    def some(self, rows: IntArray | BoolArray | slice) -> Merged:
+        smooth = None if self.smooth is None else self.smooth[rows]
+        return Merged(self.x[rows], self.order[rows], smooth, self.tolerance)
+
+    def sides(self) -> BoolArray:
+        """Which points are those without the individual."""
+        return np.asarray(self.order >= self.size)
+
+    def runs(self) -> IntArray:
+        """(rows, 2N) number of the run of ties that each point is in."""
+        runs = np.zeros(self.x.shape, np.int64)
+        np.cumsum(np.diff(self.x, axis=1) > self.tolerance, axis=1, out=runs[:, 1:])
+        return runs
+
+    def counts(self, runs: IntArray, weights: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """(rows, 2N) points with everyone, and without, in each point's run."""
+        rows, knots = self.x.shape
+        place = (runs + np.arange(rows)[:, None] * knots).ravel()
+        share = np.ones(rows * knots) if weights is None else np.tile(weights, 2)[self.order.ravel()]
+        without = np.bincount(place, self.sides().ravel() * share, rows * knots)
+        both = np.bincount(place, share, rows * knots)
+        return (both - without)[place].reshape(rows, knots), without[place].reshape(rows, knots)
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth:
+    """Laplace densities of both samples at one bandwidth, and the sets where one exceeds e times the other.
+
+    ``forwards`` are prefix sums of exp(x/h), ``backwards`` suffix sums of exp(-x/h), with everyone and without;
+    None where points are too far apart for them.
+    """
+
+    merged: Merged
+    scaled: FloatArray
+    density: tuple[FloatArray, FloatArray]
+    forwards: tuple[FloatArray, FloatArray] | None
+    backwards: tuple[FloatArray, FloatArray] | None
+    up: FloatArray
+    down: FloatArray
+    weights: FloatArray | None = None
+
+    @staticmethod
+    def of(merged: Merged, bandwidth: float, weights: FloatArray | None = None) -> Smooth:
+        """``weights``: (N,) of the databases, for a bootstrap."""
+        x = merged.x
+        sides = merged.sides()
+        b = sides.astype(float)
+        a = 1.0 - b
+        if weights is not None:
+            share = np.tile(weights, 2)[merged.order]
+            a, b = a * share, b * share
+        if merged.smooth is not None:
+            a, b = a * merged.smooth, b * merged.smooth
+            # Atoms have no part in the density: a far one may stand anywhere.
+            there = x[merged.smooth]
+            x = np.clip(x, there.min(), there.max()) if len(there) else np.zeros_like(x)
+        low, high = float(x.min()), float(x.max())
+        x = (x - (low + 0.5 * (high - low))) / bandwidth
+        if 0.5 * (high - low) > _REACH * bandwidth:
+            densities = (_direct_density(x, a), _direct_density(x, b))
+            return Smooth(merged, x, densities, None, None, a, b, weights)
+        up = np.exp(x)
+        down = 1.0 / up
+        forwards = (np.cumsum(up * a, axis=1), np.cumsum(up * b, axis=1))
+        backwards = (_suffix(down * a), _suffix(down * b))
+        density = (
+            down * forwards[0] + up * backwards[0] - a,  # its own point is in both sums
+            down * forwards[1] + up * backwards[1] - b,
+        )
+        return Smooth(merged, x, density, forwards, backwards, up, down, weights)
+
+    def values(self, direction: int, e: float, draws: int) -> FloatArray:
+        """(rows, n) W of the direction: 0 is with everyone over without, 1 the other way; without regard to weights."""
+        psi = self._share(direction, e)
+        rows, size = len(psi), self.merged.size
+        at = np.empty_like(psi)
+        np.put_along_axis(at, self.merged.order, psi, axis=1)
+        own, other = (at[:, :size], at[:, size:]) if direction == 0 else (at[:, size:], at[:, :size])
+        w = own - e * other
+        return w if draws == 1 else w.reshape(rows, -1, draws).mean(axis=2)
+
+    def _share(self, direction: int, e: float) -> FloatArray:
+        """(rows, 2N) psi: how much of the kernel at each point lies in the set; 0 or 1 for an atom."""
+        first, second = self.density[direction], self.density[1 - direction]
+        inside = first > e * second
+        psi = self._share_scan(direction, e, inside) if self.forwards else self._share_direct(direction, e, inside)
+        if self.merged.smooth is not None:
+            runs = self.merged.runs()
+            counts = self.merged.counts(runs, self.weights)
+            psi = np.where(self.merged.smooth, psi, counts[direction] > e * counts[1 - direction])
+        return psi
+
+    def _share_scan(self, direction: int, e: float, inside: BoolArray) -> FloatArray:
+        assert self.forwards is not None
+        assert self.backwards is not None
+        rows, knots = inside.shape
+        psi = inside.astype(float)
+        place = np.flatnonzero(inside[:, 1:] != inside[:, :-1])
+        row, before = np.divmod(place, knots - 1)
+        here = row * knots + before
+        if not len(here):
+            return psi
+        one, two = (f.ravel() for f in (self.forwards[direction], self.forwards[1 - direction]))
+        three, four = (b.ravel() for b in (self.backwards[direction], self.backwards[1 - direction]))
+        left, right = one[here] - e * two[here], three[here + 1] - e * four[here + 1]
+        up = self.up.ravel()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            root = np.sqrt(np.maximum(-left / right, 0.0))  # exp of the root, where left/t + right t = 0
+        # Rounding alone takes it out of its cell; fmin and fmax also end a 0/0.
+        root = np.fmin(np.fmax(root, up[here]), up[here + 1])
+        sign = np.where(inside.ravel()[here], 1.0, -1.0)  # the set ends here, or begins
+        starts, ends = np.zeros(rows * knots), np.zeros(rows * knots)
+        starts[here + 1] = sign * root
+        ends[here] = sign / root
+        # The kernel reaches over the roots on the left and on the right.
+        psi += 0.5 * self.down * np.cumsum(starts.reshape(rows, knots), axis=1)
+        psi -= 0.5 * self.up * _suffix(ends.reshape(rows, knots))
+        return psi
+
+    def _share_direct(self, direction: int, e: float, inside: BoolArray) -> FloatArray:
+        """The same for points any distance apart, root by root."""
+        psi = inside.astype(float)
+        a, b = (self.up, self.down) if direction == 0 else (self.down, self.up)  # the weights, see `of`
+        for row, x in enumerate(self.scaled):
+            weight = a[row] - e * b[row]
+            for k in np.flatnonzero(inside[row, 1:] != inside[row, :-1]):
+                left = float((weight[: k + 1] * np.exp(x[: k + 1] - x[k])).sum())
+                right = float((weight[k + 1 :] * np.exp(x[k + 1] - x[k + 1 :])).sum())
+                gap = x[k + 1] - x[k]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    # left e^(-t) + right e^(t - gap) = 0, t counted from the left knot
+                    t = 0.5 * (np.log(-left / right) + gap) if left * right < 0 else (gap if left > 0 else 0.0)
+                distance = x - (x[k] + float(np.clip(t, 0.0, gap)))
+                over = 0.5 * np.exp(-np.abs(distance))
+                sign = 1.0 if inside[row, k] else -1.0
+                psi[row] += sign * np.where(np.arange(len(x)) > k, over, -over)
+        return psi
+
+
+def edges(
+    a: FloatArray,
+    b: FloatArray,
+    e: FloatArray,
+    draws: int,
+    depth: int,
+    level: float,
+    *,
+    mend: bool = True,
+    thresholds: FloatArray | None = None,
+) -> FloatArray:
+    """Largest bound over the half-lines {x < B_(m+1)}, m = 0..depth, (rows, len(e)); ``mend`` it for skewness.
+
+    ``a`` and ``b`` are (rows, N) or (N,). Counts serve every e at once. For the right side, pass the negatives.
+    ``thresholds`` are those of ``b`` if not given.
+    """
+    rows = max(len(np.atleast_2d(a)), len(np.atleast_2d(b)))
+    n = a.shape[-1] // draws
+    ends = b if thresholds is None else thresholds
+    ends = np.atleast_2d(np.sort(np.partition(ends, depth, axis=-1)[..., : depth + 1], axis=-1))
+    best = np.full((rows, len(e)), -np.inf)
+    for m in range(depth + 1):
+        t = ends[:, m : m + 1]
+        in_a, in_b = np.broadcast_to(a < t, (rows, n * draws)), np.broadcast_to(b < t, (rows, n * draws))
+        if draws == 1:
+            # of indicators every power is itself
+            a1, b1, ab = _shares(in_a), _shares(in_b), _shares(in_a & in_b)
+            raw = (a1, b1, a1, ab, b1, a1, ab, ab, b1)
+        else:
+            x, y = (side.reshape(rows, n, draws).mean(axis=2) for side in (in_a, in_b))
+            products = (x, y, x * x, x * y, y * y, x**3, x * x * y, x * y * y, y**3)
+            raw = tuple(value.mean(axis=1) for value in products)
+        np.maximum(best, bound_from_raw(raw, e, n, level, mend), out=best)
+    return best
+
+
+def _shares(inside: BoolArray) -> FloatArray:
+    # a matrix product counts faster than a sum over booleans
+    counts = inside.astype(np.float32) @ np.ones(inside.shape[1], np.float32)
+    return np.asarray(counts.astype(np.float64) / inside.shape[1])
+
+
+def bound_from_raw(raw: tuple[FloatArray, ...], e: FloatArray, n: int, level: float, mend: bool = True) -> FloatArray:
+    """`skewed` of ``a - e b`` from the means of a, b, aa, ab, bb, aaa, aab, abb, bbb."""
+    a, b, aa, ab, bb, aaa, aab, abb, bbb = (value[:, None] for value in raw)
+    mean = a - e * b
+    second = aa - 2 * e * ab + e * e * bb
+    third = aaa - 3 * e * aab + 3 * e * e * abb - e**3 * bbb
+    variance = np.maximum(second - mean * mean, 0.0)
+    variance = np.where(variance < 1e-12, 0.0, variance)
+    skew = third - 3 * mean * second + 2 * mean**3
+    return skewed(mean, variance, skew if mend else np.zeros_like(skew), n, level)
+
+
+def end_runs(merged: Merged, gap: float) -> IntArray:
+    """(rows,) most points at an end that one sample holds alone: over all, or added up over clusters.
+
+    Clusters are cut where neighbours are more than ``gap`` apart, and count with five points of each sample.
+    """
+    rows, knots = merged.x.shape
+    sides = merged.sides()
+    flat = sides.ravel()
+    x = merged.x.ravel()
+    cut = np.flatnonzero(np.diff(merged.x, axis=1).ravel() > gap)
+    row, column = np.divmod(cut, knots - 1)
+    inner = row * knots + column + 1
+    first = np.arange(rows) * knots
+    starts = np.sort(np.concatenate((first, inner)))
+    stops = np.append(starts[1:], rows * knots)
+    owner = starts // knots
+    passed = np.concatenate(([0], np.cumsum(flat)))
+    without = passed[stops] - passed[starts]
+    large = (without >= 5) & (stops - starts - without >= 5)
+    most = np.zeros(rows, np.int64)
+    whole = (first, first + knots, np.arange(rows))
+    clusters = (starts[large], stops[large], owner[large])
+    where = np.flatnonzero(flat), np.flatnonzero(~flat)
+    for begin, end, whose in (whole, clusters):
+        for place in where:  # the other sample's points end the run
+            low = place[np.minimum(np.searchsorted(place, begin), len(place) - 1)]
+            high = place[np.searchsorted(place, end) - 1]
+            left, right = low - begin, end - 1 - high
+            # A point tied with the other sample's is not alone.
+            for run, at, step in ((left, low, -1), (right, high, 1)):
+                run = run.copy()
+                open_ = np.flatnonzero(run > 0)
+                back = 1
+                while len(open_):
+                    open_ = open_[x[at[open_] + step * back] == x[at[open_]]]
+                    run[open_] -= 1
+                    open_ = open_[run[open_] > 0]
+                    back += 1
+                np.maximum(most, np.bincount(whose, run, rows).astype(np.int64), out=most)
+    return most
+
+
+def _suffix(values: FloatArray) -> FloatArray:
+    return np.asarray(np.cumsum(values[:, ::-1], axis=1)[:, ::-1])
+
+
+def _direct_density(x: FloatArray, weights: FloatArray) -> FloatArray:
+    return np.array([np.exp(-np.abs(r[:, None] - r[None, :])) @ w for r, w in zip(x, weights, strict=True)])

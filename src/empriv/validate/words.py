@@ -1,0 +1,89 @@
+"""The words in which bounds, checks and verdicts are said: terminal, JSON and report take them from here."""
+
+from __future__ import annotations
+
+import math
+
+
+def figure(value: float) -> str:
+    """Two significant digits; exponents only where zeros would be many."""
+    if value == 0 or value == 1:
+        return f"{value:.0f}"
+    return f"{value:.2g}" if value >= 1e-4 else f"{value:.1e}"
+
+
+def percent(share: float) -> str:
+    """A share as a whole percentage."""
+    return f"{100 * share:.0f}%"
+
+
+def databases(n: int) -> str:
+    return "1 database" if n == 1 else f"{n:,} databases"
+
+
+def estimate(delta: float, epsilon: float, n: int) -> str:
+    return f"Estimate: delta = {figure(delta)} at epsilon = {epsilon:g}, from {databases(n)}. Not a guarantee."
+
+
+def upper(value: float, level: float, finest: float) -> str:
+    if value >= 1:
+        return f"Upper bound ({percent(level)}): none; delta may be as large as 1."
+    finer = "" if math.isnan(finest) else f" and a distribution without structure finer than {finest:.2g}"
+    return f"Upper bound ({percent(level)}, conditional): delta ≤ {figure(value)}. Assumes i.i.d. databases{finer}."
+
+
+def lower(value: float, level: float) -> str:
+    said = f"Lower bound ({percent(level)}, needs only i.i.d.): delta ≥ {figure(value)}."
+    return said if value > 0 else f"{said} No loss demonstrated; this is not evidence of privacy."
+
+
+def total_upper(value: float, level: float) -> str:
+    return (
+        f"Upper bound on total risk ({percent(level)}, indicative): {figure(value)}. "
+        "With many individuals it is mostly sampling noise."
+    )
+
+
+def floor(n: int, least: float) -> str:
+    return (
+        f"{databases(n)} cannot support any delta below {figure(least)}: "
+        "behaviour rarer than that may never have been seen."
+    )
+
+
+def no_departure(n: int, power: float) -> str:
+    return (
+        f"No departure from i.i.d. detected. With {databases(n)} a trend of one standard deviation would be detected "
+        f"{'' if power > 0.95 else 'only '}about {percent(power)} of the time."
+    )
+
+
+def departure(name: str, p: float, where: str) -> str:
+    return (
+        f"The databases do not look independent and identically distributed: {name} in {where} (p = {figure(p)}). "
+        "Every figure here assumes that they are."
+    )
+
+
+def exact_leak(what: str, share: float) -> str:
+    return f"EXACT LEAK: {what} and differs in {percent(share)} of databases; smoothing cannot hide this."
+
+
+def no_upper_bound(n: int, least: int) -> str:
+    return f"{databases(n)} give no upper bound: at least {least} are needed."
+
+
+def few_databases(n: int) -> str:
+    return f"{databases(n)} are few: from 30 to 99 the upper bound is weak, and rare behaviour goes unseen."
+
+
+def other_density() -> str:
+    return "The upper bound uses the Laplace kernel with its one-SE bandwidth, whatever density the estimate uses."
+
+
+def other_level(level: float) -> str:
+    return f"The upper bound was validated at the level 95%, not at {percent(level)}."
+
+
+def draws(m: int) -> str:
+    return f"The {m:,} draws of a database are averaged: bounds count databases, not draws."
