@@ -143,7 +143,9 @@ def _mixture_groups(
             rows = rows[shifts[rows] > reach]
             if len(some):
                 near = sides.Near.of(side, nodes, reach)
-                yield some, max(1, _VALUES // (size * near.degree)), near
+                moved = float(np.mean(pairs.starts[some + 1] - pairs.starts[some])) * pairs.draws
+                values = max(2 * size, 5 * len(nodes), moved * near.degree)  # held for each individual
+                yield some, max(1, int(_VALUES / values)), near
     near_enough = shifts[rows] <= sides.NEAR[-1]
     for some in (rows[near_enough], rows[~near_enough]):
         yield some, max(1, _VALUES // (400 * size)), None
@@ -178,16 +180,20 @@ def _mixture(model: Mixture, points: FloatArray, without: FloatArray, near: side
         own = np.stack([_refitted(model, row) for row in without])
     with_all = sides.Side.of(model.kernel, points[None, :], model.bandwidths[None, :])
     side = sides.Side.of(model.kernel, without, own)
+    seen: sides.Side | sides.Moved = side
+    changed = without != points
+    if model.refit is None and 4 * changed.sum(axis=1).max() <= len(points):
+        seen = sides.Moved.of(side, points, changed)
     if near is not None:
-        return mixtures.near_block(with_all, side, near)
+        return mixtures.near_block(with_all, seen, near)
     with np.errstate(invalid="ignore"):
         near_enough = np.all(np.abs(points - without) <= sides.NEAR[-1] * model.bandwidths)
     if near_enough and model.refit is None:
         shared = sides.common_nodes(model.kernel, points, model.bandwidths)
-        nodes = sides.kink_nodes(model.kernel, shared, without, own)
+        nodes = sides.kink_nodes(shared, seen)
     else:
         nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, own)
-    return mixtures.far_block(with_all, side, nodes)
+    return mixtures.far_block(with_all, seen, nodes)
 
 
 def _refitted(model: Mixture, points: FloatArray) -> FloatArray:

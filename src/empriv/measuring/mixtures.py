@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.hockeystick import Cells, constant_cells, join
-from empriv.measuring.sides import Near, Side, tail_limit
+from empriv.measuring.sides import Moved, Near, Side, tail_limit
 from empriv.results import FloatArray, IntArray
 
 SLACK = 2e-12  # roundings, roots and tails beyond the kernels' reach, with a wide margin
@@ -30,19 +30,19 @@ class MixtureBlock:
     """Cells of a block of individuals, flat: whose, and what is known at both ends (9, cells)."""
 
     with_all: Side
-    without: Side
+    without: Side | Moved
     row: IntArray
     left: FloatArray
     right: FloatArray
 
     @property
     def rows(self) -> int:
-        return len(self.without.points)
+        return len(_points(self.without).points)
 
     def log_range(self) -> tuple[FloatArray, FloatArray]:
         """inf and sup of the log ratio of each row, its limits far out among them."""
         ends = []
-        limits = [tail_limit(self.with_all, self.without, side) for side in (-1, 1)]
+        limits = [tail_limit(self.with_all, _points(self.without), side) for side in (-1, 1)]
         for sign in (-1.0, 1.0):
             top = np.maximum(sign * self.left[RATIO], sign * self.right[RATIO])
             best = np.maximum(sign * limits[0], sign * limits[1])
@@ -63,7 +63,7 @@ class MixtureBlock:
         cut = cut._take(np.flatnonzero(np.maximum(sign * cut.left[RATIO], sign * cut.right[RATIO]) > level))
         row, left, right = cut.row, cut.left, cut.right
         start, stop = sign * left[RATIO], sign * right[RATIO]
-        denominator = self.without if direction == 0 else self.with_all
+        denominator = _points(self.without) if direction == 0 else self.with_all
         above = np.maximum(right[top] - left[top], 0.0)
         below = _mass(denominator, row, left, right, bottom, np.minimum(start, stop))
         below[np.minimum(start, stop) == np.inf] = 0.0  # there is nothing of the denominator here
@@ -85,7 +85,7 @@ class MixtureBlock:
         size = len(self.row) // self.rows
         first, last = self.left[X].reshape(self.rows, size)[:, 0], self.right[X].reshape(self.rows, size)[:, -1]
         masses = []
-        for side in (self.with_all, self.without):
+        for side in (self.with_all, _points(self.without)):
             both = side.distribution(first, every), side.mirrored().distribution(-last, every)
             masses.append(np.stack(np.broadcast_arrays(*both), axis=1))
         above, below = masses if direction == 0 else masses[::-1]
@@ -151,55 +151,62 @@ class MixtureBlock:
         return replace(self, row=self.row[index], left=self.left[:, index], right=self.right[:, index])
 
 
-def far_block(with_all: Side, without: Side, nodes: FloatArray) -> MixtureBlock:
+def far_block(with_all: Side, without: Side | Moved, nodes: FloatArray) -> MixtureBlock:
     """The block over each row's own nodes, (rows, nodes)."""
     rows, size = nodes.shape
     row = np.arange(rows)
-    sides = with_all, without
-    if with_all.kernel.kinks:
+    ends = _evaluate(with_all, without, nodes, row)
+    left, right = ends[..., :-1], ends[..., 1:]
+    if with_all.kernel.kinks:  # what jumps at the nodes is taken just inside the cells
         inset = _INSET * (nodes[:, 1:] - nodes[:, :-1])
-        masses = [side.distribution(nodes, row) for side in sides]
-        left, right = (
-            _assemble(
-                nodes[:, part],
-                *(
-                    (*side.density(nodes[:, part] + step, row), mass[:, part])
-                    for side, mass in zip(sides, masses, strict=True)
-                ),
-            )
-            for part, step in ((slice(None, -1), inset), (slice(1, None), -inset))
-        )
-    else:
-        ends = _evaluate(with_all, without, nodes, row)
-        left, right = ends[..., :-1], ends[..., 1:]
+        for end, step in ((left := left.copy(), inset), (right := right.copy(), -inset)):
+            inside = _densities(with_all, without, end[X] + step, row)
+            end[:] = _assemble(end[X], *inside, end[MASS], end[MASS_WITHOUT])
     flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
     return MixtureBlock(with_all, without, np.repeat(row, size - 1), *flat)
 
 
-def near_block(with_all: Side, without: Side, near: Near) -> MixtureBlock:
+def near_block(with_all: Side, without: Side | Moved, near: Near) -> MixtureBlock:
     """The block over common nodes, all rows at once."""
-    rows, size = len(without.points), len(near.nodes)
-    shifts = np.where(without.weights > 0, (with_all.points - without.points) / without.bandwidths, 0.0)
+    side = _points(without)
+    rows, size = len(side.points), len(near.nodes)
+    shifts = np.where(side.weights > 0, (with_all.points - side.points) / side.bandwidths, 0.0)
     nodes, first = near.nodes[None, :], np.zeros(1, np.int64)
-    shared = *with_all.density(nodes, first), with_all.distribution(nodes, first)
-    ends = _assemble(near.nodes, shared, near.evaluate(shifts))
+    pdf, slope, mass = near.evaluate(shifts)
+    shared = with_all.density(nodes, first)
+    ends = _assemble(near.nodes, shared, (pdf, slope), with_all.distribution(nodes, first), mass)
     left, right = ends[..., :-1], ends[..., 1:]
     flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
     return MixtureBlock(with_all, without, np.repeat(np.arange(rows), size - 1), *flat)
 
 
-def _evaluate(with_all: Side, without: Side, x: FloatArray, row: IntArray) -> FloatArray:
+def _points(side: Side | Moved) -> Side:
+    return side.full if isinstance(side, Moved) else side
+
+
+def _densities(
+    with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray
+) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+    """Density and slope of both sides."""
+    p = with_all.density(x, row)
+    return p, without.density(x, row, p) if isinstance(without, Moved) else without.density(x, row)
+
+
+def _evaluate(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray) -> FloatArray:
     """What is known at x: (9, ...) shaped like x."""
-    known = ((*side.density(x, row), side.distribution(x, row)) for side in (with_all, without))
-    return _assemble(x, *known)
+    mass = with_all.distribution(x, row)
+    known = without.distribution(x, row, mass) if isinstance(without, Moved) else without.distribution(x, row)
+    return _assemble(x, *_densities(with_all, without, x, row), mass, known)
 
 
 def _assemble(
     x: FloatArray,
-    with_all: tuple[FloatArray, FloatArray, FloatArray],
-    without: tuple[FloatArray, FloatArray, FloatArray],
+    with_all: tuple[FloatArray, FloatArray],
+    without: tuple[FloatArray, FloatArray],
+    mass: FloatArray,
+    mass_without: FloatArray,
 ) -> FloatArray:
-    (p, dp, mass), (p_i, dp_i, mass_i) = with_all, without
+    (p, dp), (p_i, dp_i) = with_all, without
     out = np.empty((9, *np.broadcast_shapes(p.shape, p_i.shape)))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         out[RATIO] = np.log(p / p_i)
@@ -207,7 +214,7 @@ def _assemble(
     nothing = (p <= 0) & (p_i <= 0)  # neither side has any mass here
     out[RATIO][np.broadcast_to(nothing, out.shape[1:])] = 0.0
     out[SLOPE][~np.isfinite(out[SLOPE])] = 0.0
-    out[X], out[MASS], out[MASS_WITHOUT] = x, mass, mass_i
+    out[X], out[MASS], out[MASS_WITHOUT] = x, mass, mass_without
     out[PDF], out[PDF_WITHOUT], out[RISE], out[RISE_WITHOUT] = p, p_i, dp, dp_i
     return out
 
@@ -245,7 +252,7 @@ def _turn(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _root(
-    with_all: Side, without: Side, row: IntArray, left: FloatArray, right: FloatArray, level: FloatArray
+    with_all: Side, without: Side | Moved, row: IntArray, left: FloatArray, right: FloatArray, level: FloatArray
 ) -> FloatArray:
     """What is known where the log ratio crosses ``level`` in each cell, by Newton's method within the cell."""
     low, high = left[X].copy(), right[X].copy()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.measuring.kernels import Kernel
 from empriv.results import FloatArray, IntArray
@@ -66,6 +67,48 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
+class Moved:
+    """A side that differs from the other one in few points: evaluated as that one and the difference.
+
+    Where the difference takes nearly all away, and so would be rounding, the points are evaluated after all.
+    """
+
+    full: Side
+    before: Side  # (rows, few): the points that moved, where they were and where they are
+    after: Side
+
+    @staticmethod
+    def of(side: Side, points: FloatArray, changed: npt.NDArray[np.bool_]) -> Moved:
+        """From the side itself, the other one's points (N,), and which points differ (rows, N)."""
+        few = int(changed.sum(axis=1).max(initial=0))
+        column = np.argsort(~changed, axis=1, kind="stable")[:, :few]
+        moved = np.take_along_axis(changed, column, axis=1)
+        h = np.broadcast_to(side.bandwidths, changed.shape)
+        parts = []
+        for values in (np.broadcast_to(points, changed.shape), np.where(side.weights > 0, side.points, np.inf)):
+            taken = np.take_along_axis(values, column, axis=1)
+            here = moved & np.isfinite(taken)
+            weights = np.where(here, 1.0 / len(points), 0.0)
+            parts.append(Side(side.kernel, np.where(here, taken, 0.0), np.take_along_axis(h, column, axis=1), weights))
+        return Moved(side, *parts)
+
+    def density(
+        self, x: FloatArray, row: IntArray, other: tuple[FloatArray, FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Density and slope, given those of the other side at the same places."""
+        after, before = self.after.density(x, row), self.before.density(x, row)
+        pdf, slope = (np.asarray(o + (a - b)) for o, a, b in zip(other, after, before, strict=True))
+        lost = np.nonzero(pdf < 1e-7 * other[0])
+        if len(lost[0]):
+            pdf[lost], slope[lost] = self.full.density(np.broadcast_to(x, pdf.shape)[lost], row[lost[0]])
+        return pdf, slope
+
+    def distribution(self, x: FloatArray, row: IntArray, other: FloatArray) -> FloatArray:
+        """Mass up to x, given that of the other side."""
+        return other + (self.after.distribution(x, row) - self.before.distribution(x, row))
+
+
+@dataclass(frozen=True, eq=False)
 class Near:
     """Matrices that take shifts within ``reach`` bandwidths to density, slope and distribution at common nodes.
 
@@ -98,16 +141,32 @@ class Near:
     def evaluate(self, shifts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Density, slope and distribution, (rows, nodes) each, for shifts (rows, N) in bandwidths."""
         rows, n = shifts.shape
-        basis = np.empty((rows, n, self.degree))
+        row, point = np.nonzero(shifts)
+        if 4 * len(row) > shifts.size:
+            out = self._basis(shifts).reshape(rows, -1) @ self.matrix
+        else:  # few points move: add what changes to what stays
+            still = self._basis(np.zeros(1))
+            out = np.repeat(np.tile(still, (1, n)) @ self.matrix, rows, axis=0)
+            change = self._basis(shifts[row, point]) - still
+            order = np.argsort(point, kind="stable")
+            ends = np.searchsorted(point[order], np.arange(n + 1))
+            matrices = self.matrix.reshape(n, self.degree, -1)
+            for j in np.flatnonzero(np.diff(ends)):
+                some = order[ends[j] : ends[j + 1]]
+                out[row[some]] += change[some] @ matrices[j]
+        size = len(self.nodes)
+        return out[:, :size], out[:, size : 2 * size], out[:, 2 * size :]
+
+    def _basis(self, shifts: FloatArray) -> FloatArray:
+        """Chebyshev polynomials of the shifts, degree last."""
         s = shifts / self.reach
-        basis[:, :, 0] = 1.0
-        basis[:, :, 1] = s
-        s = 2.0 * s
+        basis = np.empty((*shifts.shape, self.degree))
+        basis[..., 0] = 1.0
+        basis[..., 1] = s
         for d in range(2, self.degree):
-            np.multiply(s, basis[:, :, d - 1], out=basis[:, :, d])
-            basis[:, :, d] -= basis[:, :, d - 2]
-        out = basis.reshape(rows, -1) @ self.matrix
-        return tuple(np.split(out, 3, axis=1))  # type: ignore[return-value]
+            np.multiply(2.0 * s, basis[..., d - 1], out=basis[..., d])
+            basis[..., d] -= basis[..., d - 2]
+        return basis
 
 
 def _weighted(values: FloatArray, weights: FloatArray) -> FloatArray:
@@ -133,11 +192,15 @@ def common_nodes(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> 
     return np.unique(np.concatenate((kept, kinks)))
 
 
-def kink_nodes(kernel: Kernel, shared: FloatArray, without: FloatArray, bandwidths: FloatArray) -> FloatArray:
-    """(rows, nodes): the common nodes and each row's own kinks, for points that moved little."""
-    own = without[:, :, None] + np.broadcast_to(bandwidths, without.shape)[:, :, None] * np.array(kernel.kinks)
-    own = np.where(np.isfinite(own), own, shared[0]).reshape(len(without), -1)  # an atom has no nodes
-    return np.sort(np.concatenate((np.broadcast_to(shared, (len(without), len(shared))), own), axis=1), axis=1)
+def kink_nodes(shared: FloatArray, side: Side | Moved) -> FloatArray:
+    """(rows, nodes): the common nodes and the kinks of each row's own points, which moved little."""
+    own = side.after if isinstance(side, Moved) else side
+    places = own.points[:, :, None] + np.broadcast_to(own.bandwidths, own.points.shape)[:, :, None] * np.array(
+        own.kernel.kinks
+    )
+    here = np.broadcast_to(own.weights > 0, own.points.shape)[:, :, None]
+    places = np.where(here, places, shared[0]).reshape(len(places), -1)  # an atom has no nodes
+    return np.sort(np.concatenate((np.broadcast_to(shared, (len(places), len(shared))), places), axis=1), axis=1)
 
 
 def far_nodes(
