@@ -87,3 +87,43 @@ def other_level(level: float) -> str:
 
 def draws(m: int) -> str:
     return f"The {m:,} draws of a database are averaged: bounds count databases, not draws."
+
+
+def target(name: str, limit: float, epsilon: float) -> str:
+    return f"{name.replace('_', ' ')} at most {figure(limit)} at epsilon {epsilon:g}"
+
+
+def estimate_meets(name: str, value: float, limit: float) -> str:
+    relation = "meets" if value <= limit else "exceeds"
+    return f"The estimated {name.replace('_', ' ')}, {figure(value)}, {relation} the target of {figure(limit)}."
+
+
+def bound_meets(name: str, value: float, limit: float, level: float) -> str:
+    if value >= 1:
+        return (
+            f"There is no upper bound on {name.replace('_', ' ')}, so nothing says that it is at most {figure(limit)}."
+        )
+    relation = "meets" if value <= limit else "exceeds"
+    indicative = ", indicative," if name == "total_risk" else ","
+    return (
+        f"The upper bound on {name.replace('_', ' ')} ({percent(level)}){indicative} {figure(value)}, {relation} the "
+        f"target of {figure(limit)}."
+    )
+
+
+def lower_breaks(name: str, value: float, limit: float, level: float) -> str:
+    return (
+        f"The lower bound on {name.replace('_', ' ')} ({percent(level)}), {figure(value)}, is above the target of "
+        f"{figure(limit)}: the loss is demonstrated."
+    )
+
+
+def needed(n: int | None) -> str:
+    if n is None:
+        return "no number of databases would resolve it"
+    return f"would need {databases(n)}"
+
+
+def side_by_side(by_estimate: str, by_bound: str, level: float, n_needed: str) -> str:
+    more = f", {n_needed}" if n_needed else ""
+    return f"By the paper's definition: {by_estimate}; at {percent(level)} confidence: {by_bound}{more}."

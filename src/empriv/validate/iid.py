@@ -1,0 +1,102 @@
+"""Do the databases look independent and identically distributed? Four rank statistics, one p-value.
+
+Mann–Kendall (a trend), Bartels' rank von Neumann ratio (serial dependence), Pettitt (a change point) and Spearman's
+correlation of |x - median| with time (a changing spread). Databases are permuted, all series together; the smallest
+p of all is compared with its own permutation distribution, so that looking at many things costs no false alarms.
+The order of the databases is taken as their order in time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from empriv.results import FloatArray
+
+STATISTICS = (
+    "a trend (Mann–Kendall)",
+    "serial dependence (Bartels' rank von Neumann ratio)",
+    "a change point (Pettitt)",
+    "a changing spread (Spearman, distance from the median)",
+)
+PERMUTATIONS = 999
+
+# Power at the 5% level on two series of which one departs, printed by `python benchmarks/coverage.py --battery`:
+# a trend of 1 sd from first to last database, AR(1) of 0.3, a shift of 1 sd half-way, a spread that doubles.
+POWER_SIZES = (10, 20, 30, 41, 60, 100, 150, 200, 365)
+POWER: dict[str, tuple[float, ...]] = {}
+
+
+@dataclass(frozen=True)
+class Battery:
+    """What the battery found: the combined p, the strongest statistic, and in which series (by number) it was."""
+
+    p: float
+    statistic: str
+    series: int
+    single: tuple[tuple[float, ...], ...]  # p of each statistic, for each series
+
+
+def battery(series: FloatArray, *, permutations: int = PERMUTATIONS, rng: int = 0) -> Battery:
+    """Test series (k, n) or (n,) of numbers on the same databases, in their order."""
+    series = np.atleast_2d(np.asarray(series, float))
+    k, n = series.shape
+    if n > 400:  # pairs grow with the square
+        permutations = max(199, min(permutations, 160_000_000 // (n * n)))
+    generator = np.random.default_rng(rng)
+    order = np.concatenate(
+        (np.arange(n)[None, :], generator.permuted(np.tile(np.arange(n), (permutations, 1)), axis=1))
+    )
+    found = np.concatenate([_statistics(one, order) for one in series])  # (4k, 1 + permutations)
+    # p of each statistic in each arrangement among all arrangements, ties counted against
+    ranked = np.sort(found, axis=1)
+    p = np.stack([1.0 - np.searchsorted(r, f - 1e-9, side="left") / len(r) for r, f in zip(ranked, found, strict=True)])
+    # The smallest p; the mean of all only parts arrangements where it is the same, which are many.
+    least = p.min(axis=0) + p.mean(axis=0) / (10 * len(order))
+    strongest = int(np.argmin(p[:, 0]))
+    return Battery(
+        p=float(np.mean(least <= least[0] + 1e-12)),
+        statistic=STATISTICS[strongest % 4],
+        series=strongest // 4,
+        single=tuple(tuple(map(float, p[4 * j : 4 * j + 4, 0])) for j in range(k)),
+    )
+
+
+def power_at(n: int, departure: str = "trend") -> float:
+    """Chance that the battery would see a departure of one standard deviation, interpolated from simulation."""
+    return float(np.interp(np.log(n), np.log(POWER_SIZES), POWER[departure]))
+
+
+def _ranks(x: FloatArray) -> FloatArray:
+    """Mid-ranks from 1, ties to about a rounding."""
+    _, place, counts = np.unique(np.round(x, 12), return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2.0)[place])
+
+
+def _statistics(x: FloatArray, order: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> FloatArray:
+    """(4, arrangements): each statistic, larger where more suspicious."""
+    n = len(x)
+    size = float(np.ptp(x)) or 1.0
+    scaled = (x - float(np.median(x))) / size
+    ranks = _ranks(scaled)
+    r = ranks[order]
+    kendall = np.zeros(len(order))
+    small = r.astype(np.float32)
+    for lag in range(1, n):
+        kendall += np.sign(small[:, lag:] - small[:, :-lag]).sum(axis=1)
+    neumann = (np.diff(r, axis=1) ** 2).sum(axis=1) / max(float(((ranks - ranks.mean()) ** 2).sum()), 1e-300)
+    walk = np.cumsum(2 * r - (n + 1), axis=1)
+    spread = _ranks(np.abs(scaled))
+    time = np.arange(n) - 0.5 * (n - 1)
+    trend = (spread - spread.mean())[order] @ time
+    constant = np.ptp(ranks) == 0
+    return np.stack(
+        (
+            np.abs(kendall),
+            np.zeros(len(order)) if constant else np.abs(neumann - 2.0),
+            np.abs(walk).max(axis=1),
+            np.abs(trend),
+        )
+    )

@@ -1,0 +1,132 @@
+"""How far the estimate hangs on what could have been otherwise: the bandwidth, the kernel, the individuals at hand.
+
+Figures only; what they mean, and how grave they are, is for `checks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from empriv.errors import InputError
+from empriv.measuring.blocks import largest_shifts
+from empriv.measuring.densities import Density, Kde, Mixture, VariableKde
+from empriv.measuring.risk import Risk, measure
+from empriv.results import FloatArray, IntArray, Results
+from empriv.validate.analytic import smooth_bounds
+from empriv.validate.ground import Ground
+
+FAMILIES: dict[str, Density] = {
+    "laplace kernel": Kde("laplace"),
+    "gaussian kernel": Kde("gaussian"),
+    "gaussian kernel, variable bandwidth": VariableKde("gaussian"),
+}
+_MOST = 100  # riskiest individuals measured again
+_SPLITS = 200
+
+
+def subset(results: Results, rows: IntArray) -> Results:
+    """The results of some individuals."""
+    counts = results.presence[rows]
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    entry = np.arange(starts[-1]) + np.repeat(results.starts[rows] - starts[:-1], counts)
+    return replace(
+        results,
+        individuals=results.individuals[rows],
+        starts=starts,
+        entry_database=results.entry_database[entry],
+        entry_q=results.entry_q[entry],
+        entry_outcomes=results.entry_outcomes[entry],
+    )
+
+
+def riskiest(risk: Risk, epsilon: float, most: int = _MOST) -> IntArray:
+    """Individuals of the largest delta_i, then of the largest shift."""
+    return np.lexsort((-risk.shifts, -risk.delta_i(float(epsilon))))[:most]
+
+
+def sensitivity(risk: Risk, epsilon: float) -> dict[str, float]:
+    """delta at half and double the bandwidth, and with other densities, over the riskiest individuals."""
+    some = subset(risk.results, riskiest(risk, epsilon))
+    found = {}
+    if isinstance(risk.density, Mixture):
+        for name, factor in (("half the bandwidth", 0.5), ("double the bandwidth", 2.0)):
+            model = replace(risk.density, bandwidths=factor * risk.density.bandwidths, refit=None)
+            scaled = Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
+            found[name] = float(scaled.delta(epsilon))
+    for name, density in FAMILIES.items():
+        try:
+            found[name] = float(measure(some, density=density).delta(epsilon))
+        except InputError:  # this family cannot be fitted to these results
+            continue
+    return found
+
+
+def cusp_ratio(ground: Ground, rows: IntArray, epsilon: float, level: float = 0.95) -> float:
+    """Largest ratio of the smooth bound at half the bandwidth to that at the whole, over these individuals.
+
+    Near an interior cusp the narrower bandwidth goes on finding more.
+    """
+    wide, narrow = (smooth_bounds(ground, rows, epsilon, width, level) for width in (1.0, 0.5))
+    large = wide > 2.0 / ground.n_databases  # ratios of next to nothing say nothing
+    return float((narrow[large] / wide[large]).max()) if large.any() else 1.0
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The risk of a random half of the individuals, as a forecast of the other half's.
+
+    ``ratio`` is the median, over splits, of the larger delta over the smaller (inf where one is 0).
+    """
+
+    n_individuals: int
+    ratio: float
+
+
+def halves(delta_i: FloatArray, rng: int = 0) -> Halves:
+    """Split the individuals at random, many times."""
+    n = len(delta_i)
+    if n < 2 or delta_i.max() <= 0:
+        return Halves(n, 1.0)
+    generator = np.random.default_rng(rng)
+    top = np.sort(delta_i)[::-1][: min(n, 64)]  # nobody further down is ever a half's largest but by a miracle
+    sides = generator.random((_SPLITS, len(top))) < 0.5
+    one, other = np.where(sides, top, 0.0).max(axis=1), np.where(sides, 0.0, top).max(axis=1)
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    with np.errstate(divide="ignore"):
+        return Halves(n, float(np.median(np.where(low > 0, high / np.where(low > 0, low, 1.0), np.inf))))
+
+
+def modes(sizes: FloatArray, factor: float = 3.0) -> list[int]:
+    """How many individuals each mode of contribution has: groups of influences at least ``factor`` apart."""
+    logs = np.sort(np.log(sizes[(sizes > 0) & np.isfinite(sizes)]))
+    if not len(logs):
+        return []
+    cuts = np.flatnonzero(np.diff(logs) > np.log(factor))
+    return [int(count) for count in np.diff(np.concatenate(([0], cuts + 1, [len(logs)])))]
+
+
+def rare_share(delta_i: FloatArray, presence: IntArray, most: int = 2) -> float:
+    """Share of the summed delta_i that belongs to individuals in at most ``most`` databases."""
+    total = float(delta_i.sum())
+    return float(delta_i[presence <= most].sum()) / total if total > 0 else 0.0
+
+
+def tail_index(points: FloatArray) -> float:
+    """Hill's estimate of the tail index about the median: 0 is a light tail, 0.5 an infinite variance; NaN if few."""
+    distance = np.sort(np.abs(points - np.median(points)))[::-1]
+    k = max(5, len(points) // 10)
+    if len(points) < 20 or distance[k] <= 0:
+        return float("nan")
+    return float(np.log(distance[:k] / distance[k]).mean())
+
+
+def togetherness(influence: FloatArray) -> float:
+    """Variance of the sum of standardised influences (individuals, n) over what independence would make it."""
+    deviation = influence.std(axis=1)
+    varied = influence[deviation > 1e-12 * np.maximum(np.abs(influence).max(axis=1), 1e-300)]
+    if len(varied) < 2:
+        return 1.0
+    z = (varied - varied.mean(axis=1, keepdims=True)) / varied.std(axis=1, keepdims=True)
+    return float(z.sum(axis=0).var() / len(z))
