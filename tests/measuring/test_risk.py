@@ -1,0 +1,222 @@
+"""`measure` and `Risk` beyond the numbers: arguments, outcomes that are no numbers, own densities, the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.measuring import laplace
+from empriv.measuring.selection import Score
+from empriv.results import FloatArray, IntArray
+
+RNG = np.random.default_rng(3)
+Q = RNG.normal(0, 1, 30)
+Q_WITHOUT = Q - np.stack([np.full(30, 0.05), RNG.exponential(0.5, 30), np.zeros(30), 3.0 * np.eye(30)[7]])
+
+
+def sparse(q: list[float], codes: list[int], entries: dict[int, dict[int, tuple[float, int]]]) -> empriv.Results:
+    """Results from {individual: {database: (value, outcome)}}."""
+    flat = [(i, j, *entry) for i in sorted(entries) for j, entry in sorted(entries[i].items())]
+    return empriv.Results(
+        q=np.array(q),
+        outcomes=np.array(codes, np.int8),
+        databases=np.arange(len(q)),
+        individuals=np.array(sorted(entries)),
+        starts=np.concatenate(([0], np.cumsum([len(entries[i]) for i in sorted(entries)]))),
+        entry_database=np.array([j for _, j, _, _ in flat], np.int32),
+        entry_q=np.array([value for *_, value, _ in flat]),
+        entry_outcomes=np.array([code for *_, code in flat], np.int8),
+    )
+
+
+# Outcomes that are no numbers
+
+
+def test_a_null_that_only_one_world_knows_counts_in_full() -> None:
+    """Without individual 0, two of ten results are NULL; without individual 1 nothing changes; 2 turns NULL to NaN."""
+    rng = np.random.default_rng(0)
+    q = [*rng.normal(0, 1, 9).tolist(), np.nan]
+    codes = [0] * 9 + [empriv.Outcome.NULL]
+    null, nan = (np.nan, int(empriv.Outcome.NULL)), (np.nan, int(empriv.Outcome.NAN))
+    results = sparse(q, codes, {0: {2: null, 5: null}, 1: {4: (q[4], 0)}, 2: {9: nan}, 3: {9: null}})
+    risk = empriv.measure(results)
+    d = risk.delta_i([0.0, 1.0, 5.0])
+    # NULL: 3/10 without against 1/10 with. At epsilon 0 that alone is 2/10; a factor of 3 is within e^5.
+    assert 0.2 - 1e-12 <= d[0, 0] <= 0.2 + 1e-9
+    assert d[0, 2] == 0.0
+    assert d[1].tolist() == [0, 0, 0]
+    np.testing.assert_allclose(d[2], 0.1, atol=1e-11)  # NaN never occurs with everyone, NULL never without
+    assert d[3].tolist() == [0, 0, 0]
+    assert np.isinf(risk.epsilon_i(0.05)[2])
+    assert np.isnan(risk.influence()[0])
+    assert risk.influence()[3] == 0.0
+
+
+def test_results_that_are_all_no_numbers_are_compared_by_counts() -> None:
+    null, error = (np.nan, int(empriv.Outcome.NULL)), (np.nan, int(empriv.Outcome.ERROR))
+    risk = empriv.measure(sparse([np.nan] * 4, [empriv.Outcome.NULL] * 4, {0: {0: error}, 1: {0: null}}))
+    np.testing.assert_allclose(risk.delta_i(0.3), [0.25, 0.0], atol=1e-12)
+    assert risk.density is None
+    assert risk.pdf([0.0]).tolist() == [0.0]
+
+
+def test_an_infinite_result_is_an_outcome_of_its_own() -> None:
+    codes = [0] * 19 + [int(empriv.Outcome.PLUS_INFINITY)]
+    q = [*np.random.default_rng(1).normal(0, 1, 19).tolist(), np.nan]
+    risk = empriv.measure(sparse(q, codes, {0: {19: (0.0, 0)}}))
+    assert risk.delta_i(8.0)[0] == pytest.approx(0.05, abs=1e-3)
+    assert risk.epsilon_i(0.01)[0] == np.inf
+
+
+# Arguments
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, np.nan, [0.1, -1.0], "a", [], [[0.1]]])
+def test_bad_epsilons_are_refused(epsilon: Any) -> None:
+    with pytest.raises(empriv.InputError, match="`epsilon` must"):
+        empriv.measure(Q, Q_WITHOUT).delta_i(epsilon)
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1.1, np.nan])
+def test_bad_deltas_are_refused(delta: float) -> None:
+    risk = empriv.measure(Q, Q_WITHOUT)
+    for inverse in (risk.epsilon, risk.epsilon_i):
+        with pytest.raises(empriv.InputError, match="`delta` must lie in"):
+            inverse(delta)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: empriv.Kde("box"), "`kernel` must be one of laplace, gaussian"),
+        (lambda: empriv.Kde("laplace", "best"), "`bandwidth` must be a number or one of one-se"),
+        (lambda: empriv.Kde("laplace", 0.0), "`bandwidth` must be positive"),
+        (lambda: empriv.Kde("laplace", np.inf), "`bandwidth` must be positive"),
+        (lambda: empriv.VariableKde("laplace", "silverman"), "`method` must be one of"),
+        (lambda: empriv.VariableKde(neighbours=0), "`neighbours` must be at least 1"),
+        (lambda: empriv.VariableKde(scale=-1.0), "`scale` must be positive"),
+        (lambda: empriv.Ecdf(0), "`span` must be at least 1"),
+        (lambda: empriv.BestOf([]), "`candidates` must hold"),
+        (lambda: empriv.measure(Q, Q_WITHOUT, density="laplace"), "`density` must have a method `fit`"),  # type: ignore[arg-type]
+        (lambda: empriv.measure(Q), "`q_without` must be given"),
+        (lambda: empriv.measure(empriv.Results.from_arrays(Q, Q_WITHOUT), Q_WITHOUT), "must not be given"),
+        (lambda: empriv.measure(Q, Q_WITHOUT, density=empriv.VariableKde(neighbours=99)), "`neighbours` must be less"),
+    ],
+)
+def test_bad_arguments_get_one_sentence(make: Any, message: str) -> None:
+    with pytest.raises(empriv.InputError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_number_gives_one_dimension_and_an_array_two() -> None:
+    risk = empriv.measure(Q, Q_WITHOUT)
+    assert risk.delta_i(0.1).shape == (4,)
+    assert risk.delta_i([0.1, 0.2, 0.1]).shape == (4, 3)
+    assert isinstance(risk.delta(0.1), float)
+    assert isinstance(risk.total_risk(0.1), float)
+    assert risk.delta([0.1, 0.2]).shape == risk.total_risk([0.1, 0.2]).shape == (2,)
+    found = risk.delta_i(0.1)
+    found[:] = 7.0  # a caller's array is the caller's own
+    assert risk.delta_i(0.1).max() < 1
+
+
+def test_one_database_and_one_individual() -> None:
+    assert empriv.measure([1.0], [[1.0]]).delta(0.1) == 0.0
+    assert empriv.measure([1.0], [[2.0]]).delta(0.1) == 1.0
+    assert empriv.measure([1.0], [[2.0]]).epsilon(0.5) == np.inf
+
+
+# The table, and densities for plots
+
+
+def test_the_table_ranks_the_riskiest_first() -> None:
+    risk = empriv.measure(Q, Q_WITHOUT, individuals=["small", "large", "never", "once"])
+    table = risk.individuals(0.1)
+    assert list(table) == ["individual", "delta_i", "largest_influence", "databases"]
+    assert table["individual"][0] == "large"
+    assert table["individual"][-1] == "never"
+    assert np.all(np.diff(table["delta_i"]) <= 0)
+    assert table["largest_influence"][table["individual"] == "once"] == pytest.approx(3.0)
+    assert len(risk.individuals(0.1, top=2)["individual"]) == 2
+
+
+def test_densities_integrate_to_one() -> None:
+    risk = empriv.measure(Q, Q_WITHOUT)
+    x = np.linspace(-30, 30, 200_001)
+    assert np.trapezoid(risk.pdf(x), x) == pytest.approx(1.0, abs=1e-5)
+    assert np.trapezoid(risk.pdf_without(1, x), x) == pytest.approx(1.0, abs=1e-5)
+
+
+# Refitting, and densities of a user's own
+
+
+def test_refitting_gives_each_side_its_own_bandwidth() -> None:
+    shared, own = (empriv.measure(Q, Q_WITHOUT, density=empriv.Kde(refit=refit)) for refit in (False, True))
+    assert own.delta_i(0.1)[0] == pytest.approx(shared.delta_i(0.1)[0], abs=1e-9)  # a shift alone changes no bandwidth
+    assert abs(own.delta_i(0.1)[1] - shared.delta_i(0.1)[1]) > 1e-4
+
+
+@dataclass(frozen=True)
+class Normal:
+    """A user's own density: the normal law fitted by moments."""
+
+    def fit(self, points: FloatArray, databases: IntArray) -> NormalModel:  # noqa: ARG002
+        return NormalModel()
+
+
+@dataclass(frozen=True)
+class NormalModel:
+    name: str = "normal"
+    scores: tuple[Score, ...] = ()
+
+    def pdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        here = points[np.isfinite(points)]
+        z = (x - here.mean()) / here.std()
+        return empriv.KERNELS["gaussian"].pdf(z) / here.std() * (len(here) / len(points))
+
+    def cdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        here = points[np.isfinite(points)]
+        return empriv.KERNELS["gaussian"].cdf((x - here.mean()) / here.std()) * (len(here) / len(points))
+
+    def nodes(self, points: FloatArray) -> FloatArray:
+        here = points[np.isfinite(points)]
+        return here.mean() + here.std() * np.linspace(-9, 9, 61)
+
+
+def test_a_density_of_ones_own_needs_two_small_classes() -> None:
+    """Shifted by a constant, the fitted laws are two normal laws: the Gaussian mechanism's closed form."""
+    from scipy.stats import norm
+
+    shift = 0.4
+    risk = empriv.measure(Q, [Q - shift], density=Normal())
+    s = shift / Q.std()
+    for epsilon in (0.0, 0.1, 0.7):
+        exact = norm.cdf(s / 2 - epsilon / s) - np.exp(epsilon) * norm.cdf(-s / 2 - epsilon / s)
+        assert risk.delta(epsilon) == pytest.approx(exact, abs=1e-9)
+    assert risk.density is not None
+    assert risk.density.name == "normal"
+    best = empriv.measure(Q, [Q - shift], density=empriv.BestOf([empriv.Kde("laplace", 0.05), Normal()]))
+    assert best.density is not None
+    assert best.density.name == "normal, best of 2"
+    assert best.delta(0.1) == risk.delta(0.1)
+
+
+# The two ways through the Laplace kernel
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scanning_and_sweeping_agree(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.normal(0, 3, 25)
+    without = points - rng.exponential(0.3, (6, 25)) * (rng.random((6, 25)) < 0.5)
+    e = np.exp([0.0, 0.05, 0.5, 1.5, 2.5])
+    scan = laplace.scan_block(points, without, 0.4, 0.0)
+    sweep = laplace.sweep_block(points, without, 0.4)
+    for direction in (0, 1):
+        np.testing.assert_allclose(scan.curve(direction, e), sweep.curve(direction, e), atol=1e-13)
+    np.testing.assert_allclose(np.sort(scan.ratio, axis=0)[[0, -1]], np.sort(sweep.ratio, axis=0)[[0, -1]], rtol=1e-12)

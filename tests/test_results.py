@@ -1,0 +1,146 @@
+"""`Results`: what is handed over from collecting to measuring."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.results import outcomes_of
+
+
+def results(**changes: Any) -> empriv.Results:
+    """Two databases, three individuals: one in both, one in the second, one in none."""
+    fields: dict[str, Any] = {
+        "q": np.array([1.0, np.nan]),
+        "outcomes": np.array([0, empriv.Outcome.NULL], np.int8),
+        "databases": np.array(["monday", "tuesday"]),
+        "individuals": np.array(["a", "b", "</script>"]),
+        "starts": np.array([0, 2, 3, 3]),
+        "entry_database": np.array([0, 1, 1], np.int32),
+        "entry_q": np.array([0.5, 2.0, np.nan]),
+        "entry_outcomes": np.array([0, 0, empriv.Outcome.NULL], np.int8),
+    }
+    return empriv.Results(**{**fields, **changes})
+
+
+def test_absent_individuals_change_nothing() -> None:
+    r = results()
+    assert r.presence.tolist() == [2, 1, 0]
+    np.testing.assert_array_equal(r.without("</script>"), r.q)
+    np.testing.assert_array_equal(r.without("a"), [0.5, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"q": np.zeros(3)}, r"`q` must have shape \(2,\), got \(3,\)"),
+        ({"entry_q": np.zeros((3, 2))}, "`entry_q` must have shape"),
+        ({"starts": np.array([0, 2, 3])}, "`starts` must have shape"),
+        ({"starts": np.array([0, 3, 2, 3])}, "`starts` must rise"),
+        ({"entry_database": np.array([0, 1, 2], np.int32)}, "must hold indices from 0 to 1"),
+        ({"databases": np.array([]), "q": np.zeros(0), "outcomes": np.zeros(0, np.int8)}, "at least one database"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(empriv.InputError, match=message):
+        results(**changes)
+
+
+@pytest.mark.parametrize(
+    ("q", "q_without", "message"),
+    [
+        ([1.0, np.nan], [[1.0, 2.0]], "`q` must hold finite numbers only, got 1"),
+        ([1.0, 2.0], [[1.0, np.inf]], "`q_without` must hold finite numbers only, got 1"),
+        ([], [[]], "`q` must be a non-empty array"),
+        ([[[1.0]]], [[[[1.0]]]], "`q` must be a non-empty array"),
+        ([1.0, 2.0], [1.0, 2.0], r"must have shape \(individuals, 2\)"),
+        ([1.0, 2.0], [[1.0, 2.0, 3.0]], r"must have shape \(individuals, 2\)"),
+        ([1.0, 2.0], np.zeros((0, 2)), r"must have shape \(individuals, 2\)"),
+        (["x", "y"], [[1.0, 2.0]], "`q` must be a rectangular array of numbers"),
+        ([1.0, 2.0], [[1.0], [1.0, 2.0]], "`q_without` must be a rectangular array of numbers"),
+    ],
+)
+def test_bad_arrays_get_one_sentence(q: Any, q_without: Any, message: str) -> None:
+    with pytest.raises(empriv.InputError, match=message) as caught:
+        empriv.measure(q, q_without)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_must_fit_and_differ() -> None:
+    with pytest.raises(empriv.InputError, match="must hold 1 labels"):
+        empriv.measure([1.0, 2.0], [[1.0, 2.0]], individuals=["a", "b"])
+    with pytest.raises(empriv.InputError, match="distinct"):
+        empriv.measure([1.0, 2.0], [[1.0, 2.0], [1.0, 2.0]], individuals=["a", "a"])
+    with pytest.raises(empriv.InputError, match="matches 0") as caught:
+        results().without("somebody's name")
+    assert "somebody" not in str(caught.value)
+
+
+def test_components_are_results_of_their_own() -> None:
+    q = np.arange(6.0).reshape(3, 2)
+    r = empriv.Results(
+        q=q,
+        outcomes=np.zeros((3, 2), np.int8),
+        databases=np.arange(3),
+        individuals=np.array([7]),
+        starts=np.array([0, 1]),
+        entry_database=np.array([2], np.int32),
+        entry_q=np.array([[9.0, 8.0]]),
+        entry_outcomes=np.zeros((1, 2), np.int8),
+        components=("mean", "count"),
+    )
+    assert r.component("count").without(7).tolist() == [1.0, 3.0, 8.0]
+    with pytest.raises(empriv.InputError, match="one of the components"):
+        r.component("median")
+    with pytest.raises(empriv.InputError, match="vector of 2 components"):
+        empriv.measure(r)
+
+
+def test_saved_and_loaded_to_the_bit(tmp_path: Path) -> None:
+    path = tmp_path / "results.empriv"
+    r = results(individuals=np.array(["a", "b", "</script>"], object))
+    r.save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+    back = empriv.Results.load(path)
+    for name in ("q", "outcomes", "databases", "starts", "entry_database", "entry_q", "entry_outcomes"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(r, name))
+    assert back.individuals.tolist() == r.individuals.tolist()
+
+
+def test_a_write_that_fails_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "results.empriv"
+    results().save(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="Object arrays"):
+        results(databases=np.array([1, 2])).__class__.save(
+            _unsavable(),
+            path,  # an array of objects cannot be written without pickle
+        )
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def _unsavable() -> empriv.Results:
+    r = results()
+    object.__setattr__(r, "q", np.array([object(), object()]))
+    return r
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:100], lambda _: b"no archive", lambda b: b[: len(b) // 2]])
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: Any) -> None:
+    path = tmp_path / "results.empriv"
+    results().save(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(empriv.FileFormatError):
+        empriv.Results.load(path)
+
+
+def test_outcomes_of_floats() -> None:
+    codes = outcomes_of([1.0, np.nan, np.inf, -np.inf])
+    assert codes.tolist() == [0, empriv.Outcome.NAN, empriv.Outcome.PLUS_INFINITY, empriv.Outcome.MINUS_INFINITY]
