@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.engine import Column
+from empriv.collecting.engine import Column, Integers
 from empriv.errors import QueryError
 from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
@@ -22,17 +22,28 @@ Codes = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Values of the query's items, one row per database, individual and group."""
+    """Values of the query's items, one row per database, individual and group.
 
-    database: IntArray
-    individual: IntArray
+    Attributes
+    ----------
+    pair : individual * n_databases + database, where the individual is -1 if nobody is left out
+    n_databases : number of databases
+    group : position of the group, ignored if there is one only
+    items : numbers and outcomes of each of the query's items
+    """
+
+    pair: npt.NDArray[Any]
+    n_databases: int
     group: IntArray
     items: tuple[tuple[FloatArray, Codes], ...]
 
 
 def answer(column: Column) -> tuple[FloatArray, Codes]:
     """Numbers and outcomes of a column of doubles."""
-    values = np.array(column.values, np.float64)
+    values = np.asarray(column.values, np.float64)
+    if not column.null.any() and np.isfinite(values).all():
+        return values, np.zeros(values.shape, np.int8)
+    values = values.copy()
     codes = outcomes_of(values)
     codes[column.null] = Outcome.NULL
     values[codes != Outcome.NUMBER] = np.nan
@@ -43,48 +54,63 @@ def assemble(
     answers: Answers,
     *,
     databases: npt.NDArray[Any],
-    individuals: npt.NDArray[Any],
+    individuals: npt.NDArray[Any] | None,
+    integers: Integers | None = None,
     components: Sequence[str] | None,
     n_groups: int = 1,
 ) -> Results:
     """Results in order of individual and database.
 
     A group that has no answer is NULL with everyone; without an individual it is what it is with everyone, since
-    an individual without rows in it changes nothing.
+    an individual without rows in it changes nothing. With ``integers``, answers number the individuals from the first
+    of these; if ``individuals`` is None, those are listed who have an answer.
     """
-    n, size = len(databases), n_groups * len(answers.items)
-    nobody, each = _parted(answers.individual)
+    n, size = answers.n_databases, n_groups * len(answers.items)
+    if integers is None:
+        assert individuals is not None
+        integers = Integers(0, len(individuals))
+        listed: slice | IntArray | None = slice(None)
+    else:
+        listed = None if individuals is None else individuals - integers.first
+    width = integers.size
+    nobody, each = _parted(answers.pair)
     q, codes = np.full((n, size), np.nan), np.full((n, size), Outcome.NULL, np.int8)
-    _put(q, codes, answers, nobody, answers.database[nobody], n_groups)
+    _put(q, codes, answers, nobody, answers.pair[nobody] + n, n_groups)
 
-    pair = answers.individual[each].astype(np.int64) * n
-    pair += answers.database[each]
-    if len(individuals) * n <= 4 * len(pair) + 1024:
+    pair = answers.pair[each]
+    if width * n <= 4 * len(pair) + 1024:
         # Nearly everyone is nearly everywhere: a place for every pair is quicker than sorting.
-        slot, present = pair, np.zeros((len(individuals), n), bool)
-        present.reshape(-1)[pair] = True
-        starts = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int64)
-        entry_database = np.broadcast_to(np.arange(n, dtype=np.int32), present.shape)[present]
-        chosen, entries = present.reshape(-1), len(individuals) * n
+        slot, entries = pair, width * n
+        chosen = np.zeros(entries, bool)
+        chosen[pair] = True
+        counts = np.count_nonzero(chosen.reshape(width, n), axis=1)
+        entry_database = np.tile(np.arange(n, dtype=np.int32), width)
+        chosen = None if counts.sum() == entries else chosen
+        entry_database = entry_database if chosen is None else entry_database[chosen]
     else:
         order, slot = np.unique(pair, return_inverse=True)
-        starts, entry_database = _starts(order, len(individuals), n)
-        chosen, entries = np.ones(len(order), bool), len(order)
+        counts, entry_database = _counts(order, width, n)
+        chosen, entries = None, len(order)
     # Where each pair has one answer, every entry that stays is written below.
     entry_q, entry_codes = np.empty((entries, size)), np.zeros((entries, size), np.int8)
     if n_groups > 1:
-        at = np.arange(entries) % n if entries != len(entry_database) else entry_database
+        at = np.arange(entries) % n if chosen is not None else entry_database
         entry_q, entry_codes = q[at], codes[at]
     _put(entry_q, entry_codes, answers, each, slot, n_groups)
-    if len(entry_database) < entries:
-        entry_q, entry_codes = _kept(entry_q, chosen), _kept(entry_codes, chosen)
+    if chosen is not None:
+        entry_q = _kept(entry_q, chosen)
+        entry_codes = _kept(entry_codes, chosen) if entry_codes.any() else np.zeros(entry_q.shape, np.int8)
+    if listed is None:
+        listed = np.flatnonzero(counts)
+        individuals = listed + integers.first
+    assert individuals is not None
     shape = () if components is None else (size,)
     return Results(
         q=q.reshape(n, *shape),
         outcomes=codes.reshape(n, *shape),
         databases=databases,
         individuals=individuals,
-        starts=starts,
+        starts=np.concatenate(([0], np.cumsum(counts[listed]))).astype(np.int64),
         entry_database=entry_database,
         entry_q=entry_q.reshape(len(entry_database), *shape),
         entry_outcomes=entry_codes.reshape(len(entry_database), *shape),
@@ -96,7 +122,8 @@ def presence(
     individual: IntArray, database: IntArray, n_individuals: int, n: int
 ) -> tuple[IntArray, npt.NDArray[np.int32]]:
     """``starts`` and ``entry_database`` of `Results` from pairs in any order."""
-    return _starts(np.unique(individual.astype(np.int64) * n + database), n_individuals, n)
+    counts, entry_database = _counts(np.unique(individual.astype(np.int64) * n + database), n_individuals, n)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), entry_database
 
 
 def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
@@ -114,9 +141,9 @@ def _kept(array: npt.NDArray[Any], chosen: npt.NDArray[np.bool_]) -> npt.NDArray
     return array.reshape(-1)[chosen].reshape(-1, 1) if array.shape[1] == 1 else array[chosen]
 
 
-def _parted(individual: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
+def _parted(pair: npt.NDArray[Any]) -> tuple[IntArray | slice, IntArray | slice]:
     """Answers with everyone, and without each individual; as slices, which cost nothing, where they stand apart."""
-    everyone = individual < 0
+    everyone = pair < 0
     count = int(np.count_nonzero(everyone))
     if everyone[:count].all():
         return slice(0, count), slice(count, None)
@@ -124,9 +151,9 @@ def _parted(individual: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
 
 
 def _put(
-    q: FloatArray, codes: Codes, answers: Answers, chosen: IntArray | slice, slot: IntArray, n_groups: int
+    q: FloatArray, codes: Codes, answers: Answers, chosen: IntArray | slice, slot: npt.NDArray[Any], n_groups: int
 ) -> None:
-    place = slot if q.shape[1] == 1 else slot * q.shape[1]
+    place = slot if q.shape[1] == 1 else slot.astype(np.int64) * q.shape[1]
     if n_groups > 1:
         place = place + answers.group[chosen] * len(answers.items)
     for number, (values, outcomes) in enumerate(answers.items):
@@ -137,11 +164,10 @@ def _put(
             codes.reshape(-1)[at] = taken
 
 
-def _starts(order: IntArray, n_individuals: int, n: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
-    """``starts`` and ``entry_database`` from the pairs (individual * n + database) in order."""
+def _counts(order: npt.NDArray[Any], n_individuals: int, n: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
+    """Entries of each individual, and ``entry_database``, from the pairs (individual * n + database) in order."""
     individual, database = np.divmod(order, n)
-    counts = np.bincount(individual, minlength=n_individuals)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), database.astype(np.int32)
+    return np.bincount(individual, minlength=n_individuals), database.astype(np.int32)
 
 
 def _posted(values: FloatArray, codes: Codes, post: Callable[[Any], Any]) -> tuple[FloatArray, Codes]:

@@ -19,13 +19,14 @@ import numpy.typing as npt
 from sqlglot import exp, parse_one
 
 from empriv.collecting.aggregates import Type
-from empriv.collecting.engine import Column, FailedOnRows, Rows
+from empriv.collecting.engine import Column, FailedOnRows, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.views import data_view, quoted, text_literal
 from empriv.errors import InputError, QueryError, SourceError
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
+_LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's int64
 _READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json_auto"}
 # What these errors say is about names and syntax, not about rows.
 _ABOUT_NAMES = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
@@ -94,6 +95,7 @@ class DuckDBSession:
     connection: duckdb.DuckDBPyConnection
     data: Databases
     threads: int | None = None
+    _labelled: bool = False
 
     def __post_init__(self) -> None:
         with _reading():
@@ -112,7 +114,7 @@ class DuckDBSession:
             for statement in data_view(self.data, relations, self._columns_of):
                 self._run(statement)
         self._check_nulls()
-        self._make_labels()
+        self._make_labels("empriv_databases", DATABASE)
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:
@@ -126,7 +128,23 @@ class DuckDBSession:
 
     @cached_property
     def individuals(self) -> npt.NDArray[Any]:
+        self.label_individuals()
         return self._labels("empriv_individuals")
+
+    @cached_property
+    def integers(self) -> Integers | None:
+        if self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS - _LONG_INTEGERS:
+            return None
+        with _reading():
+            ((rows, first, last),) = self._run(f"SELECT COUNT(*), MIN({INDIVIDUAL}), MAX({INDIVIDUAL}) FROM {DATA}")
+        if first is None or last - first >= 2 * rows + 1024:
+            return None
+        return Integers(first, last - first + 1)
+
+    def label_individuals(self) -> None:
+        if not self._labelled:
+            self._make_labels("empriv_individuals", INDIVIDUAL)
+            self._labelled = True
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         with _querying():
@@ -146,6 +164,7 @@ class DuckDBSession:
         self.connection.unregister(f"{name}_arrays")
 
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        self.label_individuals()
         with _reading():
             found = self._fetch(
                 f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
@@ -197,6 +216,7 @@ class DuckDBSession:
 
     def _coded(self, condition: str) -> str:
         """All columns with positions of database and individual, in the order of the source where it has one."""
+        self.label_individuals()
         own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
         ordered = self.data.draws is None and not any(isinstance(part, Stored) for part in self.data.parts)
         number = ", ROW_NUMBER() OVER () AS empriv_order" if ordered else ""
@@ -258,18 +278,17 @@ class DuckDBSession:
                 'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out.'
             )
 
-    def _make_labels(self) -> None:
-        for name, column in (("empriv_databases", DATABASE), ("empriv_individuals", INDIVIDUAL)):
-            with _reading():
-                self._run(
-                    f"CREATE TEMP TABLE {name} AS "
-                    "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
-                    f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE {column} IS NOT NULL)"
-                )
+    def _make_labels(self, name: str, column: str) -> None:
+        with _reading():
+            self._run(
+                f"CREATE TEMP TABLE {name} AS "
+                "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
+                f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE {column} IS NOT NULL)"
+            )
 
     def _labels(self, name: str) -> npt.NDArray[Any]:
         type_ = self._describe(f"SELECT label FROM {name}")["label"]
-        if type_ in _INTEGERS - {"UBIGINT", "HUGEINT"}:
+        if type_ in _INTEGERS - _LONG_INTEGERS:
             return self._fetch(f"SELECT CAST(label AS BIGINT) AS label FROM {name} ORDER BY code")["label"].values
         if type_.startswith("STRUCT"):
             rows = self._run(f"SELECT label FROM {name} ORDER BY code")

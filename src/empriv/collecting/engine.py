@@ -33,6 +33,14 @@ class Column:
     null: npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class Integers:
+    """Integers from ``first``, of which there are at most ``size``."""
+
+    first: int
+    size: int
+
+
 class Session(Protocol):
     """A `Databases` made ready to be queried under the name ``data``, with its labels."""
 
@@ -43,8 +51,15 @@ class Session(Protocol):
     def individuals(self) -> npt.NDArray[Any]: ...
 
     @property
+    def integers(self) -> Integers | None:
+        """The range of the individuals, if they are integers so close that each may have a place of its own."""
+
+    @property
     def columns(self) -> Mapping[str, Sequence[str]]:
         """Columns of ``data`` and of the other tables, by table."""
+
+    def label_individuals(self) -> None:
+        """Make the table ``empriv_individuals`` of codes and labels, if it is not there; databases have theirs."""
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         """Type of each column that the statement would give."""

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from empriv.collecting.aggregates import Facts, NotDecomposable, Span
 from empriv.collecting.assemble import Answers, answer, assemble
-from empriv.collecting.engine import FailedOnRows, Session
+from empriv.collecting.engine import FailedOnRows, Integers, Session
 from empriv.collecting.queries import DATABASE, INDIVIDUAL, Query
 from empriv.collecting.reruns import Notice, rerun
 from empriv.collecting.rewrite import GROUP, Decomposition, decompose, leave_one_out
@@ -19,6 +19,7 @@ from empriv.collecting.views import nearest
 from empriv.errors import QueryError
 from empriv.results import Results
 
+PAIR = "empriv_pair"
 LARGEST_EXACT = 2**53
 _BEYOND = (
     "A result is an integer, or a decimal of as many digits, beyond 2^53, where a double loses its last digit. "
@@ -51,7 +52,10 @@ def explain(session: Session | None, query: Query) -> str:
         return "The query is a Python function, which is called once per individual."
     try:
         plan = decompose(query)
-        statement = leave_one_out(plan, Facts() if session is None else survey(session, plan))
+        if session is None:
+            statement = leave_one_out(plan, Facts())
+        else:
+            statement = leave_one_out(plan, survey(session, plan), integers=session.integers)
     except NotDecomposable as why:
         return f"The query runs once per individual, since {why}."
     return str(statement.sql(dialect="duckdb", pretty=True))
@@ -95,43 +99,52 @@ def _run_once(session: Session, plan: Decomposition) -> Results:
         raise
     except QueryError as error:
         raise _named(session, query, error) from None
-    statement = leave_one_out(plan, facts)
+    n, integers = len(session.databases), session.integers
+    # Everyone has an answer where every row is read: then integers need not be looked up before.
+    individuals = None if integers is not None and plan.reads_all else session.individuals
+    if integers is None:
+        session.label_individuals()
     groups = _store_groups(session, plan) if query.groups else [""]
-    found = session.fetch(as_numbers(session, statement, query))
+    found = session.fetch(as_numbers(session, leave_one_out(plan, facts, integers=integers), query, n))
     if "beyond" in found and bool(np.any(found["beyond"].values & ~found["beyond"].null)):
         raise QueryError(_BEYOND)
     answers = Answers(
-        found[DATABASE].values,
-        found[INDIVIDUAL].values,
+        found[PAIR].values,
+        n,
         found[GROUP].values if query.groups else np.zeros(1, np.int64),
         tuple(answer(found[f"q{number}"]) for number in range(len(query.items))),
     )
     if "flagged" in found:
         flagged = found["flagged"].values & ~found["flagged"].null
         if flagged.any():
-            _look_again(session, plan, facts, answers, flagged)
+            _look_again(session, plan, facts, integers, answers, flagged)
     return assemble(
         answers,
         databases=session.databases,
-        individuals=session.individuals,
+        individuals=individuals,
+        integers=integers,
         components=component_names(query, groups),
         n_groups=len(groups),
     )
 
 
 def _look_again(
-    session: Session, plan: Decomposition, facts: Facts, answers: Answers, flagged: npt.NDArray[np.bool_]
+    session: Session,
+    plan: Decomposition,
+    facts: Facts,
+    integers: Integers | None,
+    answers: Answers,
+    flagged: npt.NDArray[np.bool_],
 ) -> None:
     """Compute what is flagged from the rows that are left, in place; few are, since only an outlier takes most away."""
     places = np.flatnonzero(flagged)
-    n = int(answers.database.max()) + 1
-    pairs, code = np.unique(
-        answers.individual[places].astype(np.int64) * n + answers.database[places], return_inverse=True
-    )
+    n = answers.n_databases
+    pairs, code = np.unique(answers.pair[places], return_inverse=True)
     number = np.arange(len(pairs))
     table = {"code": number, "label": number, DATABASE: pairs % n, INDIVIDUAL: pairs // n}
     session.store_numbers("empriv_flagged", table)
-    found = session.fetch(as_numbers(session, leave_one_out(plan, facts, again=True), plan.query))
+    statement = leave_one_out(plan, facts, integers=integers, again=True)
+    found = session.fetch(as_numbers(session, statement, plan.query, None))
     n_groups = int(answers.group.max()) + 1
     group = answers.group[places] if plan.query.groups else 0
     again = found[DATABASE].values * n_groups + (found[GROUP].values if plan.query.groups else 0)
@@ -176,10 +189,16 @@ def _not_a_number(name: str) -> str:
     return f"The query must give numbers, but its result {name!r} is not one. Hint: epoch() makes a number of a time."
 
 
-def as_numbers(session: Session, statement: exp.Select, query: Query) -> exp.Select:
-    """Cast the results to doubles, if they are numbers, and see where an integer does not fit."""
+def as_numbers(session: Session, statement: exp.Select, query: Query, n: int | None) -> exp.Select:
+    """Cast the results to doubles, if they are numbers, and see where an integer does not fit.
+
+    With the number ``n`` of databases, database and individual are joined to one number, as `Answers` has it.
+    """
     types = session.types(statement)
     outer: exp.Select = exp.select(*(name for name in types if not name.startswith("q")))
+    if n is not None:
+        outer = exp.select(f"CAST({INDIVIDUAL} AS BIGINT) * {n} + {DATABASE} AS {PAIR}")
+        outer = outer.select(*(name for name in types if name in (GROUP, "flagged")))
     beyond = []
     for number, name in enumerate(name for name in types if name.startswith("q")):
         kind, value = types[name].kind, exp.column(name)

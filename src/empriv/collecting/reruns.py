@@ -62,7 +62,7 @@ def rerun(
     failed = np.array([answer is None for answer in told])
     if failed[individual < 0].all():
         raise QueryError("The query fails on every database.")
-    return _answers(database, individual, told, query)
+    return _answers(database, individual, told, query, n)
 
 
 def _by_database(database: IntArray, individual: IntArray) -> Iterator[tuple[int, IntArray]]:
@@ -98,7 +98,9 @@ def _number(value: Any) -> tuple[float, int]:
     return number, Outcome.NUMBER
 
 
-def _answers(database: IntArray, individual: IntArray, told: list[Told], query: Query) -> tuple[Answers, list[str]]:
+def _answers(
+    database: IntArray, individual: IntArray, told: list[Told], query: Query, n_databases: int
+) -> tuple[Answers, list[str]]:
     keys = sorted({key for answer in told if answer is not None for key in answer}, key=_sortable) or [()]
     place = {key: g for g, key in enumerate(keys)}
     shape = (len(told), len(keys), len(query.items))
@@ -112,8 +114,8 @@ def _answers(database: IntArray, individual: IntArray, told: list[Told], query: 
             codes[t, place[key]] = [code for _, code in numbers]
     groups = len(keys)
     answers = Answers(
-        np.repeat(database, groups),
-        np.repeat(individual, groups),
+        np.repeat(individual.astype(np.int64) * n_databases + database, groups),
+        n_databases,
         np.tile(np.arange(groups), len(told)),
         tuple((values[:, :, k].ravel(), codes[:, :, k].ravel()) for k in range(len(query.items))),
     )

@@ -24,6 +24,7 @@ from sqlglot import exp
 
 from empriv.collecting import quantiles
 from empriv.collecting.aggregates import AGGREGATES, Aggregate, Builder, Facts, NotDecomposable
+from empriv.collecting.engine import Integers
 from empriv.collecting.quantiles import on
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query
 from empriv.collecting.templates import Node, fill, query, text
@@ -67,6 +68,11 @@ class Decomposition:
                 scan.set(part, [item.copy() for item in value] if isinstance(value, list) else value.copy())
         return scan.select(*expressions, copy=False)
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether every row of ``data`` is read."""
+        return not any(self.select.args.get(part) for part in ("joins", "where"))
+
     def column(self, name: str) -> exp.Column:
         return exp.column(name, table=self.alias)
 
@@ -102,8 +108,12 @@ def decompose(query: Query) -> Decomposition:
     return Decomposition(query, select, alias, tuple(calls))
 
 
-def leave_one_out(plan: Decomposition, facts: Facts, *, again: bool = False) -> exp.Select:
+def leave_one_out(
+    plan: Decomposition, facts: Facts, *, integers: Integers | None = None, again: bool = False
+) -> exp.Select:
     """The statement: database, individual, group if any, then q0, q1 ... and ``flagged`` if some may be inexact.
+
+    An individual is given as a code, or, with ``integers``, as the label less the first of them.
 
     With ``again``, what is left of the rows for each pair in the table ``empriv_flagged`` is taken for a database of
     its own, from which nobody is left out.
@@ -137,7 +147,7 @@ def leave_one_out(plan: Decomposition, facts: Facts, *, again: bool = False) -> 
     )
     if again:
         table = next(table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
-        table.replace(_left_for_pairs().subquery(plan.alias))
+        table.replace(_left_for_pairs(integers).subquery(plan.alias))
     own = rows.args.pop("with_", None) or rows.args.pop("with", None)
     statement = exp.select(DATABASE, INDIVIDUAL, *([GROUP] if keys else []))
     for number, result in enumerate(results):
@@ -146,7 +156,8 @@ def leave_one_out(plan: Decomposition, facts: Facts, *, again: bool = False) -> 
     if builder.flags:
         statement = statement.select(exp.alias_(exp.or_(*builder.flags), "flagged"), copy=False)
     statement = statement.from_("empriv_without", copy=False)
-    for name, part, materialized in _parts(builder, keys, rows, "empriv_flagged" if again else "empriv_databases"):
+    labels = "empriv_flagged" if again else "empriv_databases"
+    for name, part, materialized in _parts(builder, keys, rows, labels, integers):
         statement = statement.with_(name, as_=part, materialized=materialized, copy=False)
     if own is not None:
         with_ = statement.args.get("with_") or statement.args["with"]
@@ -154,16 +165,24 @@ def leave_one_out(plan: Decomposition, facts: Facts, *, again: bool = False) -> 
     return statement
 
 
-def _left_for_pairs() -> exp.Select:
+def _left_for_pairs(integers: Integers | None) -> exp.Select:
+    code, join = _code("r", integers)
     return query(
         f"SELECT r.*, f.code AS empriv_pair FROM {DATA} AS r JOIN empriv_databases AS d ON d.label = r.{DATABASE} "
-        f"JOIN empriv_flagged AS f ON f.{DATABASE} = d.code LEFT JOIN empriv_individuals AS i "
-        f"ON i.label = r.{INDIVIDUAL} WHERE i.code IS DISTINCT FROM f.{INDIVIDUAL}"
+        f"JOIN empriv_flagged AS f ON f.{DATABASE} = d.code {'LEFT ' if join else ''}{join} "
+        f"WHERE {code} IS DISTINCT FROM f.{INDIVIDUAL}"
     )
 
 
+def _code(table: str, integers: Integers | None) -> tuple[str, str]:
+    """The position of an individual, and the join that it needs."""
+    if integers is None:
+        return "i.code", f"JOIN empriv_individuals AS i ON i.label = {table}.{INDIVIDUAL}"
+    return f"CAST(CAST({table}.{INDIVIDUAL} AS BIGINT) - ({integers.first}) AS INTEGER)", ""
+
+
 def _parts(
-    builder: Builder, keys: list[str], rows: exp.Select, labels: str
+    builder: Builder, keys: list[str], rows: exp.Select, labels: str, integers: Integers | None
 ) -> Iterator[tuple[str, exp.Expr, bool | None]]:
     """The named parts of the statement, in order, and whether they are kept rather than computed at each use."""
     by, group = [DATABASE, *keys], ", ".join([DATABASE, *keys])
@@ -207,7 +226,7 @@ def _parts(
     for name, quantile in builder.quantiles.items():
         for part, select in quantiles.parts(name, quantile, keys):
             yield part, select, True
-    yield "empriv_without", _without(builder, keys, labels), None
+    yield "empriv_without", _without(builder, keys, labels, integers), None
 
 
 def _runners(builder: Builder, keys: list[str]) -> exp.Select:
@@ -224,13 +243,14 @@ def _runners(builder: Builder, keys: list[str]) -> exp.Select:
     )
 
 
-def _without(builder: Builder, keys: list[str], labels: str) -> exp.Expr:
+def _without(builder: Builder, keys: list[str], labels: str, integers: Integers | None) -> exp.Expr:
     """The states with everyone (individual -1) and without each individual."""
     group = [f"g.code AS {GROUP}"] if keys else []
     everyone = [f"d.code AS {DATABASE}", f"-1 AS {INDIVIDUAL}", *group]
     everyone += [f"COALESCE(t.{s}, 0) AS {s}" for s in builder.additive]
     everyone += [f"t.{m} AS {m}" for m in builder.extremes]
-    each = [f"d.code AS {DATABASE}", f"i.code AS {INDIVIDUAL}", *group]
+    code, join = _code("p", integers)
+    each = [f"d.code AS {DATABASE}", f"{code} AS {INDIVIDUAL}", *group]
     for s, state in builder.additive.items():
         # Counts are never NULL where there is a row.
         counts = isinstance(state, exp.Count)
@@ -242,8 +262,8 @@ def _without(builder: Builder, keys: list[str], labels: str) -> exp.Expr:
     outer = "JOIN" if keys else "LEFT JOIN"
     of_everyone = [f"{labels} AS d {outer} empriv_totals AS t ON t.{DATABASE} = d.label"]
     of_each = [f"empriv_partials AS p JOIN empriv_totals AS t ON {on('p', 't', keys)}"]
-    of_each += [f"JOIN {labels} AS d ON d.label = p.{DATABASE}"]
-    of_each += [f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL}"]
+    of_each += [f"JOIN {labels} AS d ON d.label = t.{DATABASE}"]
+    of_each += [join]
     if keys:
         matched = " AND ".join(f"g.{k} IS NOT DISTINCT FROM t.{k}" for k in keys)
         of_everyone.append(f"JOIN empriv_groups AS g ON {matched}")
@@ -269,7 +289,10 @@ def _without(builder: Builder, keys: list[str], labels: str) -> exp.Expr:
             columns += found
             tables += [f"LEFT JOIN {table} ON {condition}" for table, condition in joins]
     total = query(f"SELECT {', '.join(everyone)} FROM {' '.join(of_everyone)}")
-    return total.union(query(f"SELECT {', '.join(each)} FROM {' '.join(of_each)}"), distinct=False)
+    without = query(f"SELECT {', '.join(each)} FROM {' '.join(of_each)}")
+    if integers is not None:
+        without = without.where(f"NOT p.{INDIVIDUAL} IS NULL", copy=False)
+    return total.union(without, distinct=False)
 
 
 def _replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
