@@ -73,15 +73,15 @@ class Block:
         """(rows, epsilons): the larger hockey stick, rounded up; 0 where the supremum shows that there is none."""
         epsilon = np.minimum(epsilon, LARGEST_EPSILON)
         e = np.exp(epsilon) * (1.0 - self.slack)
-        sticks = [self._curve(direction, e) for direction in (0, 1)]
-        largest = np.maximum(*self.log_suprema()) - np.log1p(-self.slack)
-        some = largest[:, None] > epsilon
-        return np.where(some, np.clip(np.maximum(*sticks), 0.0, 1.0 - self.slack) + self.slack, 0.0)
-
-    def _curve(self, direction: int, e: FloatArray) -> FloatArray:
         if isinstance(self.source, laplace.LaplaceBlock) and not len(self.mass):
-            return self.source.curve(direction, e)
-        return curve(self.cells(direction, e[0]), e, self.rows)
+            stick, low, high = self.source.sticks(e)
+            with np.errstate(divide="ignore"):
+                largest = np.log(np.maximum(high, 1.0 / low))
+        else:
+            stick = np.maximum(*(curve(self.cells(direction, e[0]), e, self.rows) for direction in (0, 1)))
+            largest = np.maximum(*self.log_suprema())
+        some = largest[:, None] - np.log1p(-self.slack) > epsilon
+        return np.where(some, np.clip(stick, 0.0, 1.0 - self.slack) + self.slack, 0.0)
 
     def epsilons(self, delta: float) -> FloatArray:
         """(rows,): smallest epsilon at which `curves` is at most ``delta``."""
@@ -168,7 +168,9 @@ def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.Near |
             def exact(row: int) -> tuple[float, float]:
                 return laplace.log_ratio_range(points, without[row], h)
 
-            return Block(laplace.block(points, without, h), *masses, slack=laplace.slack(points), exact_range=exact)
+            return Block(
+                laplace.LaplaceBlock(points, without, h), *masses, slack=laplace.slack(points), exact_range=exact
+            )
         return Block(_mixture(model, points, without, near), *masses, slack=mixtures.SLACK)
 
     return make

@@ -6,17 +6,20 @@ The difference ``p - e p_i = (A t + B/t)/2h`` has one root at most, and where it
 part is a square: ``(sqrt(A) - sqrt(-B T))^2 / 2`` with T = exp(-width/h) (docs/mathematics.md, "Laplace kernel").
 
 Two ways to the same numbers: `scan_block` (points within 300 bandwidths: prefix sums of exp(x/h), and sides carried in
-the last bit of the sorted numbers) and `sweep_block` (any range, atoms standing at +inf).
+the last bit of the sorted numbers) and `sweep_block` (any range, atoms standing at +inf). Where the package was built
+with a C compiler, `compiled` does the first much faster.
 Arrays are (knots, individuals), so that each step of a sweep is one vector operation over the individuals.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from empriv.measuring import compiled
 from empriv.measuring.hockeystick import Cells, curve
 from empriv.results import FloatArray, IntArray
 
@@ -28,8 +31,8 @@ Sums = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class LaplaceBlock:
-    """The cells of a block of individuals, before a direction and a least ratio are chosen.
+class Knots:
+    """The knots of a block of individuals, and what lies between them, before a direction is chosen.
 
     Cell c lies between knots c-1 and c; cells 0 and K are the tails, where the ratio is constant.
     ``ratio`` is p/p_i at the knots, (K, individuals).
@@ -92,7 +95,7 @@ class LaplaceBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class SweepBlock(LaplaceBlock):
+class SweepBlock(Knots):
     """Cells with their sums written out."""
 
     left: FloatArray  # (K + 1, 2, individuals)
@@ -111,7 +114,7 @@ class SweepBlock(LaplaceBlock):
 
 
 @dataclass(frozen=True, eq=False)
-class ScanBlock(LaplaceBlock):
+class ScanBlock(Knots):
     """Cells in prefix sums: ``L = sums of e^x / e^x`` and ``R = sums of e^-x · e^x``."""
 
     sums: FloatArray  # (K, 5, individuals), the 3rd and 4th backwards
@@ -175,15 +178,56 @@ class ScanBlock(LaplaceBlock):
         return np.asarray(total * self.weight)
 
 
-def block(points: FloatArray, without: FloatArray, bandwidth: float) -> LaplaceBlock:
-    """The block of points with everyone (N,) and without each individual (individuals, N)."""
-    finite = points[np.isfinite(points)]
-    if len(finite) == len(points):
-        centre = 0.5 * (finite.min() + finite.max())
-        reach = SCAN_REACH * bandwidth
-        if finite.max() - centre <= reach and without.min() - centre >= -reach and without.max() - centre <= reach:
-            return scan_block(points, without, bandwidth, centre)
-    return sweep_block(points, without, bandwidth)
+@dataclass(frozen=True, eq=False)
+class LaplaceBlock:
+    """A block of individuals: points with everyone (N,) and without each (individuals, N), and the one bandwidth."""
+
+    points: FloatArray
+    without: FloatArray
+    bandwidth: float
+
+    @cached_property
+    def knots(self) -> Knots:
+        """The knots in numpy."""
+        centre = self._centre
+        if centre is None:
+            return sweep_block(self.points, self.without, self.bandwidth)
+        return scan_block(self.points, self.without, self.bandwidth, centre)
+
+    @cached_property
+    def _centre(self) -> float | None:
+        """A place within `SCAN_REACH` bandwidths of all points, if there is one and none of them is an atom."""
+        if not np.isfinite(self.points).all():
+            return None
+        low, high = float(self.points.min()), float(self.points.max())
+        centre, reach = 0.5 * (low + high), SCAN_REACH * self.bandwidth
+        ends = high - centre, self.without.max() - centre, centre - self.without.min()
+        return centre if max(ends) <= reach else None
+
+    def sticks(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Hockey sticks at ascending e, the larger of both directions, and the least and largest ratio p/p_i."""
+        centre = self._centre
+        if compiled.sticks is None or centre is None:
+            return np.maximum(self.knots.curve(0, e), self.knots.curve(1, e)), *self.knots.range()
+        few = int(np.searchsorted(e, CROSSING_LIMIT, side="right"))
+        scale = 1.0 / self.bandwidth
+        without = (self.without - centre) * scale
+        without.sort(axis=1)
+        found, low, high = compiled.sticks(np.sort((self.points - centre) * scale), without, e[:few].copy())
+        if few < len(e):
+            rest = np.zeros((len(without), len(e) - few))
+            if max(high.max(), 1.0 / low.min()) > e[few]:
+                rest = np.maximum(self.knots.curve(0, e[few:]), self.knots.curve(1, e[few:]))
+            found = np.concatenate((found, rest), axis=1)
+        return found, low, high
+
+    def range(self) -> tuple[FloatArray, FloatArray]:
+        """Smallest and largest ratio p/p_i of each individual."""
+        return self.knots.range()
+
+    def cells(self, direction: int, least: float) -> Cells:
+        """Cells where p/p_i (direction 0) or p_i/p (direction 1) exceeds ``least`` somewhere."""
+        return self.knots.cells(direction, least)
 
 
 def slack(points: FloatArray) -> float:
@@ -192,7 +236,7 @@ def slack(points: FloatArray) -> float:
     return float(8 * np.finfo(float).eps * (2 * len(points) + SCAN_REACH))
 
 
-def scan_block(points: FloatArray, without: FloatArray, bandwidth: float, centre: float) -> LaplaceBlock:
+def scan_block(points: FloatArray, without: FloatArray, bandwidth: float, centre: float) -> Knots:
     """Prefix sums of exp(±x/h). Needs all points within `SCAN_REACH` bandwidths of ``centre``, none at infinity."""
     rows, n = without.shape
     knots = 2 * n
@@ -230,7 +274,7 @@ def scan_block(points: FloatArray, without: FloatArray, bandwidth: float, centre
     return ScanBlock(ratio=ratio, weight=1.0 / n, sums=sums, up=up, down=down)
 
 
-def sweep_block(points: FloatArray, without: FloatArray, bandwidth: float) -> LaplaceBlock:
+def sweep_block(points: FloatArray, without: FloatArray, bandwidth: float) -> Knots:
     """One sweep forwards and one backwards over the knots; points at +inf (atoms) have no part in it."""
     rows, n = without.shape
     knots = 2 * n
