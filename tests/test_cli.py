@@ -433,3 +433,34 @@ class TestProcesses:
         assert "Traceback" not in err
         assert not list(temporary.iterdir())
         assert not Path("a.empriv").exists()
+
+
+class TestVerdicts:
+    """Six individuals in 45 databases: their average moves a lot without any of them."""
+
+    def test_a_target_that_fails_comes_first_and_exits_with_3(self, run: Run) -> None:
+        result = run(*AUDIT, "--target", "delta <= 0.001 at 0.05", "--json", "a.json", code=3)
+        assert result.output.startswith("Verdict on delta <= 0.001 at 0.05: FAIL.")
+        assert "By the paper's definition: fail; at 95% confidence: fail." in result.output
+        found = json.loads(Path("a.json").read_text(encoding="utf-8"))
+        assert found["verdicts"][0]["verdict"] == "fail"
+        documented = set(re.findall(r"`(\w+)`", (DOCS / "formats.md").read_text(encoding="utf-8")))
+        assert {*found["verdicts"][0], *found["bounds"][0], *found["checks"][0]} <= documented
+        assert not any(one in json.dumps(found) for one in ("secret", ":smile:"))
+
+    def test_what_the_bound_cannot_settle_exits_with_4_and_the_estimate_may_settle_it(self, run: Run) -> None:
+        # at a large epsilon the estimate is next to nothing, and 45 databases support no delta below 0.064
+        target = ("--target", "delta <= 0.01 at 6")
+        result = run(*AUDIT, *target, code=4)
+        assert "at 95% confidence: unresolved, would need" in result.output
+        run(*AUDIT, *target, "--basis", "estimate")
+        run(*AUDIT, *target, "--target", "total_risk <= 0 at 0.01", "--quiet", code=3)
+
+    def test_the_bounds_are_said_and_may_be_a_policy(self, run: Run) -> None:
+        said = " ".join(run(*AUDIT).output.split())
+        for words in ("Upper bound (95%, conditional): delta ≤", "Lower bound (95%, needs only i.i.d.): delta ≥"):
+            assert words in said
+        run(*AUDIT, "--fail-if", "upper(delta) > 0.01 at 6", code=3)
+
+    def test_a_target_that_cannot_be_read_is_wrong_usage(self, run: Run) -> None:
+        assert "must read like" in run(*AUDIT, "--target", "delta is small", code=2).output

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import pytest
 
 from empriv.errors import InputError
-from empriv.policy import judge, parse_policy
+from empriv.policy import judge, parse_policy, parse_target
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Stands for an audit's bounds."""
+
+    upper: float
+    total_risk_upper: float
 
 
 class Figures:
@@ -22,6 +31,9 @@ class Figures:
     def epsilon(self, delta: float = 0.0) -> float:
         return {0.0: math.inf, 0.001: 0.3}[delta]
 
+    def bounds(self, epsilon: float) -> Bounds:
+        return Bounds(upper={0.1: 0.2}[epsilon], total_risk_upper=0.7)
+
 
 @pytest.mark.parametrize(
     ("text", "failed"),
@@ -32,6 +44,9 @@ class Figures:
         ("  total_risk  >  5e-1  at  0.1 ", False),
         ("TOTAL_RISK >= .5 AT EPSILON .1", True),
         ("epsilon > 0.2 at delta 0", True),
+        ("upper(delta) > 0.19 at 0.1", True),
+        ("upper(delta) > 0.2 at 0.1", False),
+        ("UPPER(total_risk) >= 0.7 at 0.1", True),
         ("epsilon > 0.3 at delta 1e-3", False),
         ("delta > 0.9 at 0.1", True),  # what cannot be compared must not pass
     ],
@@ -57,3 +72,16 @@ def test_infinity_is_said_and_is_null_in_json() -> None:
 def test_wrong_policies_say_what_is_allowed(text: str) -> None:
     with pytest.raises(InputError, match="`fail_if` must"):
         parse_policy(text)
+
+
+def test_targets() -> None:
+    target = parse_target(" Delta <=  1e-2 at epsilon 0.1 ")
+    assert (target.figure, target.limit, target.epsilon) == ("delta", 0.01, 0.1)
+    assert target.text == "Delta <= 1e-2 at epsilon 0.1"
+    assert parse_target("total_risk <= 0.05 at .1").figure == "total_risk"
+
+
+@pytest.mark.parametrize("text", ["", "delta < 0.1 at 0.1", "delta <= 2 at 0.1", "delta <= 0.1", "delta <= . at 0.1"])
+def test_what_is_no_target(text: str) -> None:
+    with pytest.raises(InputError, match="`target` must"):
+        parse_target(text)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from empriv.measuring.kernels import KERNELS, Kernel
     from empriv.measuring.risk import Risk, measure
     from empriv.results import Outcome, Results
+    from empriv.validate.bounds import Bounds, bounds
+    from empriv.validate.checks import Check, checks
+    from empriv.validate.verdict import Verdict
 
 _HOMES = {
     "auditing": ("Audit", "audit", "load"),
@@ -45,6 +48,9 @@ _HOMES = {
     "measuring.kernels": ("KERNELS", "Kernel"),
     "measuring.risk": ("Risk", "measure"),
     "results": ("Outcome", "Results"),
+    "validate.bounds": ("Bounds", "bounds"),
+    "validate.checks": ("Check", "checks"),
+    "validate.verdict": ("Verdict",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -52,6 +58,8 @@ __all__ = [
     "KERNELS",
     "Audit",
     "BestOf",
+    "Bounds",
+    "Check",
     "Databases",
     "Density",
     "DuckDBEngine",
@@ -70,7 +78,10 @@ __all__ = [
     "Risk",
     "SourceError",
     "VariableKde",
+    "Verdict",
     "audit",
+    "bounds",
+    "checks",
     "collect",
     "databases",
     "datasets",

@@ -1,14 +1,14 @@
-"""`audit` and `Audit`: collect, measure, say; wiring only.
+"""`audit` and `Audit`: collect, measure, validate, say; wiring only.
 
-The words are in `summary`, the numbers in `measuring`, the rows in `collect`.
+The words are in `summary`, the numbers in `measuring`, how far to trust them in `validate`, the rows in `collect`.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
 from pathlib import PurePath
@@ -24,6 +24,10 @@ from empriv.measuring.risk import Risk, measure
 from empriv.results import FloatArray, Results
 from empriv.storage import read_archive, write_archive
 from empriv.summary import Origin, Summary, atoms_of, outcome_counts, smallest_supported_delta, summarise
+from empriv.validate import words
+from empriv.validate.bounds import Bounds, bounds
+from empriv.validate.checks import Check, checks
+from empriv.validate.verdict import Verdict, verdict
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine, Query
@@ -73,6 +77,41 @@ class Audit:
         """Smallest epsilon at which every delta_i is at most ``delta``."""
         return self.risk.epsilon(delta)
 
+    def bounds(
+        self,
+        epsilon: npt.ArrayLike,
+        level: float = 0.95,
+        method: str = "analytic",
+        *,
+        rng: int = 0,
+        progress: bool | None = None,
+    ) -> Bounds:
+        """Lower bound, estimate and upper bound of delta, of each delta_i and of total risk; see `empriv.bounds`."""
+        return bounds(self.risk, epsilon, level, method, rng=rng, progress=progress)
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """What could make the figures wrong, gravest first, looked at for the smallest epsilon asked for."""
+        return checks(self.risk, self.epsilons[0])
+
+    def verdict(
+        self,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        total_risk: float | None = None,
+        basis: str = "bound",
+        level: float = 0.95,
+    ) -> Verdict:
+        """ "pass", "fail" or "unresolved" against targets, with reasons.
+
+        ``basis="bound"`` asks whether the upper bound meets the target, ``basis="estimate"`` whether the point
+        estimate does, as in the paper; the verdict holds both.
+        """
+        return verdict(
+            self.risk, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level, looked=self.checks
+        )
+
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table of the individuals, riskiest first."""
         return self.risk.individuals(epsilon, top=top)
@@ -88,9 +127,25 @@ class Audit:
             n_components=self.n_components,
         )
 
+    def with_validity(self, said: Summary) -> Summary:
+        """A summary with the bounds at its first epsilon, and the checks that ask to be read."""
+        figure = said.figures[0]
+        found = self.bounds(figure.epsilon)
+        sentences = (
+            words.upper(found.upper, found.level, found.finest),
+            words.lower(found.lower, found.level),
+            words.total_upper(found.total_risk_upper, found.level),
+            *found.notes,
+        )
+        # exact leaks are among the alarms already
+        grave = [c.sentence for c in self.checks if c.severity != "info" and c.code != "exact-leak"]
+        calm = [check.sentence for check in self.checks if check.code == "iid" and check.severity == "info"]
+        notes = (said.notes[0], *sentences, *said.notes[1:], *calm)
+        return replace(said, warnings=(*said.warnings, *grave), notes=tuple(dict.fromkeys(notes)))
+
     def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        said = self.summary(epsilons)
+        said = self.with_validity(self.summary(epsilons))
         with_all, without = outcome_counts(self.results)
         model = self.risk.density
         return {
@@ -106,6 +161,8 @@ class Audit:
             "draws": self.results.draws,
             "figures": [asdict(figure) for figure in said.figures],
             "epsilon_at_delta_0": _finite_or_none(self.epsilon(0.0)),
+            "bounds": self.bounds(np.array([figure.epsilon for figure in said.figures])).to_json(),
+            "checks": [check.to_json() for check in self.checks],
             "smallest_supported_delta": smallest_supported_delta(self.results.n_databases),
             "density": {
                 "recipe": density_to_json(self.density),
@@ -214,10 +271,7 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
     density : measure a saved audit with this density instead of the one that it was made with; needed if that was
         of a kind of your own, since a file does not hold code
     """
-    try:
-        meta, arrays = read_archive(path, kinds=("results", "audit"))
-    except (zlib.error, TypeError, NotImplementedError, EOFError) as error:
-        raise FileFormatError("The file is damaged, or was not written by empriv.") from error
+    meta, arrays = read_archive(path, kinds=("results", "audit"))
     results = Results.from_parts(meta, arrays)
     if meta["kind"] == "results":
         if density is not None:

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import click
 
 from empriv.cli_runs import Commands, Wanted, check_targets, finish, paths_read, source_of
-from empriv.config import UNIDENTIFIED, Settings, epsilons_of, read_config, settings_of, to_toml
+from empriv.config import BASES, UNIDENTIFIED, Settings, epsilons_of, read_config, settings_of, to_toml
 from empriv.errors import InputError
-from empriv.policy import parse_policy
+from empriv.policy import parse_policy, parse_target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,6 +58,15 @@ def _policies(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     return tuple(values) or None
 
 
+def _targets(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
+    for value in values:
+        try:
+            parse_target(value)
+        except InputError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+    return tuple(values) or None
+
+
 def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
     def add(command: F) -> F:
         for option in reversed(options):
@@ -83,7 +92,22 @@ _fail_if = click.option(
     callback=_policies,
     metavar="POLICY",
     help='Exit with code 3 if it holds, such as "total_risk > 0.01 at 0.1", "delta >= 0.001 at 0.05" or '
-    '"epsilon > 0.2 at delta 0". May be repeated.',
+    '"epsilon > 0.2 at delta 0"; upper(delta) and upper(total_risk) are upper bounds. May be repeated.',
+)
+_target = _options(
+    click.option(
+        "--target",
+        multiple=True,
+        callback=_targets,
+        metavar="TARGET",
+        help='Give a verdict on it, such as "delta <= 0.01 at 0.1" or "total_risk <= 0.05 at 0.1": exit with code 3 '
+        "if it fails, 4 if it is unresolved. May be repeated.",
+    ),
+    click.option(
+        "--basis",
+        type=click.Choice(BASES),
+        help="What decides a verdict: the upper bound, or the estimate, as in the paper. [default: bound]",
+    ),
 )
 _quiet = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; the exit code tells.")
 _source = _options(
@@ -113,7 +137,8 @@ _query = click.option("--query", metavar="SQL", help="SELECT ... FROM data, or a
 def main() -> None:
     """How private a statistic already is, from the data's own randomness.
 
-    Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a policy failed, 4 unresolved (reserved), 130 interrupted.
+    Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a policy or a target failed, 4 a target is unresolved,
+    130 interrupted.
 
     \b
     Example:
@@ -136,6 +161,7 @@ def main() -> None:
 @_json
 @click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
 @_fail_if
+@_target
 @_show_ids
 @_top
 @_quiet
@@ -200,6 +226,7 @@ def explain(**given: Any) -> None:
 @_epsilon
 @_json
 @_fail_if
+@_target
 @_show_ids
 @_top
 @_quiet
@@ -275,6 +302,8 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
     settings = settings_of(read, {**given, "files": given["files"] or None})
     for policy in settings.fail_if:
         _usage(parse_policy, policy)
+    for target in settings.target:
+        _usage(parse_target, target)
     if not settings.files:
         raise click.UsageError("Missing argument 'FILES...'.")
     for name in ("individual", "query"):

@@ -23,12 +23,13 @@ import click
 
 from empriv.config import Settings
 from empriv.errors import EmprivError, InputError, SourceError
-from empriv.policy import Outcome, judge, parse_policy
+from empriv.policy import Outcome, judge, parse_policy, parse_target
 from empriv.terminal import Page, console_for, printable, pseudonyms, round_up, show
 
 if TYPE_CHECKING:
     from empriv.auditing import Audit
     from empriv.collecting.sources import Unidentified
+    from empriv.validate.verdict import Verdict
 
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 _CURVE_POINTS = 25
@@ -76,6 +77,8 @@ class Wanted:
 
     json: str | None
     policies: tuple[str, ...]
+    targets: tuple[str, ...]
+    basis: str
     show_ids: bool
     top: int
     quiet: bool
@@ -84,8 +87,8 @@ class Wanted:
     @staticmethod
     def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None) -> Wanted:
         return Wanted(
-            settings.json, settings.fail_if, settings.show_ids, settings.top, settings.quiet or settings.json == "-",
-            epsilons,
+            settings.json, settings.fail_if, settings.target, settings.basis, settings.show_ids, settings.top,
+            settings.quiet or settings.json == "-", epsilons,
         )  # fmt: skip
 
 
@@ -94,6 +97,7 @@ class _Done:
     audit: Audit
     figures: dict[str, Any] | None
     outcomes: tuple[Outcome, ...]
+    verdicts: tuple[tuple[str, Verdict], ...]
     page: Page | None
 
 
@@ -105,7 +109,7 @@ def finish(
     config: tuple[str, str] | None = None,
     memory_limit: str | None = None,
 ) -> None:
-    """Run an audit, print it, write its files, and exit with 3 if a policy failed."""
+    """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved."""
     directory = tempfile.mkdtemp(prefix="empriv-")
 
     def work() -> _Done:
@@ -134,8 +138,11 @@ def finish(
     if config is not None:
         path, toml = config
         _write(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
-    if any(outcome.failed for outcome in done.outcomes):
+    given = {str(verdict) for _, verdict in done.verdicts}
+    if any(outcome.failed for outcome in done.outcomes) or "fail" in given:
         click.get_current_context().exit(POLICY_FAILED)
+    if "unresolved" in given:
+        click.get_current_context().exit(UNRESOLVED)
 
 
 def source_of(settings: Settings) -> Any:
@@ -198,10 +205,14 @@ def _work(audit: Audit, wanted: Wanted) -> _Done:
     said = audit.summary(wanted.epsilons)
     figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
     outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
+    verdicts = tuple((text, _verdict(audit, text, wanted.basis)) for text in wanted.targets)
     if figures is not None and outcomes:
         figures["policies"] = [outcome.to_json() for outcome in outcomes]
+    if figures is not None and verdicts:
+        figures["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
     if wanted.quiet:
-        return _Done(audit, figures, outcomes, None)
+        return _Done(audit, figures, outcomes, verdicts, None)
+    said = audit.with_validity(said)
     from empriv.summary import tail_sentence
 
     first = said.figures[0].epsilon
@@ -215,7 +226,13 @@ def _work(audit: Audit, wanted: Wanted) -> _Done:
         pseudonyms=not wanted.show_ids, n_individuals=audit.results.n_individuals,
         tail=tail_sentence(audit.epsilon(0.0)),
     )  # fmt: skip
-    return _Done(audit, figures, outcomes, page)
+    return _Done(audit, figures, outcomes, verdicts, page)
+
+
+def _verdict(audit: Audit, text: str, basis: str) -> Verdict:
+    target = parse_target(text)
+    limits = {target.figure: target.limit}
+    return audit.verdict(epsilon=target.epsilon, basis=basis, **limits)
 
 
 def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
@@ -225,6 +242,12 @@ def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
 
 
 def _print(done: _Done, wanted: Wanted) -> None:
+    if not wanted.quiet:
+        for text, verdict in done.verdicts:
+            colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
+            click.secho(printable(f"Verdict on {text}: {verdict.upper()}."), fg=colour, bold=True)
+            for line in (verdict.sentence, *verdict.reasons):
+                click.echo(printable(f"  {line}"))
     if done.page is not None:
         console = console_for(sys.stdout)
         show(done.page, console)

@@ -18,6 +18,7 @@ from typing import Any
 from empriv.errors import InputError
 
 UNIDENTIFIED = ("error", "keep", "drop")
+BASES = ("bound", "estimate")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Settings:
     json: str | None = None
     save: str | None = None
     fail_if: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    basis: str = "bound"
     show_ids: bool = False
     top: int = 5
     quiet: bool = False
@@ -134,6 +137,12 @@ def _choice(key: str, value: Any) -> str:
     return str(value)
 
 
+def _basis(key: str, value: Any) -> str:
+    if value not in BASES:
+        raise InputError(f"`{key}` must be one of {', '.join(BASES)}, got {value!r}.")
+    return str(value)
+
+
 def _table(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise InputError(f"`{key}` must be a table of names and paths, got {_kind(value)}.")
@@ -157,6 +166,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "json": _text,
     "save": _text,
     "fail_if": _texts,
+    "target": _texts,
+    "basis": _basis,
     "show_ids": _switch,
     "top": _count,
     "quiet": _switch,

@@ -1,6 +1,7 @@
-"""Policies: the conditions of ``--fail-if``, under which a pipeline must stop.
+"""Policies and targets: the conditions of ``--fail-if`` and ``--target``, under which a pipeline must stop.
 
-A policy reads the measured figures and nothing else.
+A policy reads the measured figures, or with ``upper(...)`` their upper bound, and nothing else; a target asks for a
+verdict.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ from typing import Any, Protocol
 
 from empriv.errors import InputError
 
-GRAMMAR = '"delta > 0.001 at 0.05", "total_risk >= 0.01 at 0.1" or "epsilon > 0.2 at delta 0"'
+GRAMMAR = (
+    '"delta > 0.001 at 0.05", "total_risk >= 0.01 at 0.1", "upper(delta) > 0.01 at 0.1" or "epsilon > 0.2 at delta 0"'
+)
+TARGET_GRAMMAR = '"delta <= 0.01 at 0.1" or "total_risk <= 0.05 at 0.1"'
 _NUMBER = r"(?P<{}>[0-9.]+(?:e[+-]?[0-9]+)?)"
 _FORM = re.compile(
-    rf"(?:(?P<figure>delta|total_risk)\s*(?P<operator>>=|>)\s*{_NUMBER.format('limit')}\s+at\s+(?:epsilon\s+)?"
+    rf"(?:(?P<figure>delta|total_risk|upper\((?:delta|total_risk)\))\s*(?P<operator>>=|>)\s*{_NUMBER.format('limit')}\s+at\s+(?:epsilon\s+)?"
     rf"{_NUMBER.format('epsilon')}"
     rf"|epsilon\s*(?P<epsilon_operator>>=|>)\s*{_NUMBER.format('epsilon_limit')}\s+at\s+delta\s+"
     rf"{_NUMBER.format('delta')})",
+    re.IGNORECASE,
+)
+_TARGET = re.compile(
+    rf"(?P<figure>delta|total_risk)\s*<=\s*{_NUMBER.format('limit')}\s+at\s+(?:epsilon\s+)?{_NUMBER.format('epsilon')}",
     re.IGNORECASE,
 )
 
@@ -31,6 +39,8 @@ class Measured(Protocol):
     def total_risk(self, epsilon: Any) -> Any: ...
 
     def epsilon(self, delta: float = 0.0) -> float: ...
+
+    def bounds(self, epsilon: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,35 @@ def parse_policy(text: str) -> Policy:
 
 def judge(policy: Policy, audit: Measured) -> Outcome:
     """Hold an audit against a policy."""
-    value = float(getattr(audit, policy.figure)(policy.at))
+    if policy.figure.startswith("upper("):
+        found = audit.bounds(policy.at)
+        value = float(found.upper if policy.figure == "upper(delta)" else found.total_risk_upper)
+    else:
+        value = float(getattr(audit, policy.figure)(policy.at))
     failed = value >= policy.limit if policy.or_equal else value > policy.limit
     # What cannot be compared must not pass.
     return Outcome(policy, value, failed or math.isnan(value))
+
+
+@dataclass(frozen=True)
+class Target:
+    """``figure`` is to be at most ``limit`` at this epsilon."""
+
+    text: str
+    figure: str
+    limit: float
+    epsilon: float
+
+
+def parse_target(text: str) -> Target:
+    """Understand the text of a target."""
+    found = _TARGET.fullmatch(text.strip())
+    try:
+        if found is None:
+            raise ValueError
+        limit, epsilon = float(found["limit"]), float(found["epsilon"])
+    except ValueError:
+        raise InputError(f"`target` must read like {TARGET_GRAMMAR}, got {text!r}.") from None
+    if not limit <= 1 or not math.isfinite(epsilon):
+        raise InputError(f"`target` must have a limit from 0 to 1 and a finite epsilon, got {text!r}.")
+    return Target(" ".join(text.split()), found["figure"].lower(), limit, epsilon)

@@ -17,7 +17,6 @@ from empriv.errors import InputError
 from empriv.measuring.atoms import lattice
 from empriv.measuring.risk import Risk
 from empriv.results import FloatArray
-from empriv.summary import atoms_of, leak_sentence
 from empriv.validate import robustness, words
 from empriv.validate.analytic import floor
 from empriv.validate.bounds import LEAST_DATABASES
@@ -26,7 +25,7 @@ from empriv.validate.iid import battery, power_at
 
 SIGNIFICANT = 0.05
 _MANY_DATABASES = 100
-_CUSP = 1.25  # an interior cusp gave 1.36, other shapes 1.10
+_CUSP = 1.25  # an interior cusp gave 1.36, other shapes 1.10, where the risk was not small for so many databases
 _HEAVY = 0.5
 _RISKIEST = 3
 
@@ -129,11 +128,10 @@ def _leaks(risk: Risk) -> list[Check]:
             "exact-leak",
             "Exact leak",
             "error",
-            leak_sentence(atom),
-            {"individuals": atom.n_leaks, "share": atom.largest_leak},
+            words.exact_leak(name, count, share),
+            {"individuals": count, "share": share},
         )
-        for atom in atoms_of(risk)
-        if atom.n_leaks
+        for name, (count, share) in robustness.leaks(risk.pairs).items()
     ]
 
 
@@ -177,8 +175,8 @@ def _cusp(risk: Risk, ground: Ground, epsilon: float) -> Check:
     numbers = {"ratio": ratio}
     if ratio > _CUSP:
         sentence = (
-            f"Halving the bandwidth raises the bound by {words.percent(ratio - 1)}: the distribution may have a sharp "
-            "peak, near which the upper bound is known to fail."
+            f"Halving the bandwidth raises the bound by {words.percent(ratio - 1)}: either there are too few databases "
+            "for so small a risk, or the distribution has a sharp peak, near which the upper bound is known to fail."
         )
         return Check(code, title, "warning", sentence, numbers)
     return Check(code, title, "info", "Halving the bandwidth hardly raises the bound: no sharp peak is seen.", numbers)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from empriv.errors import InputError
+from empriv.measuring.atoms import Pairs
 from empriv.measuring.blocks import largest_shifts
 from empriv.measuring.densities import Density, Kde, Mixture, VariableKde
 from empriv.measuring.risk import Risk, measure
@@ -22,7 +23,8 @@ FAMILIES: dict[str, Density] = {
     "gaussian kernel": Kde("gaussian"),
     "gaussian kernel, variable bandwidth": VariableKde("gaussian"),
 }
-_MOST = 100  # riskiest individuals measured again
+_MOST = 20  # riskiest individuals measured again
+_MOST_POINTS = 600  # for bandwidths of their own, whose choice takes time with the square of the points
 _SPLITS = 200
 
 
@@ -56,6 +58,8 @@ def sensitivity(risk: Risk, epsilon: float) -> dict[str, float]:
             scaled = Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
             found[name] = float(scaled.delta(epsilon))
     for name, density in FAMILIES.items():
+        if isinstance(density, VariableKde) and len(risk.pairs.points) > _MOST_POINTS:
+            continue
         try:
             found[name] = float(measure(some, density=density).delta(epsilon))
         except InputError:  # this family cannot be fitted to these results
@@ -130,3 +134,18 @@ def togetherness(influence: FloatArray) -> float:
         return 1.0
     z = (varied - varied.mean(axis=1, keepdims=True)) / varied.std(axis=1, keepdims=True)
     return float(z.sum(axis=0).var() / len(z))
+
+
+def leaks(pairs: Pairs) -> dict[str, tuple[int, float]]:
+    """Atoms that one of two worlds never shows: how many individuals they give away, and in what share of results."""
+    found: dict[str, tuple[int, float]] = {}
+    parts = [(name, pairs.mass[k], pairs.mass_without[:, k]) for k, name in enumerate(pairs.names)]
+    parts += [(own.names[-1], own.mass[-1], own.mass_without[:, -1]) for _, own in pairs.own]
+    for name, mass, without in parts:
+        # seen in one world only: the atom itself, or all that is not it
+        share = np.maximum(np.where(without == 0, mass, 0.0), np.where(without == 1, 1.0 - mass, 0.0))
+        share = np.maximum(share, np.where(mass == 0, without, np.where(mass == 1, 1.0 - without, 0.0)))
+        share = np.where(without == mass, 0.0, share)
+        count, most = found.get(name, (0, 0.0))
+        found[name] = count + int(np.count_nonzero(share)), max(most, float(share.max(initial=0.0)))
+    return {name: leak for name, leak in found.items() if leak[0]}

@@ -65,8 +65,13 @@ def departure(name: str, p: float, where: str) -> str:
     )
 
 
-def exact_leak(what: str, share: float) -> str:
-    return f"EXACT LEAK: {what} and differs in {percent(share)} of databases; smoothing cannot hide this."
+def exact_leak(what: str, n_individuals: int, share: float) -> str:
+    whom = "one individual" if n_individuals == 1 else f"each of {n_individuals:,} individuals"
+    most = "" if n_individuals == 1 else "up to "
+    return (
+        f"EXACT LEAK: {what}. For {whom} this gives away whether they are in the data, in {most}{percent(share)} of "
+        "databases; smoothing cannot hide this."
+    )
 
 
 def no_upper_bound(n: int, least: int) -> str:
