@@ -31,7 +31,6 @@ class Block:
     mass: FloatArray
     mass_without: FloatArray
     slack: float
-    exact_range: Callable[[int], tuple[float, float]] | None = None
 
     @property
     def rows(self) -> int:
@@ -49,17 +48,9 @@ class Block:
 
     def log_suprema(self) -> tuple[FloatArray, FloatArray]:
         """sup log p/p_i and sup log p_i/p of each individual, atoms included."""
-        if isinstance(self.source, laplace.LaplaceBlock):
-            low, high = self.source.range()
-            with np.errstate(divide="ignore"):
-                low, high = np.log(low), np.log(high)
-            for row in np.flatnonzero(np.isinf(low) | np.isinf(high)):
-                if self.exact_range is not None:
-                    low[row], high[row] = self.exact_range(int(row))
-        elif self.source is not None:
+        low = high = np.zeros(self.rows)
+        if self.source is not None:
             low, high = self.source.log_range()
-        else:
-            low = high = np.zeros(self.rows)
         ups = []
         for direction, smooth in ((0, high), (1, -low)):
             atoms = Block(None, self.mass, self.mass_without, 0.0).cells(direction, 0.0)
@@ -163,14 +154,8 @@ def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.Near |
         if not isinstance(model, Mixture):
             return Block(generic.block(model, points, without[0]), *masses, slack=generic.SLACK)
         if closed_form(model):
-            h = model.bandwidth
-
-            def exact(row: int) -> tuple[float, float]:
-                return laplace.log_ratio_range(points, without[row], h)
-
-            return Block(
-                laplace.LaplaceBlock(points, without, h), *masses, slack=laplace.slack(points), exact_range=exact
-            )
+            source = laplace.LaplaceBlock(points, without, model.bandwidth)
+            return Block(source, *masses, slack=laplace.slack(points))
         return Block(_mixture(model, points, without, near), *masses, slack=mixtures.SLACK)
 
     return make

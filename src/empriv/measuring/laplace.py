@@ -221,9 +221,13 @@ class LaplaceBlock:
             found = np.concatenate((found, rest), axis=1)
         return found, low, high
 
-    def range(self) -> tuple[FloatArray, FloatArray]:
-        """Smallest and largest ratio p/p_i of each individual."""
-        return self.knots.range()
+    def log_range(self) -> tuple[FloatArray, FloatArray]:
+        """inf and sup of log(p/p_i) of each individual."""
+        with np.errstate(divide="ignore"):
+            low, high = (np.log(end) for end in self.knots.range())
+        for row in np.flatnonzero(np.isinf(low) | np.isinf(high)):  # points so far apart that exp underflows
+            low[row], high[row] = log_ratio_range(self.points, self.without[row], self.bandwidth)
+        return low, high
 
     def cells(self, direction: int, least: float) -> Cells:
         """Cells where p/p_i (direction 0) or p_i/p (direction 1) exceeds ``least`` somewhere."""
