@@ -10,7 +10,9 @@ import io
 import json
 import os
 import secrets
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from os import PathLike
@@ -23,6 +25,11 @@ import numpy.typing as npt
 from empriv.errors import FileFormatError
 
 FORMAT_VERSION = 1
+# What zipfile, zlib, json and NumPy raise on bytes that are not what was written. OSError stays: that is the disk's.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError, RuntimeError,
+    struct.error, MemoryError, RecursionError,
+)  # fmt: skip
 
 
 def write_atomically(path: str | PathLike[str], content: bytes, *, mode: int = 0o600) -> None:
@@ -58,11 +65,15 @@ def write_archive(
 
 def read_archive(path: str | PathLike[str], *, kinds: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Meta and arrays of an archive of one of these kinds."""
+    # Read whole first: whatever fails after that is damage, and not the disk's.
+    content = io.BytesIO(Path(path).read_bytes())
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(content) as archive:
             meta = json.loads(archive.read("meta.json"))
             if not isinstance(meta, dict) or meta.get("format") != "empriv":
                 raise FileFormatError("The file was not written by empriv.")
+            if not isinstance(meta["version"], int):
+                raise FileFormatError("The file is damaged: it does not say its format version.")
             if meta["version"] > FORMAT_VERSION:
                 raise FileFormatError(
                     f"The file has format version {meta['version']}; this empriv reads up to {FORMAT_VERSION}."
@@ -74,6 +85,6 @@ def read_archive(path: str | PathLike[str], *, kinds: tuple[str, ...]) -> tuple[
                 for name in archive.namelist()
                 if name.endswith(".npy")
             }
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+    except _DAMAGE as error:
         raise FileFormatError("The file is damaged, or was not written by empriv.") from error
     return meta, arrays

@@ -1,121 +1,36 @@
 """Rows → `Results`: a query's result on every database, with everyone and without each individual.
 
 `sources` says where the rows are, `queries` what is asked, `rewrite` how SQL is asked once for everybody, `calls`
-how a Python function is; an engine such as `duckdb` does it. This module joins them, and what results mean is for
-`measure`.
+how a Python function is; an engine such as `duckdb` does it, and `pipeline` joins them. What results mean is for
+`measuring`. Names are imported when first used, so that a worker process which only calls a function loads neither
+an engine nor a parser of SQL.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
-from os import PathLike
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from empriv.collecting.assemble import apply_post, presence
-from empriv.collecting.duckdb import DuckDBEngine
-from empriv.collecting.engine import Engine
-from empriv.collecting.evaluate import evaluate
-from empriv.collecting.evaluate import explain as explain_sql
-from empriv.collecting.queries import Query, query_of
-from empriv.collecting.sources import Databases, databases, splits, subsamples
-from empriv.errors import InputError
-from empriv.results import Results
-
 if TYPE_CHECKING:
-    from empriv.collecting.rows import FrameKind
+    from empriv.collecting.duckdb import DuckDBEngine
+    from empriv.collecting.engine import Engine
+    from empriv.collecting.pipeline import collect, explain
+    from empriv.collecting.queries import Query
+    from empriv.collecting.sources import Databases, databases, splits, subsamples
+
+_HOMES = {
+    "duckdb": ("DuckDBEngine",),
+    "engine": ("Engine",),
+    "pipeline": ("collect", "explain"),
+    "queries": ("Query",),
+    "sources": ("Databases", "databases", "splits", "subsamples"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["Databases", "DuckDBEngine", "Engine", "Query", "collect", "databases", "explain", "splits", "subsamples"]
 
 
-def collect(
-    data: Databases,
-    query: str | Callable[..., Any] | Query,
-    *,
-    draws: int | None = None,
-    rng: int = 0,
-    post: Callable[[Any], Any] | None = None,
-    engine: Engine | None = None,
-    memory_limit: str | None = None,
-    jobs: int | None = None,
-    checkpoint: str | PathLike[str] | None = None,
-    progress: bool | None = None,
-    notice: Callable[[str], None] | None = None,
-    frame: FrameKind = "dict",
-) -> Results:
-    """Run a query on every database, with everyone and without each individual.
-
-    Parameters
-    ----------
-    data : Databases
-    query : SQL text, an SQL expression of aggregates, or a function of the rows
-    draws : number of draws from a randomised function
-    rng : seed of a randomised function
-    post : function applied to each result that is a number
-    engine : `DuckDBEngine` unless given
-    memory_limit : such as ``"2GB"``; beyond it DuckDB writes to disk
-    jobs : number of processes for a function
-    checkpoint : file from which an interrupted run of a function resumes
-    progress : False never shows progress, True always, None if the work lasts
-    notice : called with a sentence before work that may last; by default it is printed to stderr
-    frame : what a function receives: a ``"dict"`` of arrays, or a ``"pandas"``, ``"polars"`` or ``"arrow"`` frame
-    """
-    if not isinstance(data, Databases):
-        raise InputError("`data` must come from `databases`, `subsamples` or `splits`.")
-    asked = query_of(query, post=post)
-    opened = _engine(engine, memory_limit)
-    if asked.function is not None:
-        results = _collect_calls(opened, data, asked.function, draws, rng, frame, jobs, checkpoint, progress)
-    else:
-        for name, value in (("draws", draws), ("checkpoint", checkpoint)):
-            if value is not None:
-                raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
-        with opened.session(data) as session:
-            results = evaluate(session, asked, show=progress, notice=notice)
-    return results if asked.post is None else apply_post(results, asked.post)
-
-
-def explain(data: Databases | None, query: str | Callable[..., Any] | Query, *, engine: Engine | None = None) -> str:
-    """The statement that `collect` runs instead of an SQL query, or why it runs the query once per individual.
-
-    Without ``data``, columns are taken for integers; sums of doubles are taken in several integers.
-    """
-    asked = query_of(query)
-    if data is None:
-        return explain_sql(None, asked)
-    with _engine(engine, None).session(data) as session:
-        return explain_sql(session, asked)
-
-
-def _engine(engine: Engine | None, memory_limit: str | None) -> Engine:
-    if engine is None:
-        return DuckDBEngine(memory_limit=memory_limit)
-    if memory_limit is not None:
-        raise InputError("`memory_limit` must not be given beside `engine`. Hint: DuckDBEngine(memory_limit=...).")
-    return engine
-
-
-def _collect_calls(
-    engine: Engine,
-    data: Databases,
-    function: Callable[..., Any],
-    draws: int | None,
-    seed: int,
-    frame: FrameKind,
-    jobs: int | None,
-    checkpoint: str | PathLike[str] | None,
-    progress: bool | None,
-) -> Results:
-    from empriv.collecting.calls import collect_calls
-
-    with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
-        with engine.session(data) as session:
-            fetch = session.extract(directory)
-            databases, individuals = session.databases, session.individuals
-            database, individual = session.presence()
-        starts, entry_database = presence(individual, database, len(individuals), len(databases))
-        return collect_calls(
-            function, fetch=fetch, databases=databases, individuals=individuals, starts=starts,
-            entry_database=entry_database, frame=frame, draws=draws, seed=seed, jobs=jobs, checkpoint=checkpoint,
-            progress=progress,
-        )  # fmt: skip
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"empriv.collecting.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'empriv.collecting' has no attribute {name!r}")

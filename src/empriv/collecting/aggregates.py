@@ -13,7 +13,6 @@ range; where little is left of them, the result is flagged, to be computed again
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,11 +20,14 @@ from typing import Literal
 
 from sqlglot import exp
 
+from empriv.collecting.exact import Span, exact_sum
 from empriv.collecting.templates import Node, fill, same
 
 # Windows around a quantile, in shares of the rows on either side; the narrowest that holds MARGIN rows is taken.
 WIDTHS = (0.001, 0.01, 0.1)
 MARGIN = 64
+# Digits after the point of a deviation from the mean, of which none is beyond 1.
+MEAN_BITS = 60
 
 Kind = Literal["integer", "decimal", "double", "boolean", "other"]
 
@@ -41,15 +43,6 @@ class Type:
     kind: Kind
     digits: int = 0
     scale: int = 0
-
-
-@dataclass(frozen=True)
-class Span:
-    """Range of a column of doubles: largest and smallest non-zero magnitude, and whether all are finite."""
-
-    largest: float = 1.0
-    smallest: float = 1.0
-    finite: bool = True
 
 
 @dataclass(frozen=True)
@@ -217,59 +210,28 @@ class Builder:
     def comoment(self, x: Node, y: Node, n: Node) -> tuple[Node, Node, Node]:
         """The sum of products about the means, times both inverse units; and these."""
         (dx, ux), (dy, uy) = self.centred(x), self.centred(y)
-        # Values are at most 1 in size, so that sums of these integers fit.
+        # Values are at most 1 in size, so that sums of these integers fit. Means need fewer digits than squares do,
+        # and 64 bits are quicker than 128.
         power = self.facts.bits - 2
-        grid = "SUM(CAST(v * POWER(2, k) AS HUGEINT))"
         back = "CAST(s AS DOUBLE) / POWER(2, k)"
-        first_x = fill(back, s=self.add(grid, v=dx, k=power), k=power)
-        first_y = fill(back, s=self.add(grid, v=dy, k=power), k=power)
+        first_x, first_y = (
+            fill(back, s=self.add("SUM(CAST(v * POWER(2, k) AS BIGINT))", v=v, k=MEAN_BITS), k=MEAN_BITS)
+            for v in (dx, dy)
+        )
         product = fill("v * w", v=dx, w=dy)
-        second = fill(back, s=self.add(grid, v=product, k=power), k=power)
+        second = fill(back, s=self.add("SUM(CAST(v * POWER(2, k) AS HUGEINT))", v=product, k=power), k=power)
         moment = fill("p - a * b / NULLIF(n, 0)", p=second, a=first_x, b=first_y, n=n)
         if same(x, y):
             moment = fill("GREATEST(m, 0)", m=moment)
-            # Little is left of the squares, or little of the digits that they are kept in: digits are lost.
+            # Little is left of the squares, or little of the digits that they or the mean are kept in.
             flag = fill(
-                "u IS NOT NULL AND n > 1 AND (m <= 0.000001 * p OR p * POWER(2, k) < n * POWER(2, 30))",
-                u=ux, n=n, m=moment, p=second, k=power,
+                "u IS NOT NULL AND n > 1 AND (m <= 0.000001 * p OR p * POWER(2, k) < n * POWER(2, 30) "
+                "OR m * POWER(2, j) <= ABS(a))",
+                u=ux, n=n, m=moment, p=second, k=power, a=first_x, j=MEAN_BITS - 30,
             )  # fmt: skip
             if not any(same(flag, other) for other in self.flags):
                 self.flags.append(flag)
         return moment, fill("COALESCE(u, 1)", u=ux), fill("COALESCE(u, 1)", u=uy)
-
-
-def exact_sum(x: Node, span: Span, bits: int, add: Callable[[Node], Node]) -> Node:
-    """The sum of doubles from sums of integers."""
-    value: Node | None = None
-    for piece, power in pieces(x, span, bits):
-        part = fill("CAST(s AS DOUBLE) / POWER(2, k)", s=add(piece), k=power)
-        value = part if value is None else fill("v + p", v=value, p=part)
-    assert value is not None
-    return value
-
-
-def pieces(x: Node, span: Span, bits: int) -> list[tuple[Node, int]]:
-    """Write x as integers over powers of two, exactly: x = sum of piece / 2 ** power.
-
-    One piece of ``bits`` bits holds every double within a factor of 2 ** (bits - 53) of the largest; smaller ones
-    leave a remainder, which the next piece holds. Powers beyond 1000 are not needed: 2 ** -1000 is nothing.
-    """
-    top = math.frexp(span.largest)[1]
-    lowest = math.frexp(span.smallest)[1] - 53
-    x = exp.cast(x.copy(), "DOUBLE", dialect="duckdb")
-    power = min(bits - top, 1000)
-    found = [(fill("CAST(TRUNC(x * POWER(2, k)) AS HUGEINT)", x=x, k=power), power)]
-    while power < min(-lowest, 1000):
-        step = min(bits, 1000 - power)
-        # Both terms are exact, and so is their difference; what is larger has no remainder, and might overflow.
-        rest = fill(
-            "CASE WHEN ABS(x) < POWER(2, l) THEN TRUNC(x * POWER(2, k)) - TRUNC(x * POWER(2, j)) * POWER(2, s) "
-            "WHEN NOT x IS NULL THEN 0 END",
-            x=x, l=53 - power, k=power + step, j=power, s=step,
-        )  # fmt: skip
-        power += step
-        found.append((fill("CAST(v AS HUGEINT)", v=rest), power))
-    return found
 
 
 @dataclass(frozen=True)

@@ -77,15 +77,16 @@ def assemble(
     q, codes = np.full((n, size), np.nan), np.full((n, size), Outcome.NULL, np.int8)
     _put(q, codes, answers, nobody, answers.pair[nobody] + n, n_groups)
 
-    pair = answers.pair[each]
+    # Fetched narrow; indices are converted once here rather than at each use.
+    pair = answers.pair[each].astype(np.intp, copy=False)
     if width * n <= 4 * len(pair) + 1024:
         # Nearly everyone is nearly everywhere: a place for every pair is quicker than sorting.
         slot, entries = pair, width * n
-        chosen = np.zeros(entries, bool)
-        chosen[pair] = True
-        counts = np.count_nonzero(chosen.reshape(width, n), axis=1)
+        present = np.zeros(entries, bool)
+        present[pair] = True
+        counts = np.count_nonzero(present.reshape(width, n), axis=1)
         entry_database = np.tile(np.arange(n, dtype=np.int32), width)
-        chosen = None if counts.sum() == entries else chosen
+        chosen = None if counts.sum() == entries else present
         entry_database = entry_database if chosen is None else entry_database[chosen]
     else:
         order, slot = np.unique(pair, return_inverse=True)

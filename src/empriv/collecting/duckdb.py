@@ -6,12 +6,15 @@ The only module that imports duckdb. Messages of DuckDB are not passed on where 
 from __future__ import annotations
 
 import json
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import duckdb
 import numpy as np
@@ -27,7 +30,13 @@ from empriv.errors import InputError, QueryError, SourceError
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's int64
+T = TypeVar("T")
+_NO_MEMORY = "There is not enough memory for this query. Hint: give a larger `memory_limit`, or fewer `threads`."
 _READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json_auto"}
+# Errors that a value in the rows can cause: without the individual whose it is, the query may well succeed.
+_ABOUT_VALUES = (
+    duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException, duckdb.ConstraintException,
+)  # fmt: skip
 # What these errors say is about names and syntax, not about rows.
 _ABOUT_NAMES = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
 
@@ -50,25 +59,31 @@ class DuckDBEngine:
     @contextmanager
     def session(self, data: Databases) -> Iterator[DuckDBSession]:
         """Open the databases for querying."""
-        config: dict[str, Any] = {}
-        for name, value in (
-            ("memory_limit", self.memory_limit),
-            ("threads", self.threads),
-            ("temp_directory", self.temp_directory),
-        ):
-            if value is not None:
-                config[name] = str(value)
-        try:
-            connection = duckdb.connect(":memory:", config=config)
-        except duckdb.Error:
-            raise InputError(
-                "`memory_limit`, `threads` and `temp_directory` must be settings that DuckDB understands. "
-                'Hint: a memory limit reads "2GB".'
-            ) from None
-        try:
-            yield DuckDBSession(connection, data, self.threads)
-        finally:
-            connection.close()
+        # What does not fit in memory holds people's rows: it goes where nobody else may read, and is removed at last.
+        with _own_directory(self.temp_directory) as directory:
+            config: dict[str, Any] = {"temp_directory": directory}
+            for name, value in (("memory_limit", self.memory_limit), ("threads", self.threads)):
+                if value is not None:
+                    config[name] = str(value)
+            try:
+                connection = duckdb.connect(":memory:", config=config)
+            except duckdb.Error:
+                raise InputError(
+                    "`memory_limit` and `threads` must be settings that DuckDB understands. "
+                    'Hint: a memory limit reads "2GB".'
+                ) from None
+            with ThreadPoolExecutor(1) as worker:
+                try:
+                    yield DuckDBSession(connection, data, self.threads, worker)
+                finally:
+                    connection.close()
+
+
+def _own_directory(parent: str | None) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="empriv-", dir=parent)
+    except OSError:
+        raise InputError("`temp_directory` must be a directory in which files can be made.") from None
 
 
 @dataclass(frozen=True)
@@ -95,6 +110,7 @@ class DuckDBSession:
     connection: duckdb.DuckDBPyConnection
     data: Databases
     threads: int | None = None
+    worker: Executor | None = None
     _labelled: bool = False
 
     def __post_init__(self) -> None:
@@ -191,9 +207,7 @@ class DuckDBSession:
             try:
                 # Nobody has code -2 here, and nobody's rows -1: with everyone, no row is left out.
                 return self._run(sql, {"left_out": -2 if individual < 0 else individual})
-            except _ABOUT_NAMES:
-                raise
-            except duckdb.Error:
+            except _ABOUT_VALUES:
                 return None
 
         with _querying(), self._one_thread():
@@ -228,11 +242,25 @@ class DuckDBSession:
         )
 
     def _run(self, sql: str, parameters: Any = None) -> list[Any]:
-        return self.connection.execute(sql, parameters).fetchall()
+        return self._interruptible(lambda: self.connection.execute(sql, parameters).fetchall())
 
     def _fetch(self, sql: str) -> dict[str, Column]:
-        found = self.connection.execute(sql).fetchnumpy()
+        found = self._interruptible(lambda: self.connection.execute(sql).fetchnumpy())
         return {name: Column(np.ma.getdata(values), np.ma.getmaskarray(values)) for name, values in found.items()}
+
+    def _interruptible(self, work: Callable[[], T]) -> T:
+        """Run a statement in a thread, so that Ctrl-C, which reaches the main thread, can stop it at once."""
+        if self.worker is None or threading.current_thread() is not threading.main_thread():
+            return work()
+        running = self.worker.submit(work)
+        try:
+            return running.result()
+        except BaseException:
+            # Again and again: an interrupt that comes before the statement has begun is lost.
+            while not running.done():
+                self.connection.interrupt()
+                wait([running], timeout=0.05)
+            raise
 
     def _describe(self, sql: str) -> dict[str, str]:
         return {row[0]: str(row[1]) for row in self._run(f"DESCRIBE {sql}")}
@@ -320,7 +348,7 @@ def _type(type_: str) -> Type:
     if type_.startswith("DECIMAL"):
         digits, scale = type_.removeprefix("DECIMAL(").rstrip(")").split(",")
         return Type("decimal", int(digits), int(scale))
-    if type_ in {"DOUBLE", "FLOAT", "UHUGEINT"}:
+    if type_ in {"DOUBLE", "FLOAT"}:
         return Type("double")
     return Type("boolean" if type_ == "BOOLEAN" else "other")
 
@@ -330,6 +358,8 @@ def _reading() -> Iterator[None]:
     """Say what is wrong with a source without quoting it."""
     try:
         yield
+    except duckdb.OutOfMemoryException:
+        raise SourceError(_NO_MEMORY) from None
     except duckdb.IOException:
         raise SourceError("The rows cannot be read: a file is missing, or not what its name says.") from None
     except _ABOUT_NAMES as error:
@@ -345,8 +375,12 @@ def _querying() -> Iterator[None]:
         yield
     except _ABOUT_NAMES as error:
         raise QueryError(f"The query cannot be run: {_first_line(error)}") from None
-    except duckdb.Error as error:
+    except duckdb.OutOfMemoryException:
+        raise QueryError(_NO_MEMORY) from None
+    except _ABOUT_VALUES as error:
         raise FailedOnRows(f"The query cannot be run: DuckDB reports a {type(error).__name__}.") from None
+    except duckdb.Error as error:
+        raise QueryError(f"The query cannot be run: DuckDB reports a {type(error).__name__}.") from None
 
 
 def _first_line(error: Exception) -> str:

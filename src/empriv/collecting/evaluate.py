@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.aggregates import Facts, NotDecomposable, Span
+from empriv.collecting.aggregates import Facts, NotDecomposable
 from empriv.collecting.assemble import Answers, answer, assemble
 from empriv.collecting.engine import FailedOnRows, Integers, Session
+from empriv.collecting.exact import Span
 from empriv.collecting.queries import DATABASE, INDIVIDUAL, Query
-from empriv.collecting.reruns import Notice, rerun
+from empriv.collecting.reruns import BEYOND, LARGEST_EXACT, Notice, rerun
 from empriv.collecting.rewrite import GROUP, Decomposition, decompose, leave_one_out
 from empriv.collecting.templates import fill
 from empriv.collecting.views import nearest
@@ -20,11 +21,6 @@ from empriv.errors import QueryError
 from empriv.results import Results
 
 PAIR = "empriv_pair"
-LARGEST_EXACT = 2**53
-_BEYOND = (
-    "A result is an integer, or a decimal of as many digits, beyond 2^53, where a double loses its last digit. "
-    "Hint: divide it, or cast it to DOUBLE to accept the loss."
-)
 
 
 def evaluate(session: Session, query: Query, *, show: bool | None = None, notice: Notice | None = None) -> Results:
@@ -105,9 +101,10 @@ def _run_once(session: Session, plan: Decomposition) -> Results:
     if integers is None:
         session.label_individuals()
     groups = _store_groups(session, plan) if query.groups else [""]
-    found = session.fetch(as_numbers(session, leave_one_out(plan, facts, integers=integers), query, n))
+    size = len(session.individuals) if integers is None else integers.size
+    found = session.fetch(as_numbers(session, leave_one_out(plan, facts, integers=integers), query, (n, size)))
     if "beyond" in found and bool(np.any(found["beyond"].values & ~found["beyond"].null)):
-        raise QueryError(_BEYOND)
+        raise QueryError(BEYOND)
     answers = Answers(
         found[PAIR].values,
         n,
@@ -189,15 +186,16 @@ def _not_a_number(name: str) -> str:
     return f"The query must give numbers, but its result {name!r} is not one. Hint: epoch() makes a number of a time."
 
 
-def as_numbers(session: Session, statement: exp.Select, query: Query, n: int | None) -> exp.Select:
+def as_numbers(session: Session, statement: exp.Select, query: Query, pairs: tuple[int, int] | None) -> exp.Select:
     """Cast the results to doubles, if they are numbers, and see where an integer does not fit.
 
-    With the number ``n`` of databases, database and individual are joined to one number, as `Answers` has it.
+    With ``pairs``, the numbers of databases and individuals, these two are joined to one, as `Answers` has it.
     """
     types = session.types(statement)
     outer: exp.Select = exp.select(*(name for name in types if not name.startswith("q")))
-    if n is not None:
-        outer = exp.select(f"CAST({INDIVIDUAL} AS BIGINT) * {n} + {DATABASE} AS {PAIR}")
+    if pairs is not None:
+        width = "INTEGER" if pairs[0] * pairs[1] < 2**31 else "BIGINT"
+        outer = exp.select(f"CAST({INDIVIDUAL} AS {width}) * {pairs[0]} + {DATABASE} AS {PAIR}")
         outer = outer.select(*(name for name in types if name in (GROUP, "flagged")))
     beyond = []
     for number, name in enumerate(name for name in types if name.startswith("q")):

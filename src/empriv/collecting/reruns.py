@@ -9,6 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,16 @@ from empriv.progress import QUIET_SECONDS
 from empriv.progress import progress as progress_bar
 from empriv.results import IntArray, Outcome
 
+# The cost is said after so many runs: at once, and yet as measured.
+TIMED_RUNS = 2
 Key = tuple[Any, ...]
 Notice = Callable[[str], None]
 Told = dict[Key, list[tuple[float, int]]] | None
-_EXACT = 2**53
+LARGEST_EXACT = 2**53
+BEYOND = (
+    "A result is an integer, or a decimal of as many digits, beyond 2^53, where a double loses its last digit. "
+    "Hint: divide it, or cast it to DOUBLE to accept the loss."
+)
 
 
 def rerun(
@@ -46,19 +53,21 @@ def rerun(
     individual = np.concatenate((np.full(n, -1), individual))
     order = np.lexsort((individual, database))
     database, individual = database[order], individual[order]
-    say = notice or (_to_stderr if show is not False else None)
+    say = notice or _to_stderr
     told: list[Told] = []
     with progress_bar(len(database), "running the query without each individual", show=show) as advance:
-        started = time.perf_counter()
         for j, members in _by_database(database, individual):
+            started = time.perf_counter()
             with session.rerun(query.select, j) as run:
+                opened = time.perf_counter()
                 for i in members:
                     told.append(_read(run(int(i)), query))
                     advance()
-                    if len(told) == min(20, len(database)):
-                        each = (time.perf_counter() - started) / len(told)
-                        if say is not None and (notice is not None or each * len(database) > QUIET_SECONDS):
-                            say(f"The query runs once per individual, since {reason}: {_cost(len(database), each)}.")
+                    if len(told) == min(TIMED_RUNS, len(database)):
+                        each = (time.perf_counter() - opened) / len(told)
+                        total = n * (opened - started) + len(database) * each
+                        if notice is not None or total > QUIET_SECONDS:
+                            say(f"The query runs once per individual, since {reason}: {_cost(len(database), total)}.")
     failed = np.array([answer is None for answer in told])
     if failed[individual < 0].all():
         raise QueryError("The query fails on every database.")
@@ -88,8 +97,11 @@ def _read(rows: Rows | None, query: Query) -> Told:
 def _number(value: Any) -> tuple[float, int]:
     if value is None:
         return math.nan, Outcome.NULL
-    if isinstance(value, int) and abs(value) > _EXACT:
-        raise QueryError("A result is an integer beyond 2^53, where a difference of one is lost in a double.")
+    if isinstance(value, int) and abs(value) > LARGEST_EXACT:
+        raise QueryError(BEYOND)
+    # A decimal is an integer of its last digits.
+    if isinstance(value, Decimal) and int("".join(map(str, value.as_tuple().digits))) > LARGEST_EXACT:
+        raise QueryError(BEYOND)
     number = float(value)
     if math.isnan(number):
         return math.nan, Outcome.NAN
@@ -132,8 +144,7 @@ def _label(part: Any) -> str:
     return str(part).lower() if isinstance(part, bool) else str(part)
 
 
-def _cost(runs: int, seconds: float) -> str:
-    total = runs * seconds
+def _cost(runs: int, total: float) -> str:
     words = (
         f"{total:.0f} seconds"
         if total < 120

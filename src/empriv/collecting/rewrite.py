@@ -205,7 +205,12 @@ def _parts(
     ]
     totals += [f"{side}({m}) AS {m}" for m, (_, side) in builder.extremes.items()]
     totals += [quantiles.most(name, quantile) for name, quantile in builder.quantiles.items()]
-    yield "empriv_totals", query(f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"), True
+    summed = f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"
+    if builder.kept:
+        # Joined here, to a few rows, rather than to one row per individual.
+        kept = "".join(f", c.{name}" for name in sorted(builder.kept))
+        summed = f"SELECT t.*{kept} FROM ({summed}) AS t LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}"
+    yield "empriv_totals", query(summed), True
 
     if builder.extremes:
         yield "empriv_runners", _runners(builder, keys), True
@@ -270,9 +275,10 @@ def _without(builder: Builder, keys: list[str], labels: str, integers: Integers 
         of_each.append(f"JOIN empriv_groups AS g ON {matched}")
     if builder.extremes:
         of_each.append(f"JOIN empriv_runners AS r ON {on('t', 'r', keys)}")
-    if builder.kept or builder.quantiles:
-        for columns, tables in ((everyone, of_everyone), (each, of_each)):
-            columns += [f"c.{name}" for name in sorted(builder.kept)]
+    for columns in (everyone, each):
+        columns += [f"t.{name}" for name in sorted(builder.kept)]
+    if builder.quantiles:
+        for tables in (of_everyone, of_each):
             tables.append(f"LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}")
     for name in builder.distincts:
         every, sole = f"{name}_all", f"{name}_sole"
