@@ -66,7 +66,7 @@ def test_what_exceeds_the_memory_limit_goes_to_disk(large: Path, tmp_path: Path)
 def test_too_little_memory_is_one_clear_error(large: Path, query: str) -> None:
     data = databases(str(large), database="day", individual="who")
     said: list[str] = []
-    with pytest.raises((QueryError, SourceError), match="not enough memory.*Hint: .*`memory_limit`"):
+    with pytest.raises((QueryError, SourceError), match=r"not enough memory.*Hint: .*`memory_limit`"):
         collect(data, query, memory_limit="4MB", notice=said.append, progress=False)
     assert said == []
 
