@@ -7,6 +7,7 @@ nearly every run, at n = 41 in fewer than a third.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -165,6 +166,16 @@ def test_verdicts() -> None:
     assert any("lower bound" in reason for reason in bad.reasons)
     assert verdict(large, epsilon=0.1, total_risk=0.05) == "fail"
     assert json.loads(json.dumps(good.to_json()))["verdict"] == "pass"
+
+
+def test_every_check_is_documented() -> None:
+    documented = Path(__file__).parents[2].joinpath("docs", "validity.md").read_text(encoding="utf-8")
+    rng = np.random.default_rng(13)
+    q, without = people(rng, 40, 3, 0.1)
+    without[0] = 1.0
+    codes = {check.code for check in checks(empriv.measure(q, without), 0.1)}
+    assert len(codes) == 12
+    assert not [code for code in codes if f"| `{code}` |" not in documented]
 
 
 def test_an_error_stands_in_the_way_of_a_pass() -> None:
