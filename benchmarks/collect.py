@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -56,13 +57,14 @@ def audited(path: Path) -> None:
     empriv.audit(data, "SELECT avg(x) FROM data", epsilon=EPSILONS)
 
 
-def seconds(work: Callable[[], None], repeats: int) -> float:
-    """The best of several runs: what the work costs when nothing else disturbs it."""
-    best = float("inf")
+def seconds(*works: Callable[[], None], repeats: int) -> list[float]:
+    """The best of several runs of each, in turns: what they cost side by side, when least else disturbs them."""
+    best = [float("inf")] * len(works)
     for _ in range(repeats):
-        started = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - started)
+        for number, work in enumerate(works):
+            started = time.perf_counter()
+            work()
+            best[number] = min(best[number], time.perf_counter() - started)
     return best
 
 
@@ -93,14 +95,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "rows.parquet"
         make_rows(path, options.rows)
-        unit = seconds(lambda: bare(path), options.repeats)
-        print(f"{'bare GROUP BY':<34}{unit:8.2f} s")
-        for name, query, target in QUERIES:
-            taken = seconds(lambda query=query: collected(path, query), options.repeats)  # type: ignore[misc]
-            print(f"{name:<34}{taken:8.2f} s   ratio {taken / unit:5.2f}   target {target:.1f}", flush=True)
+        cases = [(name, partial(collected, path, query), target) for name, query, target in QUERIES]
         if not options.no_audit:
-            taken = seconds(lambda: audited(path), options.repeats)
-            print(f"{'audit at 20 epsilons':<34}{taken:8.2f} s   ratio {taken / unit:5.2f}   target 2.5", flush=True)
+            cases.append(("audit at 20 epsilons", partial(audited, path), 2.5))
+        for name, work, target in cases:
+            unit, taken = seconds(partial(bare, path), work, repeats=options.repeats)
+            print(
+                f"{name:<24}{taken:8.2f} s   bare GROUP BY {unit:6.2f} s   ratio {taken / unit:5.2f}   "
+                f"target {target:.1f}",
+                flush=True,
+            )
         for name, query, _ in QUERIES:
             free = peak_gigabytes(collected, path, query)
             limited = peak_gigabytes(collected, path, query, options.memory_limit)
