@@ -111,8 +111,32 @@ def test_screening_changes_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> N
     without = q - rng.exponential(1, (60, n)) * 10 ** rng.uniform(-5, -0.5, (60, 1))
     ground = ground_of(empriv.measure(q, without))
     screened = analytic.upper_bounds(ground, [0.1, 0.5], 0.95).upper_i
-    monkeypatch.setattr(analytic, "_calm", lambda *_: analytic._Calm(0.0, 0.0, 0.0))
+    monkeypatch.setattr(analytic, "_calm", lambda *_: analytic._Calm(0.0, 0.0, 0.0, False))
     np.testing.assert_array_equal(screened, analytic.upper_bounds(ground, [0.1, 0.5], 0.95).upper_i)
+
+
+def test_screening_changes_nothing_for_individuals_in_few_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(14)
+    q = np.append(rng.normal(size=198), (40.0, -30.0))  # two days far from all others
+    present = [np.sort(rng.choice(200, size, replace=False)) for size in rng.integers(0, 9, 300)]
+    where = np.concatenate(present)
+    risk = empriv.measure(
+        Results(
+            q=q,
+            outcomes=np.zeros(200, np.int8),
+            databases=np.arange(200),
+            individuals=np.arange(300),
+            starts=np.concatenate(([0], np.cumsum([len(one) for one in present]))),
+            entry_database=where.astype(np.int32),
+            entry_q=q[where] - rng.exponential(0.3, len(where)),
+            entry_outcomes=np.zeros(len(where), np.int8),
+        )
+    )
+    ground = ground_of(risk)
+    assert 20 < np.count_nonzero(analytic._inner(ground)) < 280
+    screened = analytic.upper_bounds(ground, [0.0, 0.5], 0.95)
+    monkeypatch.setattr(analytic, "_calm", lambda *_: analytic._Calm(0.0, 0.0, 0.0, False))
+    np.testing.assert_array_equal(screened.upper_i, analytic.upper_bounds(ground, [0.0, 0.5], 0.95).upper_i)
 
 
 def test_permuting_individuals_and_reflecting_results() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from empriv.results import FloatArray, IntArray
-from empriv.validate.ground import Ground
+from empriv.validate.ground import BoolArray, Ground
 from empriv.validate.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, quantile
 
 TOTAL_WIDTH = 0.7  # bandwidth of the bound on total risk, and of the bootstrap
@@ -47,10 +47,12 @@ def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
     calm = _calm(ground, grid, level)
 
     def task(rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return _block(ground, rows, grid, level, calm)
+        return _block(ground, rows, grid, level, calm, inner[rows])
 
     out[:] = floor(n, level)
-    restless = np.flatnonzero(ground.shifts * ground.bandwidth >= min(calm))
+    shifts = ground.shifts * ground.bandwidth
+    inner = _inner(ground) if calm.one_pair else np.zeros(ground.n_individuals, bool)
+    restless = np.flatnonzero((shifts >= calm.smooth) | (~inner & (shifts >= min(calm.edges, calm.runs))))
     for rows, (upper, losses, sums) in ground.in_threads(task, restless):
         out[rows] = upper
         exponent += losses
@@ -79,6 +81,7 @@ class _Calm(NamedTuple):
     edges: float
     runs: float
     smooth: float
+    one_pair: bool  # whether the floor covers half-lines that tell no pair apart, or one
 
 
 def _calm(ground: Ground, epsilons: FloatArray, level: float) -> _Calm:
@@ -86,21 +89,51 @@ def _calm(ground: Ground, epsilons: FloatArray, level: float) -> _Calm:
     smooth = float(epsilons.min()) * min(narrowing(n), TOTAL_WIDTH) * ground.bandwidth * (1 - 1e-14)
     gaps = np.diff(np.sort(ground.values.points))
     if ground.draws > 1 or len(gaps) < 2:
-        return _Calm(0.0, 0.0, smooth)
+        return _Calm(0.0, 0.0, smooth, False)
     places = np.concatenate((np.arange(depth + 1), n - 2 - np.arange(depth + 1)))
     at_edges = float(0.5 * gaps[places].min())
+    one_pair = True
     # every way to tell at most one pair apart, with up to `depth` pairs wholly inside
     inside = np.arange(depth + 1) / n
     for a_only, b_only in ((0, 0), (1, 0), (0, 1)):
         a, b = inside + a_only / n, inside + b_only / n
         raw = (a, b, a, inside, b, a, inside, inside, b)
         if bound_from_raw(raw, np.exp(epsilons), n, level).max() > floor(n, level) + 1.0 / n:
-            at_edges = 0.0
+            at_edges, one_pair = 0.0, False
     cuts = np.flatnonzero(gaps > 5 * ground.bandwidth)
     first, last = np.concatenate(([0], cuts + 1)), np.concatenate((cuts, [n - 1]))
     beside = gaps[np.clip(np.concatenate((first, last - 1)), 0, n - 2)]
     alone = np.count_nonzero(last - first + 1 >= 5) <= 1  # with more clusters, single points add up
-    return _Calm(at_edges, float(0.5 * beside.min()) if alone else 0.0, smooth)
+    return _Calm(at_edges, float(0.5 * beside.min()) if alone else 0.0, smooth, one_pair)
+
+
+def _inner(ground: Ground) -> BoolArray:
+    """Individuals in few databases, who move no result near an end: all half-lines see the same of both samples.
+
+    Without c of the points, the k-th of the others is at most the (k + c)-th of all. With results in several large
+    clusters nobody is cleared: points inside may be ends of clusters.
+    """
+    pairs, n, depth = ground.values, ground.n_databases, int(0.05 * ground.n_databases)
+    ordered = np.sort(pairs.points)
+    moved = np.diff(pairs.starts)
+    out: BoolArray = np.asarray(moved == 0)
+    cuts = np.flatnonzero(np.diff(ordered) > 5 * ground.bandwidth)
+    firsts, lasts = np.concatenate(([0], cuts + 1)), np.concatenate((cuts, [n - 1]))
+    large = np.flatnonzero(lasts - firsts >= 4)
+    if len(large) != 1:
+        return out
+    first, last = max(depth, int(firsts[large[0]])), min(n - 1 - depth, int(lasts[large[0]]))
+    here = np.flatnonzero((moved > 0) & (2 * moved < last - first))
+    if not len(here):
+        return out
+    before, after = pairs.points[pairs.entry_database], pairs.entries[:, 0]
+    # an entry more, since reduceat wants every end to be a place; those between are of individuals left out
+    places = np.stack((pairs.starts[here], pairs.starts[here + 1]), axis=1).ravel()
+    low = np.minimum.reduceat(np.append(np.minimum(before, after), np.inf), places)[::2]
+    high = np.maximum.reduceat(np.append(np.maximum(before, after), -np.inf), places)[::2]
+    count = moved[here]
+    out[here] = (low >= ordered[first + count]) & (high <= ordered[last - count])
+    return out
 
 
 def merged_of(ground: Ground, rows: IntArray) -> Merged:
@@ -109,17 +142,17 @@ def merged_of(ground: Ground, rows: IntArray) -> Merged:
 
 
 def _block(
-    ground: Ground, rows: IntArray, epsilons: FloatArray, level: float, calm: _Calm
+    ground: Ground, rows: IntArray, epsilons: FloatArray, level: float, calm: _Calm, inner: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     n, draws, h = ground.n_databases, ground.draws, ground.bandwidth
     e = np.exp(epsilons)
     points, without, shifts = ground.values.points, ground.values.dense(rows), ground.shifts[rows] * h
     best = np.zeros((len(rows), len(e)))
-    wide = shifts >= calm.edges
+    wide = (shifts >= calm.edges) & ~inner
     if wide.any():
         best[wide] = _edges(points, without[wide], e, draws, level)
     losses, sums = np.zeros(len(e)), np.zeros((len(e), n))
-    some = np.flatnonzero(shifts >= min(calm.runs, calm.smooth))
+    some = np.flatnonzero((shifts >= calm.smooth) | (~inner & (shifts >= calm.runs)))
     if not len(some):
         return best, losses, sums
     merged = Merged.of(points, without[some], ground.smooth(rows[some]), ground.tolerance)
