@@ -157,7 +157,7 @@ def test_permuting_individuals_and_reflecting_results() -> None:
 def test_upper_and_lower_bounds_hold_and_a_wrong_scale_is_found_out() -> None:
     """The truth for a shift of 0.5 sd is accepted; the bounds for data of a scale 30% off are rejected.
 
-    Power: the bounds of shift 0.35 cover the delta of shift 0.5 in about a fifth of runs at n = 365, far below LEAST.
+    Power: the bounds of shift 0.35 cover the delta of shift 0.5 in 15% of 60 runs at n = 365.
     """
     truth = gaussian_delta(0.5, 0.1)
     rng = np.random.default_rng(5)
