@@ -222,9 +222,7 @@ def coverage(runs: int, processes: int) -> None:
     with ProcessPoolExecutor(processes) as pool:
         figures = dict(zip(jobs, pool.map(study, jobs), strict=True))
     print(f"Bounds on delta at epsilon {EPSILON}, level 95%, {runs} runs for each family and n = 41 / 100 / 365.")
-    print(
-        "No bound was tuned on these families; * marks the held-out shapes: edges, atoms, rare participation, heavy tails.\n"
-    )
+    print("No bound was tuned on these; * marks the held-out shapes: edges, atoms, rare participation, heavy tails.\n")
     print(
         "| family | truth | upper covers, % | median upper / truth | mean estimate / truth | lower covers, % | "
         "lower > 0, % |"
