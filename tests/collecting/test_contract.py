@@ -190,3 +190,13 @@ def test_memory_limit_is_passed_on(engine: Engine) -> None:
         collect(DATA, "sum(x)", memory_limit="plenty")
     with pytest.raises(InputError, match="beside `engine`"):
         collect(DATA, "sum(x)", memory_limit="1GB", engine=DuckDBEngine())
+
+
+@pytest.mark.parametrize("query", [*REWRITTEN, "SELECT stddev_samp(x) FROM data WHERE k < 3"])
+def test_individuals_that_are_integers_give_the_same(query: str, engine: Engine) -> None:
+    numbers = ROWS.assign(who=ROWS["who"].map({"amy": -3, "bob": 0, "cyd": 1, "dan": 9}))
+    by_number = databases(numbers, database="day", individual="who", tables={"shops": SHOPS})
+    one, other = collect(DATA, query, engine=engine), collect(by_number, query, engine=engine)
+    assert other.individuals.tolist() == [-3, 0, 1, 9]
+    for name in ("q", "outcomes", "starts", "entry_database", "entry_q", "entry_outcomes"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
