@@ -20,7 +20,8 @@ from empriv.measuring.densities import BestOf, Ecdf, Kde, VariableKde
 from empriv.measuring.kernels import KERNELS
 from empriv.measuring.risk import measure
 from empriv.results import Outcome, Results
-from empriv.summary import atoms_of, floor_sentence, number, percent, smallest_supported_delta
+from empriv.summary import atoms_of, smallest_supported_delta
+from empriv.validate.words import floor, number, percent
 
 WHO = [f"secret-{k}" for k in range(8)]
 
@@ -179,7 +180,7 @@ class TestWords:
         # 59, 299 and 2,995 databases are the least that support 0.05, 0.01 and 0.001.
         for n, least in ((59, 0.05), (299, 0.01), (2995, 0.001)):
             assert smallest_supported_delta(n) <= least < smallest_supported_delta(n - 1)
-        assert floor_sentence(1).startswith("1 database cannot")
+        assert floor(1, 0.95).startswith("1 database cannot")
 
     def test_null_without_somebody_is_an_exact_leak(self) -> None:
         rows = [(day, "always", float(day % 7)) for day in range(30)] + [(30, "only here", 3.0)]

@@ -14,6 +14,8 @@ import numpy as np
 from empriv.measuring.atoms import Pairs
 from empriv.measuring.risk import Risk
 from empriv.results import Outcome, Results
+from empriv.validate import words
+from empriv.validate.words import number, people, percent
 
 _LONGEST = 160
 
@@ -104,6 +106,8 @@ def summarise(
     """Put an audit in words."""
     found = figures(risk, epsilons)
     atoms = atoms_of(risk)
+    n = risk.results.n_databases
+    least = smallest_supported_delta(n)
     warnings = outcome_sentences(risk.results)
     if component is not None:
         others = "" if n_components is None else f", not the {n_components - 1:,} other released beside it"
@@ -120,11 +124,11 @@ def summarise(
         asked=asked_sentence(risk.results, query, origin),
         figures=found,
         sentences=tuple(map(figure_sentence, found)),
-        alarms=tuple(leak_sentence(atom) for atom in atoms if atom.n_leaks),
+        alarms=tuple(words.exact_leak(atom.name, atom.n_leaks, atom.largest_leak) for atom in atoms if atom.n_leaks),
         warnings=tuple(warnings),
         notes=(
-            estimate_sentence(found[0], risk.results),
-            floor_sentence(risk.results.n_databases, found),
+            words.estimate(found[0].delta, found[0].epsilon, n),
+            words.floor(n, least, below=any(figure.delta < least for figure in found)),
             *_model(risk),
         ),
     )
@@ -145,7 +149,7 @@ def asked_sentence(results: Results, query: str, origin: Origin | None) -> str:
     """What was asked of what."""
     text = shorten(" ".join(query.split()))
     draws = "" if results.draws is None else f", {results.draws:,} draws each"
-    databases = "1 database" if results.n_databases == 1 else f"{results.n_databases:,} databases"
+    databases = words.databases(results.n_databases)
     who = people(results.n_individuals)
     if origin is None:
         return f"{text} was asked of {databases}{draws}, with everyone and without each of {who}."
@@ -180,30 +184,9 @@ def figure_sentence(figure: Figure) -> str:
     )
 
 
-def estimate_sentence(figure: Figure, results: Results) -> str:
-    """The standing of the figures."""
-    count = results.n_databases
-    databases = "1 database" if count == 1 else f"{count:,} databases"
-    return (
-        f"Estimate: delta = {number(figure.delta)} at epsilon = {figure.epsilon:g}, from {databases}. Not a guarantee."
-    )
-
-
 def smallest_supported_delta(n_databases: int) -> float:
     """Below this, n databases say nothing at the 95% level: what has this probability is unseen in 5% of cases."""
     return -math.expm1(math.log(0.05) / n_databases)
-
-
-def floor_sentence(n_databases: int, found: Sequence[Figure] = ()) -> str:
-    """What the number of databases can support, and whether the figures are below it."""
-    databases = "1 database" if n_databases == 1 else f"{n_databases:,} databases"
-    least = smallest_supported_delta(n_databases)
-    below = any(figure.delta < least for figure in found)
-    return (
-        f"{databases} cannot support any delta below {number(least)}: "
-        "behaviour rarer than that may never have been seen."
-        + (" Smaller estimates, as here, rest on the density that was fitted." if below else "")
-    )
 
 
 def _model(risk: Risk) -> tuple[str, ...]:
@@ -285,39 +268,6 @@ def _atom(name: str, mass: float, without: np.ndarray[tuple[int, ...], np.dtype[
         n_leaks=int(np.count_nonzero(leak > 0)),
         largest_leak=float(leak.max(initial=0.0)),
     )
-
-
-def leak_sentence(atom: Atom) -> str:
-    """An exact leak, in words."""
-    whom = "one individual" if atom.n_leaks == 1 else f"each of {atom.n_leaks:,} individuals"
-    most = "" if atom.n_leaks == 1 else "up to "
-    return (
-        f"EXACT LEAK: {atom.name}. For {whom} this gives away whether they are in the data, in {most}"
-        f"{percent(atom.largest_leak)} of databases; smoothing cannot hide this."
-    )
-
-
-def people(count: int) -> str:
-    return "1 individual" if count == 1 else f"{count:,} individuals"
-
-
-def percent(share: float) -> str:
-    """A probability as a percentage of two significant digits; 0% and 100% only for exactly 0 and 1."""
-    if share in (0.0, 1.0):
-        return f"{share:.0%}"
-    if share > 0.99:
-        return "more than 99%"
-    return f"{number(100 * share)}%"
-
-
-def number(value: float, digits: int = 2) -> str:
-    """A few significant digits, without an exponent where that is readable."""
-    if value == 0 or 1e-6 <= abs(value) < 1e6:
-        if 1 - 0.5 * 10.0**-digits <= value < 1:
-            return f">0.{'9' * digits}"  # 1 is for certainty alone
-        short = f"{float(f'{value:.{digits}g}'):.15f}".rstrip("0").rstrip(".")
-        return short if abs(value) < 100 else f"{value:,.0f}"
-    return f"{value:.{digits - 1}e}"
 
 
 def shorten(text: str) -> str:

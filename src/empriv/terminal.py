@@ -198,7 +198,7 @@ def show(page: Page, console: Console) -> None:
 
 
 def _figures(page: Page, console: Console) -> Table:
-    from empriv.summary import number
+    from empriv.validate.words import number
 
     table = _table("epsilon", "delta (most exposed)", "total risk (anybody)", "individuals exposed")
     for figure in page.summary.figures:
@@ -212,7 +212,7 @@ def _figures(page: Page, console: Console) -> Table:
 
 
 def _ranking(ranking: Mapping[str, Sequence[Any]], console: Console) -> Table:
-    from empriv.summary import percent
+    from empriv.validate.words import percent
 
     table = _table("individual", "delta_i", "largest influence", "in databases")
     table.columns[0].justify = "left"

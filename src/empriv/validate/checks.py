@@ -161,13 +161,13 @@ def _bandwidth(risk: Risk, epsilon: float) -> Check:
     own = float(risk.delta(epsilon))
     found = {"as measured": own, **robustness.sensitivity(risk, epsilon)}
     low, high = min(found.values()), max(found.values())
-    said = f"delta is between {words.figure(low)} and {words.figure(high)} at half and double the bandwidth and with "
+    said = f"delta is between {words.number(low)} and {words.number(high)} at half and double the bandwidth and with "
     said += "other kernels"
     least = floor(risk.results.n_databases, 0.95)
     far = high > 2 * max(own, least)
     if far:
         return Check(code, title, "warning", f"{said}: the estimate hangs on the smoothing.", found)
-    return Check(code, title, "info", f"{said}, against {words.figure(own)} as measured.", found)
+    return Check(code, title, "info", f"{said}, against {words.number(own)} as measured.", found)
 
 
 def _cusp(risk: Risk, ground: Ground, epsilon: float) -> Check:

@@ -5,16 +5,27 @@ from __future__ import annotations
 import math
 
 
-def figure(value: float) -> str:
-    """Two significant digits; exponents only where zeros would be many."""
-    if value == 0 or value == 1:
-        return f"{value:.0f}"
-    return f"{value:.2g}" if value >= 1e-4 else f"{value:.1e}"
+def number(value: float, digits: int = 2) -> str:
+    """A few significant digits, without an exponent where that is readable."""
+    if value == 0 or 1e-6 <= abs(value) < 1e6:
+        if 1 - 0.5 * 10.0**-digits <= value < 1:
+            return f">0.{'9' * digits}"  # 1 is for certainty alone
+        short = f"{float(f'{value:.{digits}g}'):.15f}".rstrip("0").rstrip(".")
+        return short if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:.{digits - 1}e}"
 
 
 def percent(share: float) -> str:
-    """A share as a whole percentage."""
-    return f"{100 * share:.0f}%"
+    """A share as a percentage of two significant digits; 0% and 100% only for exactly 0 and 1."""
+    if share in (0.0, 1.0):
+        return f"{share:.0%}"
+    if 0.99 < share < 1:
+        return "more than 99%"
+    return f"{number(100 * share)}%"
+
+
+def people(count: int) -> str:
+    return "1 individual" if count == 1 else f"{count:,} individuals"
 
 
 def databases(n: int) -> str:
@@ -22,32 +33,34 @@ def databases(n: int) -> str:
 
 
 def estimate(delta: float, epsilon: float, n: int) -> str:
-    return f"Estimate: delta = {figure(delta)} at epsilon = {epsilon:g}, from {databases(n)}. Not a guarantee."
+    return f"Estimate: delta = {number(delta)} at epsilon = {epsilon:g}, from {databases(n)}. Not a guarantee."
 
 
 def upper(value: float, level: float, finest: float) -> str:
     if value >= 1:
         return f"Upper bound ({percent(level)}): none; delta may be as large as 1."
     finer = "" if math.isnan(finest) else f" and a distribution without structure finer than {finest:.2g}"
-    return f"Upper bound ({percent(level)}, conditional): delta ≤ {figure(value)}. Assumes i.i.d. databases{finer}."
+    return f"Upper bound ({percent(level)}, conditional): delta ≤ {number(value)}. Assumes i.i.d. databases{finer}."
 
 
 def lower(value: float, level: float) -> str:
-    said = f"Lower bound ({percent(level)}, needs only i.i.d.): delta ≥ {figure(value)}."
+    said = f"Lower bound ({percent(level)}, needs only i.i.d.): delta ≥ {number(value)}."
     return said if value > 0 else f"{said} No loss demonstrated; this is not evidence of privacy."
 
 
 def total_upper(value: float, level: float) -> str:
     return (
-        f"Upper bound on total risk ({percent(level)}, indicative): {figure(value)}. "
+        f"Upper bound on total risk ({percent(level)}, indicative): {number(value)}. "
         "With many individuals it is mostly sampling noise."
     )
 
 
-def floor(n: int, least: float) -> str:
+def floor(n: int, least: float, *, below: bool = False) -> str:
+    """``below`` tells whether estimates that are shown are smaller."""
     return (
-        f"{databases(n)} cannot support any delta below {figure(least)}: "
+        f"{databases(n)} cannot support any delta below {number(least)}: "
         "behaviour rarer than that may never have been seen."
+        + (" Smaller estimates, as here, rest on the density that was fitted." if below else "")
     )
 
 
@@ -60,7 +73,7 @@ def no_departure(n: int, power: float) -> str:
 
 def departure(name: str, p: float, where: str) -> str:
     return (
-        f"The databases do not look independent and identically distributed: {name} in {where} (p = {figure(p)}). "
+        f"The databases do not look independent and identically distributed: {name} in {where} (p = {number(p)}). "
         "Every figure here assumes that they are."
     )
 
@@ -95,31 +108,31 @@ def draws(m: int) -> str:
 
 
 def target(name: str, limit: float, epsilon: float) -> str:
-    return f"{name.replace('_', ' ')} at most {figure(limit)} at epsilon {epsilon:g}"
+    return f"{name.replace('_', ' ')} at most {number(limit)} at epsilon {epsilon:g}"
 
 
 def estimate_meets(name: str, value: float, limit: float) -> str:
     relation = "meets" if value <= limit else "exceeds"
-    return f"The estimated {name.replace('_', ' ')}, {figure(value)}, {relation} the target of {figure(limit)}."
+    return f"The estimated {name.replace('_', ' ')}, {number(value)}, {relation} the target of {number(limit)}."
 
 
 def bound_meets(name: str, value: float, limit: float, level: float) -> str:
     if value >= 1:
         return (
-            f"There is no upper bound on {name.replace('_', ' ')}, so nothing says that it is at most {figure(limit)}."
+            f"There is no upper bound on {name.replace('_', ' ')}, so nothing says that it is at most {number(limit)}."
         )
     relation = "meets" if value <= limit else "exceeds"
     indicative = ", indicative," if name == "total_risk" else ","
     return (
-        f"The upper bound on {name.replace('_', ' ')} ({percent(level)}){indicative} {figure(value)}, {relation} the "
-        f"target of {figure(limit)}."
+        f"The upper bound on {name.replace('_', ' ')} ({percent(level)}){indicative} {number(value)}, {relation} the "
+        f"target of {number(limit)}."
     )
 
 
 def lower_breaks(name: str, value: float, limit: float, level: float) -> str:
     return (
-        f"The lower bound on {name.replace('_', ' ')} ({percent(level)}), {figure(value)}, is above the target of "
-        f"{figure(limit)}: the loss is demonstrated."
+        f"The lower bound on {name.replace('_', ' ')} ({percent(level)}), {number(value)}, is above the target of "
+        f"{number(limit)}: the loss is demonstrated."
     )
 
 
