@@ -24,6 +24,7 @@ benchmarks: setup
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/collect.py
+	$(BIN)/python benchmarks/coverage.py --quick
 
 setup: $(VENV)/.ready
 

@@ -19,7 +19,7 @@ from empriv.measuring.densities import Mixture, Model
 from empriv.measuring.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
 from empriv.results import FloatArray, IntArray
 
-_KNOTS = 84_000  # knots of a block of individuals held at once: small enough for the processor's cache
+_KNOTS = 336_000  # knots of a block of individuals held at once
 _VALUES = 400_000  # kernel values held at once
 
 
@@ -71,8 +71,10 @@ class Block:
         else:
             stick = np.maximum(*(curve(self.cells(direction, e[0]), e, self.rows) for direction in (0, 1)))
             largest = np.maximum(*self.log_suprema())
-        some = largest[:, None] - np.log1p(-self.slack) > epsilon
-        return np.where(some, np.clip(stick, 0.0, 1.0 - self.slack) + self.slack, 0.0)
+        np.clip(stick, 0.0, 1.0 - self.slack, out=stick)
+        stick += self.slack
+        stick[largest[:, None] - np.log1p(-self.slack) <= epsilon] = 0.0
+        return stick
 
     def epsilons(self, delta: float) -> FloatArray:
         """(rows,): smallest epsilon at which `curves` is at most ``delta``."""

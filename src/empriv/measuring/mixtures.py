@@ -18,7 +18,7 @@ from empriv.measuring.sides import Moved, Near, Side, tail_limit
 from empriv.results import FloatArray, IntArray
 
 SLACK = 2e-12  # roundings, roots and tails beyond the kernels' reach, with a wide margin
-_CACHED = 20_000  # kernel values evaluated at once
+_CACHED = 80_000  # kernel values evaluated at once
 _INSET = 1e-7  # at a kink, slopes are taken this part of the cell's width inside it
 
 # What is known at the end of a cell, as rows of an array: the place, log(p/p_i), its slope, and of both sides the

@@ -101,7 +101,8 @@ class Risk:
         if key not in self._known:
             self._known.clear()  # one curve is kept: large tables would fill the memory otherwise
             ordered, back = np.unique(grid.ravel(), return_inverse=True)
-            self._known[key] = self._curves(ordered)[:, back]
+            curves = self._curves(ordered)
+            self._known[key] = curves if np.array_equal(ordered, grid.ravel()) else curves[:, back]
         found = self._known[key]
         return found[:, 0].copy() if grid.ndim == 0 else found.copy()
 
