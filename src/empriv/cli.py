@@ -189,6 +189,7 @@ def audit(config: str | None, write_config: str | None, **given: Any) -> None:
         return empriv.audit(
             source_of(settings), settings.query, epsilon=settings.epsilon, density=density,
             component=settings.component, engine=engine, progress=False if settings.quiet else None,
+            notice=_unsaid if settings.quiet else None,
         )  # fmt: skip
 
     wanted = Wanted.of(settings)
@@ -324,3 +325,8 @@ def _usage(function: Callable[[str], Any], argument: str) -> Any:
         return function(argument)
     except InputError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _unsaid(sentence: str) -> None:
+    """What would be said of a long run is not, under --quiet."""
+    del sentence
