@@ -192,10 +192,13 @@ def _representative(risk: Risk, epsilon: float, rng: int) -> list[Check]:
     numbers: dict[str, Any] = {"modes": len(groups), "smallest_mode": min(groups, default=0)}
     title = "Representative individuals"
     if small:
-        sentence = (
-            f"Influences fall into {len(groups)} groups at least threefold apart, {len(small)} of which have fewer "
-            "than 5 individuals: others of that kind may be riskier than any seen."
-        )
+        if len(groups) == 1:
+            sentence = f"Only {words.people(groups[0])} change the results: others may be riskier than any seen."
+        else:
+            sentence = (
+                f"Influences fall into {len(groups)} groups at least threefold apart, and fewer than 5 individuals are "
+                f"in {len(small)} of them: others of that kind may be riskier than any seen."
+            )
         modes = Check("modes", title, "warning", sentence, numbers)
     else:
         modes = Check("modes", title, "info", "No mode of contribution rests on fewer than 5 individuals.", numbers)
