@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +20,10 @@ from empriv.density_specs import density_from_json, density_to_json
 from empriv.errors import FileFormatError, InputError
 from empriv.measuring.densities import Density, Kde
 from empriv.measuring.risk import Risk, measure
+from empriv.origins import Origin, describe, origin_from_json, origin_to_json, text, text_or_none
 from empriv.results import FloatArray, Results
 from empriv.storage import read_archive, write_archive
-from empriv.summary import Origin, Summary, atoms_of, outcome_counts, smallest_supported_delta, summarise
+from empriv.summary import Summary, atoms_of, outcome_counts, smallest_supported_delta, summarise
 from empriv.validate import words
 from empriv.validate.bounds import Bounds, bounds
 from empriv.validate.checks import Check, checks
@@ -155,7 +155,7 @@ class Audit:
             "query": self.query,
             "component": self.component,
             "n_components": self.n_components,
-            "source": _source(self.origin),
+            "source": origin_to_json(self.origin),
             "n_databases": self.results.n_databases,
             "n_individuals": self.results.n_individuals,
             "draws": self.results.draws,
@@ -195,7 +195,7 @@ class Audit:
             "empriv": version("empriv"),
             "query": self.query,
             "epsilons": list(self.epsilons),
-            "source": _source(self.origin),
+            "source": origin_to_json(self.origin),
             "density": density_to_json(self.density),
             "component": self.component,
             "n_components": self.n_components,
@@ -288,26 +288,6 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
     return Audit(results=results, risk=measure(results, density=density), density=density, **facts)
 
 
-def describe(data: Databases) -> Origin:
-    """Where databases come from, fit to be shown."""
-    drawn = None
-    if data.draws is not None:
-        d = data.draws
-        unit = "individual" if d.by == "individual" else "row"
-        what = "split" if d.split else "subsample"
-        part = "in the test part" if d.split else "in"
-        drawn = f"random {what}s, each {unit} {part} with probability {d.fraction:g}, seed {d.seed},"
-    names = dict.fromkeys(name for part in data.parts for name in _names(part))
-    return Origin(
-        sources=tuple(names),
-        database=data.database,
-        individual=data.individual,
-        tables=tuple(data.tables),
-        unidentified=data.unidentified,
-        drawn=drawn,
-    )
-
-
 def check_epsilons(epsilon: Iterable[float] | float) -> tuple[float, ...]:
     """The epsilons asked for, rising and without doubles."""
     given: Any = epsilon
@@ -368,30 +348,8 @@ def _one_component(results: Results, names: Sequence[str], component: str | None
     return results.component(component)
 
 
-def _names(part: Any) -> tuple[str, ...]:
-    """What a table is called: its path without folders."""
-    from empriv.collecting.sources import Files, Select, Stored
-
-    match part:
-        case Files(paths, _):
-            return tuple(PurePath(path).name for path in paths)
-        case Stored(path, table):
-            return (f"{PurePath(path).name}::{table}",)
-        case Select(sql):
-            return (sql,)
-        case _:
-            return ("a table in memory",)
-
-
 def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
-
-
-def _source(origin: Origin | None) -> dict[str, Any] | None:
-    """Where the rows came from, as JSON has it: lists, not tuples."""
-    if origin is None:
-        return None
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(origin).items()}
 
 
 def _finite_or_none(value: float) -> float | None:
@@ -401,35 +359,16 @@ def _finite_or_none(value: float) -> float | None:
 def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Facts of a saved audit, none of which is taken on trust."""
     try:
-        source = meta["source"]
-        if source is not None:
-            source = Origin(
-                sources=tuple(map(_text, source["sources"])),
-                database=_text_or_none(source["database"]),
-                individual=tuple(map(_text, source["individual"])),
-                tables=tuple(map(_text, source["tables"])),
-                unidentified=_text(source["unidentified"]),
-                drawn=_text_or_none(source["drawn"]),
-            )
-        component, n_components = _text_or_none(meta["component"]), meta["n_components"]
+        source = origin_from_json(meta["source"])
+        component, n_components = text_or_none(meta["component"]), meta["n_components"]
         if not isinstance(n_components, int | None) or (component is None) != (n_components is None):
             raise TypeError("n_components")
         return {
             "epsilons": check_epsilons(meta["epsilons"]),
-            "query": _text(meta["query"]),
+            "query": text(meta["query"]),
             "origin": source,
             "component": component,
             "n_components": n_components,
         }
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError("The file is damaged: its facts about the audit are not what empriv writes.") from error
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else _text(value)

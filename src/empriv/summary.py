@@ -13,33 +13,12 @@ import numpy as np
 
 from empriv.measuring.atoms import Pairs
 from empriv.measuring.risk import Risk
+from empriv.origins import Origin
 from empriv.results import Outcome, Results
 from empriv.validate import words
 from empriv.validate.words import number, people, percent
 
 _LONGEST = 160
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the rows came from, fit to be shown: file names without their folders.
-
-    Attributes
-    ----------
-    sources : names of files, ``file.duckdb::table``, SQL text, or "a table in memory"
-    database : column or expression that cut the databases, or None
-    individual : columns that identify the unit of protection
-    tables : names of other tables that the query could join
-    unidentified : what was done with rows without individual
-    drawn : how random databases were drawn, in words, or None
-    """
-
-    sources: tuple[str, ...]
-    database: str | None
-    individual: tuple[str, ...]
-    tables: tuple[str, ...] = ()
-    unidentified: str = "error"
-    drawn: str | None = None
 
 
 @dataclass(frozen=True)

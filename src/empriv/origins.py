@@ -1,0 +1,100 @@
+"""Where an audit's rows came from, in a form fit to be shown and saved: names, never folders or rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from empriv.collecting import Databases
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the rows came from, fit to be shown: file names without their folders.
+
+    Attributes
+    ----------
+    sources : names of files, ``file.duckdb::table``, SQL text, or "a table in memory"
+    database : column or expression that cut the databases, or None
+    individual : columns that identify the unit of protection
+    tables : names of other tables that the query could join
+    unidentified : what was done with rows without individual
+    drawn : how random databases were drawn, in words, or None
+    """
+
+    sources: tuple[str, ...]
+    database: str | None
+    individual: tuple[str, ...]
+    tables: tuple[str, ...] = ()
+    unidentified: str = "error"
+    drawn: str | None = None
+
+
+def describe(data: Databases) -> Origin:
+    """Where databases come from, fit to be shown."""
+    drawn = None
+    if data.draws is not None:
+        d = data.draws
+        unit = "individual" if d.by == "individual" else "row"
+        what = "split" if d.split else "subsample"
+        part = "in the test part" if d.split else "in"
+        drawn = f"random {what}s, each {unit} {part} with probability {d.fraction:g}, seed {d.seed},"
+    names = dict.fromkeys(name for part in data.parts for name in _names(part))
+    return Origin(
+        sources=tuple(names),
+        database=data.database,
+        individual=data.individual,
+        tables=tuple(data.tables),
+        unidentified=data.unidentified,
+        drawn=drawn,
+    )
+
+
+def _names(part: Any) -> tuple[str, ...]:
+    """What a table is called: its path without folders."""
+    from empriv.collecting.sources import Files, Select, Stored
+
+    match part:
+        case Files(paths, _):
+            return tuple(PurePath(path).name for path in paths)
+        case Stored(path, table):
+            return (f"{PurePath(path).name}::{table}",)
+        case Select(sql):
+            return (sql,)
+        case _:
+            return ("a table in memory",)
+
+
+def origin_to_json(origin: Origin | None) -> dict[str, Any] | None:
+    """Where the rows came from, as JSON has it: lists, not tuples."""
+    if origin is None:
+        return None
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(origin).items()}
+
+
+def origin_from_json(source: Any) -> Origin | None:
+    """The inverse of `origin_to_json`; nothing is taken on trust."""
+    if source is None:
+        return None
+    return Origin(
+        sources=tuple(map(text, source["sources"])),
+        database=text_or_none(source["database"]),
+        individual=tuple(map(text, source["individual"])),
+        tables=tuple(map(text, source["tables"])),
+        unidentified=text(source["unidentified"]),
+        drawn=text_or_none(source["drawn"]),
+    )
+
+
+def text(value: Any) -> str:
+    """A text that was read, and nothing else."""
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def text_or_none(value: Any) -> str | None:
+    """A text that was read, or null."""
+    return None if value is None else text(value)
