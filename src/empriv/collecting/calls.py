@@ -10,6 +10,7 @@ import math
 import pickle
 import sys
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, closing
@@ -277,8 +278,14 @@ class _Crew:
             if isinstance(found, list):
                 yield from found
             else:
-                with closing(found):
-                    yield from found
+                try:
+                    for chunk in found:  # noqa: UP028 — `yield from` would close it outside of the filter below
+                        yield chunk
+                finally:
+                    with warnings.catch_warnings():
+                        # joblib warns of work that was done for nothing; a run that stops early knows.
+                        warnings.simplefilter("ignore", UserWarning)
+                        found.close()
 
 
 def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
