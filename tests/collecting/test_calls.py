@@ -682,3 +682,18 @@ def test_an_interrupted_run_goes_on_without_repeating_or_losing_work(tmp_path, b
     assert {counts[item] for item in done} == {2}  # once for each of the two draws: never repeated
     assert sorted(finished_items(path)) == sorted(counts)
     np.testing.assert_array_equal(np.load(folders[0] / "results.npy"), np.load(folders[1] / "results.npy"))
+
+
+def test_stopping_early_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """joblib warns of results that nobody took; a run that ends at an error leaves some, and that is no news."""
+    from empriv.collecting import calls
+
+    def slow(_: object, task: int) -> int:
+        time.sleep(0.02 * task)
+        return task
+
+    monkeypatch.setattr(calls, "run_task", slow)
+    chunks = calls._Crew(2)._run_parallel(None, list(range(8)))  # type: ignore[arg-type]
+    next(chunks)
+    time.sleep(0.3)  # results of the others arrive meanwhile
+    chunks.close()
