@@ -16,6 +16,7 @@ from empriv.measuring.risk import Risk
 from empriv.origins import Origin
 from empriv.results import Outcome, Results
 from empriv.validate import words
+from empriv.validate.analytic import floor
 from empriv.validate.words import number, people, percent
 
 _LONGEST = 160
@@ -164,8 +165,8 @@ def figure_sentence(figure: Figure) -> str:
 
 
 def smallest_supported_delta(n_databases: int) -> float:
-    """Below this, n databases say nothing at the 95% level: what has this probability is unseen in 5% of cases."""
-    return -math.expm1(math.log(0.05) / n_databases)
+    """Below this, n databases say nothing at the 95% level."""
+    return floor(n_databases, 0.95)
 
 
 def _model(risk: Risk) -> tuple[str, ...]:

@@ -37,14 +37,13 @@ class Block:
         return len(self.mass_without)
 
     def cells(self, direction: int, least: float) -> Cells:
+        """Cells where p/p_i (direction 0) or p_i/p (direction 1) exceeds ``least`` somewhere, and all atoms."""
+        atoms = self._atoms(direction)
+        return atoms if self.source is None else join(self.source.cells(direction, least), atoms)
+
+    def _atoms(self, direction: int) -> Cells:
         both = np.broadcast_to(self.mass, self.mass_without.shape), self.mass_without
-        atoms = constant_cells(*(both if direction == 0 else both[::-1]))
-        if self.source is None:
-            return atoms
-        cells = self.source.cells(direction, least)
-        if not len(atoms.row):
-            return cells
-        return join(cells, atoms)
+        return constant_cells(*(both if direction == 0 else both[::-1]))
 
     def log_suprema(self) -> tuple[FloatArray, FloatArray]:
         """sup log p/p_i and sup log p_i/p of each individual, atoms included."""
@@ -53,7 +52,7 @@ class Block:
             low, high = self.source.log_range()
         ups = []
         for direction, smooth in ((0, high), (1, -low)):
-            atoms = Block(None, self.mass, self.mass_without, 0.0).cells(direction, 0.0)
+            atoms = self._atoms(direction)
             top = smooth.copy()
             with np.errstate(divide="ignore"):
                 np.maximum.at(top, atoms.row, np.log(atoms.high))

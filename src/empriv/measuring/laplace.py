@@ -13,6 +13,7 @@ Arrays are (knots, individuals), so that each step of a sweep is one vector oper
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +32,7 @@ Sums = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Knots:
+class Knots(ABC):
     """The knots of a block of individuals, and what lies between them, before a direction is chosen.
 
     Cell c lies between knots c-1 and c; cells 0 and K are the tails, where the ratio is constant.
@@ -45,9 +46,9 @@ class Knots:
         """Smallest and largest ratio p/p_i of each individual: both are attained at knots."""
         return self.ratio.min(axis=0), self.ratio.max(axis=0)
 
+    @abstractmethod
     def sums_at(self, cell: IntArray, column: IntArray, direction: int) -> Sums:
         """L, R and T of cells given by their place; L at the cell's left end, R at its right end."""
-        raise NotImplementedError
 
     def curve(self, direction: int, e: FloatArray) -> FloatArray:
         """(individuals, len(e)) hockey sticks of p over p_i (direction 0) or p_i over p (1) at ascending e."""
