@@ -23,7 +23,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
         files=st.lists(text, min_size=1).map(tuple),
         database=st.none() | text,
         individual=st.lists(text, min_size=1).map(tuple),
-        query=text,
+        query=st.lists(text, min_size=1).map(tuple),
         epsilon=st.lists(st.floats(0, 1e9), min_size=1).map(tuple),
         density=text,
         unidentified=st.sampled_from(["error", "keep", "drop"]),
@@ -43,8 +43,8 @@ def test_what_is_written_is_read_again(tmp_path: Path, made: Settings) -> None:
 def test_what_is_given_wins_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "audit.toml"
     path.write_text('query = "sum(x)"\nquiet = true\nindividual = "a,b"\n[tables]\na = "a.csv"\n')
-    made = settings_of(read_config(path), {"query": "avg(x)", "tables": {"b": "b.csv"}, "quiet": None, "top": 3})
-    assert made == Settings(query="avg(x)", tables={"b": "b.csv"}, quiet=True, top=3, individual=("a,b",))
+    made = settings_of(read_config(path), {"query": ("avg(x)",), "tables": {"b": "b.csv"}, "quiet": None, "top": 3})
+    assert made == Settings(query=("avg(x)",), tables={"b": "b.csv"}, quiet=True, top=3, individual=("a,b",))
 
 
 def test_every_setting_is_documented_and_can_be_read() -> None:
@@ -58,7 +58,7 @@ def test_every_setting_is_documented_and_can_be_read() -> None:
     [
         ('qurey = "x"', "known keys only, got 'qurey'. Hint: did you mean 'query'?"),
         ("colour = 1", "Hint: known keys are files,"),
-        ("query = 3", "`query` must be a text, got int"),
+        ("query = 3", "`query` must be a text or a list of texts, got int"),
         ('query = ""', "`query` must be a text, got an empty one"),
         ("files = []", "`files` must be a text or a list of texts"),
         ("files = [1]", "`files` must be a text"),

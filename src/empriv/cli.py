@@ -7,129 +7,30 @@ Numerics, engines and rich are imported inside commands, so that ``--help`` is q
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import click
 
+from empriv.cli_options import (
+    epsilon_option,
+    fail_if_option,
+    json_option,
+    queries_option,
+    query_option,
+    quiet_option,
+    show_ids_option,
+    source_options,
+    target_options,
+    top_option,
+)
 from empriv.cli_runs import Commands, Wanted, check_targets, finish, paths_read, source_of
-from empriv.config import BASES, UNIDENTIFIED, Settings, epsilons_of, read_config, settings_of, to_toml
+from empriv.config import Settings, read_config, settings_of, to_toml
 from empriv.errors import InputError
 from empriv.policy import parse_policy, parse_target
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 DEMO_SOURCE = "SELECT * FROM purchases WHERE date >= DATE '1997-04-01'"
 DEMO_QUERY = "sum(amount)"
-
-
-def _epsilons(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
-    try:
-        return None if value is None else epsilons_of([float(one) for one in value.split(",")])
-    except ValueError:
-        message = f"must be numbers of at least 0, separated by commas, got {value!r}."
-        raise click.BadParameter(message, ctx, param) from None
-
-
-def _columns(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    columns = None if value is None else tuple(one.strip() for one in value.split(","))
-    if columns is not None and not all(columns):
-        message = f"must be a column, or several separated by commas, got {value!r}."
-        raise click.BadParameter(message, ctx, param)
-    return columns
-
-
-def _tables(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
-    tables = {}
-    for value in values:
-        name, equals, path = value.partition("=")
-        if not (name and equals and path):
-            raise click.BadParameter(f"must read NAME=PATH, got {value!r}.", ctx, param)
-        tables[name] = path
-    return tables or None
-
-
-def _policies(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
-    for value in values:
-        try:
-            parse_policy(value)
-        except InputError as error:
-            raise click.BadParameter(str(error), ctx, param) from None
-    return tuple(values) or None
-
-
-def _targets(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
-    for value in values:
-        try:
-            parse_target(value)
-        except InputError as error:
-            raise click.BadParameter(str(error), ctx, param) from None
-    return tuple(values) or None
-
-
-def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
-    def add(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-_epsilon = click.option(
-    "--epsilon", callback=_epsilons, metavar="E[,E...]", help="Epsilons to report. [default: 0.05,0.1,0.2]"
-)
-_json = click.option(
-    "--json", metavar="PATH", help="Write the figures, without identifiers; - prints them instead of the summary."
-)
-_show_ids = click.option(
-    "--show-ids/--hide-ids", default=None, help="Name the riskiest individuals, instead of pseudonyms for this run."
-)
-_top = click.option("--top", type=click.IntRange(min=0), metavar="N", help="How many individuals to list. [default: 5]")
-_fail_if = click.option(
-    "--fail-if",
-    multiple=True,
-    callback=_policies,
-    metavar="POLICY",
-    help='Exit with code 3 if it holds, such as "total_risk > 0.01 at 0.1", "delta >= 0.001 at 0.05" or '
-    '"epsilon > 0.2 at delta 0"; upper(delta) and upper(total_risk) are upper bounds. May be repeated.',
-)
-_target = _options(
-    click.option(
-        "--target",
-        multiple=True,
-        callback=_targets,
-        metavar="TARGET",
-        help='Give a verdict on it, such as "delta <= 0.01 at 0.1" or "total_risk <= 0.05 at 0.1": exit with code 3 '
-        "if it fails, 4 if it is unresolved. May be repeated.",
-    ),
-    click.option(
-        "--basis",
-        type=click.Choice(BASES),
-        help="What decides a verdict: the upper bound, or the estimate, as in the paper. [default: bound]",
-    ),
-)
-_quiet = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; the exit code tells.")
-_source = _options(
-    click.argument("files", nargs=-1),
-    click.option(
-        "--database",
-        metavar="EXPR",
-        help="Column or SQL expression that says which database a row is in. Without it, each file is one database.",
-    ),
-    click.option(
-        "--individual", callback=_columns, metavar="COL[,COL]", help="Column that says whose a row is, or several."
-    ),
-    click.option(
-        "--table", "tables", multiple=True, callback=_tables, metavar="NAME=PATH",
-        help="Another table that the query joins. May be repeated.",
-    ),
-    click.option(
-        "--unidentified", type=click.Choice(UNIDENTIFIED),
-        help="Rows without an individual: refuse them, keep them as nobody's, or drop them. [default: error]",
-    ),
-)  # fmt: skip
-_query = click.option("--query", metavar="SQL", help="SELECT ... FROM data, or an expression such as avg(amount).")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -147,9 +48,9 @@ def main() -> None:
 
 
 @main.command(short_help="Audit a query on your data.")
-@_source
-@_query
-@_epsilon
+@source_options
+@queries_option
+@epsilon_option
 @click.option(
     "--density",
     metavar="NAME",
@@ -158,13 +59,13 @@ def main() -> None:
 )
 @click.option("--component", metavar="NAME", help="Audit this one of several numbers that the query gives.")
 @click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
-@_json
+@json_option
 @click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
-@_fail_if
-@_target
-@_show_ids
-@_top
-@_quiet
+@fail_if_option
+@target_options
+@show_ids_option
+@top_option
+@quiet_option
 @click.option("--config", metavar="PATH", help="Read options from this audit.toml; those given here win.")
 @click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
 def audit(config: str | None, write_config: str | None, **given: Any) -> None:
@@ -187,7 +88,7 @@ def audit(config: str | None, write_config: str | None, **given: Any) -> None:
         import empriv
 
         return empriv.audit(
-            source_of(settings), settings.query, epsilon=settings.epsilon, density=density,
+            source_of(settings), settings.asked, epsilon=settings.epsilon, density=density,
             component=settings.component, engine=engine, progress=False if settings.quiet else None,
             notice=_unsaid if settings.quiet else None,
         )  # fmt: skip
@@ -198,8 +99,8 @@ def audit(config: str | None, write_config: str | None, **given: Any) -> None:
 
 
 @main.command(short_help="Print the SQL that is run instead of a query.")
-@_source
-@_query
+@source_options
+@query_option
 def explain(**given: Any) -> None:
     """Print the SQL that is run instead of a query, to leave everyone out once.
 
@@ -210,27 +111,28 @@ def explain(**given: Any) -> None:
       empriv explain --query "avg(amount)"
       empriv explain sales.parquet --database day --individual client_id --query "avg(amount)"
     """
+    query = given.pop("query")
     settings = settings_of({}, {**given, "files": given["files"] or None})
-    if not settings.query:
+    if not query:
         raise click.UsageError("Missing option '--query'.")
     if settings.files and not settings.individual:
         raise click.UsageError("Missing option '--individual'.")
     from empriv.collecting import explain as explain_query
     from empriv.terminal import printable
 
-    text = explain_query(source_of(settings) if settings.files else None, settings.query)
+    text = explain_query(source_of(settings) if settings.files else None, query)
     click.echo("\n".join(map(printable, text.splitlines())))
 
 
 @main.command(short_help="Show a saved audit.")
 @click.argument("path", metavar="SAVED")
-@_epsilon
-@_json
-@_fail_if
-@_target
-@_show_ids
-@_top
-@_quiet
+@epsilon_option
+@json_option
+@fail_if_option
+@target_options
+@show_ids_option
+@top_option
+@quiet_option
 def show(path: str, **given: Any) -> None:
     """Show an audit that was saved with --save, or audit saved results.
 
@@ -254,7 +156,7 @@ def show(path: str, **given: Any) -> None:
 
 
 @main.command(short_help="Audit real data that the package carries.")
-@_epsilon
+@epsilon_option
 def demo(epsilon: tuple[float, ...] | None) -> None:
     """Audit real data that the package carries: the daily revenue of a shop.
 
@@ -266,14 +168,14 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
 
     settings = settings_of(
         {},
-        {"files": (DEMO_SOURCE,), "database": "date", "individual": ("customer_id",), "query": DEMO_QUERY,
+        {"files": (DEMO_SOURCE,), "database": "date", "individual": ("customer_id",), "query": (DEMO_QUERY,),
          "tables": {"purchases": str(cdnow())}, "epsilon": epsilon},
     )  # fmt: skip
 
     def run(engine: Any) -> Any:
         import empriv
 
-        return empriv.audit(source_of(settings), settings.query, epsilon=settings.epsilon, engine=engine)
+        return empriv.audit(source_of(settings), settings.asked, epsilon=settings.epsilon, engine=engine)
 
     click.echo("Real purchases of CDNOW's customers, April 1997 to June 1998: each day is a")
     click.echo("database, the query is its revenue. How much does it tell about one customer?")

@@ -28,7 +28,7 @@ class Settings:
     files: tuple[str, ...] = ()
     database: str | None = None
     individual: tuple[str, ...] = ()
-    query: str | None = None
+    query: tuple[str, ...] = ()
     epsilon: tuple[float, ...] = (0.05, 0.1, 0.2)
     density: str = "laplace:one-se"
     unidentified: str = "error"
@@ -43,6 +43,11 @@ class Settings:
     top: int = 5
     quiet: bool = False
     tables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> str | list[str]:
+        """The one query, or the list of several, as `empriv.audit` takes them."""
+        return self.query[0] if len(self.query) == 1 else list(self.query)
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
@@ -75,7 +80,7 @@ def to_toml(settings: Settings) -> str:
     for one in fields(settings):
         value = getattr(settings, one.name)
         if one.name != "tables" and value is not None and value != ():
-            lines.append(f"{one.name} = {_toml(value)}")
+            lines.append(f"{one.name} = {_toml(settings.asked if one.name == 'query' else value)}")
     if settings.tables:
         lines += ["", "[tables]", *(f"{_toml(name)} = {_toml(table)}" for name, table in settings.tables.items())]
     return "\n".join(lines) + "\n"
@@ -92,7 +97,7 @@ def epsilons_of(numbers: list[Any]) -> tuple[float, ...]:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, str):
         # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
@@ -157,7 +162,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "files": _texts,
     "database": _text,
     "individual": _texts,
-    "query": _text,
+    "query": _texts,
     "epsilon": _epsilons,
     "density": _text,
     "unidentified": _choice,
