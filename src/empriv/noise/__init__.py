@@ -1,0 +1,1 @@
+"""Noise: the least that suffices, certified on the lattice that it is released on."""
