@@ -5,6 +5,7 @@
     ├── SourceError         the rows cannot be read, or lack a column
     ├── QueryError          the query cannot be understood, or cannot be run
     ├── FileFormatError     a saved file is damaged, or of another version
+    ├── CertificateError    noise misses its target, or may not be released
     └── MissingExtraError   an optional package is not installed
 
 A message is one sentence saying what the rule is and what was found, then, where it helps, ``Hint:``.
@@ -30,6 +31,10 @@ class QueryError(EmprivError):
 
 class FileFormatError(EmprivError):
     """A saved file is damaged, or was written in a format this version does not know."""
+
+
+class CertificateError(EmprivError):
+    """Noise does not keep the promise asked of it, so that nothing is released."""
 
 
 class MissingExtraError(EmprivError, ImportError):

@@ -234,10 +234,8 @@ class Law:
             else:
                 what = f"{named[part.kind]} {part.scale:.6g}"
             said.append(what if len(self.parts) == 1 else f"{what} with probability {share:.4g}")
-        return (
-            f"{'; '.join(said)}; in multiples of {self.granularity:g}."[:1].upper()
-            + (f"{'; '.join(said)}; in multiples of {self.granularity:g}."[1:])
-        )
+        sentence = f"{'; '.join(said)}; in multiples of {self.granularity:g}."
+        return sentence[0].upper() + sentence[1:]
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON; numbers as texts, so that nothing is lost."""
