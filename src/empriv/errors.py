@@ -6,6 +6,8 @@
     ├── QueryError          the query cannot be understood, or cannot be run
     ├── FileFormatError     a saved file is damaged, or of another version
     ├── CertificateError    noise misses its target, or may not be released
+    ├── LedgerError         the ledger of releases cannot be read or written, or was tampered with
+    │   └── RefusalError    its policy does not allow the release
     └── MissingExtraError   an optional package is not installed
 
 A message is one sentence saying what the rule is and what was found, then, where it helps, ``Hint:``.
@@ -35,6 +37,14 @@ class FileFormatError(EmprivError):
 
 class CertificateError(EmprivError):
     """Noise does not keep the promise asked of it, so that nothing is released."""
+
+
+class LedgerError(EmprivError):
+    """The ledger of releases cannot be read or written, or was tampered with."""
+
+
+class RefusalError(LedgerError):
+    """The ledger's policy does not allow the release; nothing was drawn or written."""
 
 
 class MissingExtraError(EmprivError, ImportError):
