@@ -8,7 +8,7 @@ results by other means starts here, with `Results.from_arrays` or the constructo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from os import PathLike
 from typing import Any
@@ -178,6 +178,72 @@ class Results:
             draws=self.draws,
         )
 
+    def combined(self, weights: Mapping[str, float]) -> Results:
+        """A weighted sum of components, as results of a scalar query; no number where one of them is none."""
+        parts = [(weight, self.component(name)) for name, weight in weights.items()]
+        if not parts:
+            raise InputError("`weights` must name at least one component, got none.")
+        first = parts[0][1]
+
+        def codes(arrays: Sequence[npt.NDArray[np.int8]]) -> npt.NDArray[np.int8]:
+            out = arrays[0].copy()
+            for other in arrays[1:]:
+                out = np.where(out == 0, other, out)
+            return out
+
+        outcomes = codes([part.outcomes for _, part in parts])
+        entry_outcomes = codes([part.entry_outcomes for _, part in parts])
+        q, entry_q = sum(w * part.q for w, part in parts), sum(w * part.entry_q for w, part in parts)
+        return replace(
+            first,
+            q=np.where(outcomes == 0, q, np.nan),
+            outcomes=outcomes,
+            entry_q=np.where(entry_outcomes == 0, entry_q, np.nan),
+            entry_outcomes=entry_outcomes,
+        )
+
+    @staticmethod
+    def stack(parts: Mapping[str, Results]) -> Results:
+        """Results of several queries on the same databases and individuals, as those of one vector query.
+
+        An individual has an entry wherever one of the queries has one; a query without it keeps its result with
+        everyone there. Each name stands before the names of a vector's components. A deterministic query beside a
+        randomised one is repeated for each draw.
+        """
+        if not parts:
+            raise InputError("`parts` must hold the results of at least one query, got none.")
+        known = list(parts.values())
+        first = known[0]
+        counts = {part.draws for part in known} - {None}
+        if len(counts) > 1:
+            raise InputError(f"Queries audited together must have as many draws each, got {len(counts)} numbers.")
+        draws = counts.pop() if counts else None
+        aligned = [_aligned(part, first) for part in known]
+        keys = [_entry_keys(part) for part in aligned]
+        union = np.unique(np.concatenate(keys))
+        owner, database = np.divmod(union, first.n_databases)
+        columns = [_columns(part, key, union, database, draws) for part, key in zip(aligned, keys, strict=True)]
+        joined = [np.concatenate(arrays, axis=-1) for arrays in zip(*columns, strict=True)]
+        q, outcomes, entry_q, entry_outcomes = joined
+        return Results(
+            q=q,
+            outcomes=outcomes,
+            databases=first.databases,
+            individuals=first.individuals,
+            starts=np.searchsorted(owner, np.arange(first.n_individuals + 1)).astype(np.int64),
+            entry_database=database.astype(np.int32),
+            entry_q=entry_q,
+            entry_outcomes=entry_outcomes,
+            components=_distinct(
+                [
+                    name if inner is None else f"{name}: {inner}" if len(parts) > 1 else inner
+                    for name, part in parts.items()
+                    for inner in (part.components or (None,))
+                ]
+            ),
+            draws=draws,
+        )
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file of mode 0600; the format is in docs/formats.md."""
         meta, arrays = self.to_parts()
@@ -230,6 +296,68 @@ def outcomes_of(values: npt.ArrayLike) -> npt.NDArray[np.int8]:
     codes[values == np.inf] = Outcome.PLUS_INFINITY
     codes[values == -np.inf] = Outcome.MINUS_INFINITY
     return codes
+
+
+def _aligned(part: Results, first: Results) -> Results:
+    """The same results with databases and individuals in the order of ``first``."""
+    if np.array_equal(part.databases, first.databases) and np.array_equal(part.individuals, first.individuals):
+        return part
+    order = []
+    for mine, other in ((part.databases, first.databases), (part.individuals, first.individuals)):
+        place = np.argsort(mine, kind="stable")
+        if len(mine) != len(other) or not np.array_equal(mine[place], np.sort(other)):
+            raise InputError("Queries audited together must be on the same databases and individuals.")
+        order.append(place[np.argsort(np.argsort(other, kind="stable"), kind="stable")])
+    databases, individuals = order
+    counts = part.presence[individuals]
+    starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    entry = np.arange(starts[-1]) + np.repeat(part.starts[individuals] - starts[:-1], counts)
+    place = np.argsort(databases)[part.entry_database[entry]]
+    entry = entry[np.lexsort((place, np.repeat(np.arange(len(counts)), counts)))]
+    return replace(
+        part,
+        q=part.q[databases],
+        outcomes=part.outcomes[databases],
+        databases=first.databases,
+        individuals=first.individuals,
+        starts=starts,
+        entry_database=np.argsort(databases)[part.entry_database[entry]].astype(np.int32),
+        entry_q=part.entry_q[entry],
+        entry_outcomes=part.entry_outcomes[entry],
+    )
+
+
+def _entry_keys(part: Results) -> IntArray:
+    """One number for each entry: individual, then database."""
+    owner = np.repeat(np.arange(part.n_individuals, dtype=np.int64), part.presence)
+    return owner * part.n_databases + part.entry_database
+
+
+def _columns(
+    part: Results, keys: IntArray, union: IntArray, database: IntArray, draws: int | None
+) -> tuple[FloatArray, npt.NDArray[np.int8], FloatArray, npt.NDArray[np.int8]]:
+    """q, outcomes, entry_q, entry_outcomes of one part at all entries, with axes for draws and components."""
+    place = np.searchsorted(union, keys)
+    out: list[npt.NDArray[Any]] = []
+    for with_all, without in ((part.q, part.entry_q), (part.outcomes, part.entry_outcomes)):
+        entries = with_all[database]
+        entries[place] = without
+        for array in (with_all, entries):
+            repeated = draws is not None and part.draws is None
+            full: npt.NDArray[Any] = np.repeat(array[:, None], draws or 1, axis=1) if repeated else array
+            out.append(full[..., None] if part.components is None else full)
+    return out[0], out[2], out[1], out[3]
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """The same names, the second of a kind as "name (2)"."""
+    out: list[str] = []
+    for name in names:
+        free, k = name, 2
+        while free in out:
+            free, k = f"{name} ({k})", k + 1
+        out.append(free)
+    return tuple(out)
 
 
 def _finite(name: str, values: npt.ArrayLike) -> FloatArray:
