@@ -1,0 +1,35 @@
+"""The ledger of releases: releases from the same databases compose only jointly, so empriv remembers them.
+
+`Ledger` is the file; `identity_of` says which databases a release is from; `Release`, `Figures`, `Joint` and `Policy`
+are what it is told. See docs/ledger.md.
+"""
+
+from empriv.ledger.book import Ledger, Released, Verification
+from empriv.ledger.values import (
+    Entry,
+    Figures,
+    Head,
+    Identity,
+    Joint,
+    Policy,
+    PolicyEntry,
+    Release,
+    ReleaseEntry,
+    identity_of,
+)
+
+__all__ = [
+    "Entry",
+    "Figures",
+    "Head",
+    "Identity",
+    "Joint",
+    "Ledger",
+    "Policy",
+    "PolicyEntry",
+    "Release",
+    "ReleaseEntry",
+    "Released",
+    "Verification",
+    "identity_of",
+]

@@ -1,0 +1,83 @@
+"""What a policy allows: pure sentences and comparisons. Whatever cannot be compared is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from empriv.ledger.values import Figures, Joint, Policy, Release, ReleaseEntry
+
+_LIMITED = ("delta", "total_risk")
+
+
+def refusal(policy: Policy, release: Release, earlier: Sequence[tuple[ReleaseEntry, int]]) -> str | None:
+    """Why the release would break the policy, None if it would not.
+
+    Parameters
+    ----------
+    policy : the policy that holds
+    release : what is asked for
+    earlier : releases from overlapping databases, each with how many databases are shared
+    """
+    said = spent(earlier, release)
+    if policy.queries is not None and len(earlier) + 1 > policy.queries:
+        return f"{said} This one would be number {len(earlier) + 1}, above the limit of {policy.queries:,} releases."
+    if policy.epsilon is None:
+        return None
+    if earlier and release.joint is None:
+        return (
+            f"{said} The policy limits what they reveal together, and this release has no joint figures. "
+            "Hint: audit(..., ledger=...) measures them."
+        )
+    covered = set() if release.joint is None else set(release.joint.entries)
+    if missing := sorted({entry.id for entry, _ in earlier} - covered):
+        return (
+            f"{said} The joint figures of this release leave out {_entries(missing)}. "
+            "Hint: another release came first; audit again."
+        )
+    # A release alone is jointly what it is by itself.
+    figures: Figures = release.achieved if release.joint is None else release.joint
+    if figures.epsilon > policy.epsilon:
+        return (
+            f"{said} This release has figures at epsilon {figures.epsilon:.6g}, above the limit {policy.epsilon:.6g}. "
+            f"Hint: measure at epsilon {policy.epsilon:.6g}."
+        )
+    for name in _LIMITED:
+        limit, found = getattr(policy, name), getattr(figures, name)
+        if limit is None:
+            continue
+        if found is None:
+            return f"{said} The policy limits {name}, and this release does not say its {name}."
+        if not found <= limit:
+            digits = _digits(found, limit)
+            at = f"at epsilon {figures.epsilon:.6g}"
+            return f"{said} This one would make {name} {found:.{digits}g} {at}, above the limit {limit:.{digits}g}."
+    return None
+
+
+def spent(earlier: Sequence[tuple[ReleaseEntry, int]], release: Release) -> str:
+    """What is released already, in a sentence or two."""
+    if not earlier:
+        return "Nothing is released from these databases yet."
+    count = "1 release is" if len(earlier) == 1 else f"{len(earlier):,} releases are"
+    shared = max(n for _, n in earlier)
+    total = len(release.identity.labels)
+    of_them = f"{shared:,} of the {total:,} databases" if shared else "the same source, cut into other databases"
+    last = earlier[-1][0]
+    figures = last.achieved if last.joint is None else last.joint
+    parts = [f"{name} {value:.4g}" for name in _LIMITED if (value := getattr(figures, name)) is not None]
+    told = f", with {' and '.join(parts)} at epsilon {figures.epsilon:.4g}" if parts else ""
+    covered = 1 + (len(last.joint.entries) if isinstance(last.joint, Joint) else 0)
+    # Figures of the last release alone must not be taken for those of all.
+    alone = " by the last alone" if told and covered == 1 and len(earlier) > 1 else ""
+    return f"{count} recorded from {of_them}{told}{alone}."
+
+
+def _entries(ids: Sequence[int]) -> str:
+    named = ", ".join(map(str, ids[:5]))
+    more = f" and {len(ids) - 5:,} more" if len(ids) > 5 else ""
+    return f"{'entry' if len(ids) == 1 else 'entries'} {named}{more}"
+
+
+def _digits(found: float, limit: float) -> int:
+    """As many digits as tell the two apart."""
+    return next((d for d in range(4, 18) if f"{found:.{d}g}" != f"{limit:.{d}g}"), 17)

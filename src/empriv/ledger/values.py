@@ -1,0 +1,340 @@
+"""What a ledger is told, and what it remembers: small values, checked when they are made.
+
+No file and no engine here: the file is `store`'s, the chain `chain`'s, what a policy allows is `limits`' to say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol
+
+from empriv.errors import InputError
+
+if TYPE_CHECKING:
+    from empriv.results import Results
+
+Answer = float | tuple[float, ...]
+
+_MIDNIGHT = re.compile(r"(\d{4,}-\d\d-\d\d)[T ]00:00(:00(\.0+)?)?")
+_WHOLE = re.compile(r"(-?\d+)\.0+")
+
+
+class Described(Protocol):
+    """Where an audit's rows came from: the part of `empriv.origins.Origin` that tells data apart."""
+
+    @property
+    def sources(self) -> tuple[str, ...]: ...
+
+    @property
+    def database(self) -> str | None: ...
+
+    @property
+    def individual(self) -> tuple[str, ...]: ...
+
+    @property
+    def drawn(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which databases a release concerns, without their rows.
+
+    Attributes
+    ----------
+    labels : labels of the databases, as text, sorted and without doubles
+    sources : names of what the rows were read from, sorted and without doubles
+    cut : how the rows were cut into databases: a column, an expression, or how they were drawn
+    individual : columns that identify the unit of protection
+    scope : name of a body of data; databases of different scopes never overlap
+    """
+
+    labels: tuple[str, ...] = field(repr=False)
+    sources: tuple[str, ...]
+    cut: str
+    individual: tuple[str, ...]
+    scope: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.labels:
+            raise InputError("`labels` must name at least one database, got none.")
+
+
+def identity_of(labels: Iterable[Any], origin: Described | None = None, *, scope: str = "") -> Identity:
+    """Identity of the databases of an audit.
+
+    Parameters
+    ----------
+    labels : labels of the databases, such as ``results.databases``
+    origin : where the rows came from, such as ``audit.origin``; None if results were given
+    scope : name of a body of data, if one ledger is kept for several that have nothing to do with each other
+    """
+    if isinstance(labels, str | bytes):
+        raise InputError(f"`labels` must be labels of databases, got {type(labels).__name__}.")
+    texts = tuple(sorted({label_text(label) for label in labels}))
+    if origin is None:
+        return Identity(texts, sources=("results",), cut="", individual=(), scope=scope)
+    cut = origin.database if origin.drawn is None else f"drawn: {origin.drawn}"
+    return Identity(texts, tuple(sorted(set(origin.sources))), cut or "", tuple(origin.individual), scope)
+
+
+def label_text(label: Any) -> str:
+    """Text of a label, the same for a day as a date or as midnight, for a whole number as an integer or a float."""
+    text = str(label)
+    for form in (_MIDNIGHT, _WHOLE):
+        found = form.fullmatch(text)
+        if found is not None:
+            return found[1]
+    return text
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Privacy figures: delta and total_risk at an epsilon; None where nobody measured them."""
+
+    epsilon: float
+    delta: float | None = None
+    total_risk: float | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, "epsilon", most=math.inf)
+        _check(self, "delta", most=1.0)
+        _check(self, "total_risk", most=1.0)
+
+
+@dataclass(frozen=True)
+class Joint(Figures):
+    """Figures of a release together with earlier ones, measured jointly.
+
+    ``entries`` are the ids of the earlier entries that were measured with it: a joint audit that a later release has
+    overtaken does not cover it.
+    """
+
+    entries: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Limits on everything that is released from overlapping databases together.
+
+    Attributes
+    ----------
+    epsilon : the joint figures must be measured at this epsilon or a smaller one
+    delta, total_risk : and must be at most this there
+    queries : how many releases there may be
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    total_risk: float | None = None
+    queries: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, "epsilon", most=math.inf)
+        _check(self, "delta", most=1.0)
+        _check(self, "total_risk", most=1.0)
+        count = self.queries
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise InputError(f"`queries` must be a whole number of at least 1, got {count!r}.")
+        if (self.epsilon is None) != (self.delta is None and self.total_risk is None):
+            raise InputError(
+                "`epsilon` must be given with `delta` or `total_risk`, and they with `epsilon`: "
+                "a limit on one alone says nothing."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        return to_json(self)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release that is asked for.
+
+    Attributes
+    ----------
+    identity : the databases that the query was audited on, and the one that is released from
+    database : label of the database whose answer is released
+    query : text of the query, in the form in which the same query always comes
+    method : how the noise was designed
+    law : the law of the noise, fit for JSON
+    asked : the figures that the noise was to reach
+    achieved : the figures of this release alone, with its noise
+    n_individuals : how many individuals were audited
+    component : the component of a vector query, or None
+    joint : figures together with all earlier releases from overlapping databases, if there are any
+    results : results behind the query, for queries that cannot be run again from their text; they are kept in the
+        ledger, which is then to be treated like the data
+    """
+
+    identity: Identity
+    database: Any = field(repr=False)
+    query: str
+    method: str
+    law: Mapping[str, Any] = field(repr=False)
+    asked: Figures
+    achieved: Figures
+    n_individuals: int
+    component: str | None = None
+    joint: Joint | None = None
+    results: Results | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.query, str) or not self.query.strip():
+            raise InputError("`query` must be the text of a query, got none.")
+        if label_text(self.database) not in self.identity.labels:
+            raise InputError(
+                "`database` must be one of the databases of `identity`, got another. "
+                "Hint: identity_of([*results.databases, database], origin) for one that was not audited."
+            )
+        canonical(dict(self.law), name="law")
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where a chain ends: the number of its entries and the hash of the last. Written ``COUNT:HASH``."""
+
+    count: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.count}:{self.hash}"
+
+    @staticmethod
+    def parse(text: str) -> Head:
+        """Understand what ``str`` gave."""
+        found = re.fullmatch(r"([1-9]\d{0,17}):([0-9a-f]{64})", text.strip())
+        if found is None:
+            raise InputError("`head` must read COUNT:HASH, as `empriv ledger verify` prints it.")
+        return Head(int(found[1]), found[2])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One link of the chain. ``hash`` is SHA-256 of the previous hash, a newline and the entry's canonical JSON.
+
+    Attributes
+    ----------
+    id : its place in the chain, from 1
+    time : when it was written, in UTC
+    kind : "created", "policy" or "release"
+    previous, hash : hashes of the entry before and of this one
+    """
+
+    id: int
+    time: str
+    kind: str
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True)
+class PolicyEntry(Entry):
+    """The policy from here on, set when the ledger was created or changed later."""
+
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class ReleaseEntry(Entry):
+    """A release. Which databases it was from is told by digests only, keyed with a key that stays in the ledger.
+
+    Attributes
+    ----------
+    verbatim : digest of what makes a repeated release the same release
+    fingerprint : of the databases audited
+    database : digest of the database released from
+    query, component, method, law, asked, achieved, joint : as in `Release`
+    n_databases : how many databases the release concerns
+    n_individuals : how many individuals were audited
+    answer : the noisy answer, or several
+    results : SHA-256 of the results kept with it, or None
+    """
+
+    verbatim: str
+    fingerprint: str
+    database: str
+    query: str
+    component: str | None
+    method: str
+    law: Mapping[str, Any] = field(repr=False)
+    asked: Figures
+    achieved: Figures
+    joint: Joint | None
+    n_databases: int
+    n_individuals: int
+    answer: Answer
+    results: str | None = None
+
+
+def canonical(value: Any, *, name: str) -> str:
+    """The one JSON text of a value: keys sorted, no spaces, ASCII, floats to the last bit."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InputError(
+            f"`{name}` must be fit for JSON: texts, finite numbers, lists and mappings of these."
+        ) from None
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """Fields of a dataclass of plain values."""
+    return {one.name: getattr(value, one.name) for one in fields(value)}
+
+
+def answer_of(value: Any) -> Answer:
+    """A noisy answer, or several, as floats; whatever is not finite is refused."""
+    several = isinstance(value, list | tuple) or getattr(value, "ndim", 0) == 1
+    try:
+        numbers = tuple(float(one) for one in (value if several else (value,)))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError("`draw` must give a number, or a sequence of numbers.") from None
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise InputError("`draw` must give finite numbers, at least one.")
+    return numbers if several else numbers[0]
+
+
+def answer_to_json(answer: Answer) -> str | list[str]:
+    """Floats in hexadecimal, which lose no bit in any language."""
+    return [one.hex() for one in answer] if isinstance(answer, tuple) else answer.hex()
+
+
+def answer_from_json(source: Any) -> Answer:
+    """The inverse of `answer_to_json`."""
+    return tuple(map(float.fromhex, source)) if isinstance(source, list) else float.fromhex(source)
+
+
+def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> Entry:  # noqa: A002
+    """An entry from its JSON. Whatever is missing or of another kind raises KeyError, TypeError or ValueError."""
+    link = {"id": facts["id"], "time": facts["time"], "kind": facts["kind"], "previous": previous, "hash": hash}
+    if facts["kind"] in ("created", "policy"):
+        return PolicyEntry(**link, policy=Policy(**facts["policy"]))
+    if facts["kind"] != "release":
+        raise ValueError("unknown kind")
+    joint = facts["joint"]
+    names = (
+        "verbatim", "fingerprint", "database", "query", "component", "method", "law", "n_databases", "n_individuals",
+    )  # fmt: skip
+    return ReleaseEntry(
+        **link,
+        **{name: facts[name] for name in names},
+        asked=Figures(**facts["asked"]),
+        achieved=Figures(**facts["achieved"]),
+        joint=None if joint is None else Joint(**{**joint, "entries": tuple(joint["entries"])}),
+        answer=answer_from_json(facts["answer"]),
+        results=facts["results"],
+    )
+
+
+def _check(value: Any, name: str, *, most: float) -> None:
+    number = getattr(value, name)
+    if number is None and (name != "epsilon" or isinstance(value, Policy)):
+        return
+    plain = isinstance(number, int | float) and not isinstance(number, bool)
+    if not plain or not (math.isfinite(number) and 0 <= number <= most):
+        rule = "a finite number of at least 0" if math.isinf(most) else f"a number from 0 to {most:g}"
+        raise InputError(f"`{name}` must be {rule}, got {number!r}.")
+    # 1 and 1.0 are the same limit and must have the same JSON.
+    object.__setattr__(value, name, float(number))
