@@ -1,0 +1,220 @@
+"""Charts of the databases: the result on each, with what was looked at for independence, and the density's scores."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.report.chart import (
+    BLUE, FAINT, GREEN, HEIGHT, INK, SKY, VERMILION, WIDTH, Chart, Scale, clean, layer, numbers, records, spec_of,
+)  # fmt: skip
+from empriv.report.gather import Material
+from empriv.report.text import shortened
+from empriv.results import FloatArray, Outcome
+
+_MOST_POINTS = 1_200
+_MOST_SCORES = 24
+
+
+def results_chart(material: Material) -> Chart:
+    """The result on each database, in their order, with trend, median and change point."""
+    results = material.audit.results
+    q = results.q.reshape(results.n_databases, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a database of which no draw is a number
+        series = np.nanmean(q, axis=1)
+    labels = [shortened(str(label), 24) for label in results.databases]
+    known = np.flatnonzero(np.isfinite(series))
+    iid = next((check for check in material.audit.checks if check.code == "iid"), None)
+    said = "" if iid is None else f" {iid.sentence}"
+    drawn = "" if results.draws is None else f" Each point is the mean of {results.draws:,} draws."
+    odd = results.n_databases - len(known)
+    none = f" {odd:,} of {results.n_databases:,} results are not a number: crosses at the foot." if odd else ""
+    low, high = _range(series[known])
+    x = Scale(0.5, results.n_databases + 0.5)
+    y = Scale(low, high)
+    named = _labels(x, labels)
+    x_axis = named["encoding"]["x"]
+    y_axis = y.encoding("value", "query result", format="~g" if max(abs(low), abs(high)) < 1e4 else "~s")
+    layers = [named]
+    if len(known) > _MOST_POINTS:
+        layers += _thinned(known, series, x_axis, y_axis)
+    else:
+        rows = records(at=known + 1, value=series[known])
+        layers.append(layer("line", {"type": "line", "color": SKY, "strokeWidth": 1.2}, rows,
+                            {"x": x_axis, "y": y_axis}))  # fmt: skip
+        layers.append(layer("points", {"type": "point", "filled": True, "color": BLUE, "size": 30, "opacity": 1}, rows,
+                            {"x": x_axis, "y": y_axis}))  # fmt: skip
+    if odd:
+        missing = np.flatnonzero(~np.isfinite(series))[:_MOST_POINTS]
+        layers.append(layer("missing", {"type": "point", "shape": "cross", "color": VERMILION, "filled": True,
+                                        "size": 50, "opacity": 1},
+                            records(at=missing + 1, value=[low] * len(missing)), {"x": x_axis, "y": y_axis}))  # fmt: skip
+    marks = ""
+    if len(known) >= 3 and np.ptp(series[known]) > 0:
+        layers += _marks(known, series[known], x_axis, y_axis)
+        marks = " Dashed: the trend by least squares; dotted: the median; the upright line: the likeliest change point."
+    kinds = [Outcome(int(code)).name.lower().replace("_", " ") for code in results.outcomes.reshape(len(q), -1)[:, 0]]
+    return Chart(
+        name="results",
+        title="The query's result on each database",
+        caption=(
+            "One point for each database, in their order. Privacy comes from how these results vary, so they should "
+            f"look like independent draws: no drift, no jump, no cycle.{marks}{said}{drawn}{none}"
+        ),
+        spec=spec_of(layer=layers),
+        data={
+            "database": labels,
+            "result": [clean(float(v)) if math.isfinite(v) else kinds[k] for k, v in enumerate(series)],
+        },
+    )
+
+
+def scores_chart(material: Material) -> Chart | None:
+    """How well each candidate density foretells a result left out; None if nothing was chosen."""
+    model = material.audit.risk.density
+    scores = [s for s in (() if model is None else model.scores) if math.isfinite(s.log_likelihood)]
+    if model is None or len(scores) < 2:
+        return None
+    best = max(scores, key=lambda s: s.log_likelihood)
+    widths = [_bandwidth(s.candidate) for s in scores]
+    error = [s.standard_error if math.isfinite(s.standard_error) else 0.0 for s in scores]
+    value = np.array([s.log_likelihood for s in scores])
+    kind = ["chosen" if s.chosen else "best score" if s is best else "other" for s in scores]
+    caption = (
+        "Mean logarithm of the density at each result, fitted without it: higher foretells better. Bars are one "
+        "standard error of the difference from the best. "
+    )
+    colour = {
+        "field": "kind", "type": "nominal",
+        "scale": {"domain": ["chosen", "best score", "other"], "range": [VERMILION, GREEN, BLUE]},
+    }  # fmt: skip
+    shape = {**colour, "scale": {"domain": ["chosen", "best score", "other"],
+                                 "range": ["diamond", "triangle-up", "circle"]}}  # fmt: skip
+    shown = np.flatnonzero(value >= np.sort(value)[::-1][: 4 * _MOST_SCORES].min())
+    near = float(best.log_likelihood) - max(4 * max(error), 3.0)
+    shown = np.array([k for k in shown if value[k] >= near or kind[k] != "other"])
+    if all(width is not None for width in widths):
+        x = Scale(min(w for w in widths if w) / 1.1, max(w for w in widths if w) * 1.1, "log")
+        ends = value[shown] - np.array(error)[shown], value[shown] + np.array(error)[shown]
+        y = Scale(float(ends[0].min()), float(ends[1].max()))
+        axis = x.encoding("width", "bandwidth", grid=False)
+        axis["axis"]["labelOverlap"] = "greedy"
+        rows = records(
+            width=[widths[k] for k in shown], value=value[shown], low=ends[0], high=ends[1],
+            kind=[kind[k] for k in shown],
+        )  # fmt: skip
+        title = "log likelihood for each database"
+        layers = [
+            layer("errors", {"type": "rule", "color": FAINT}, rows,
+                  {"x": axis, "y": y.encoding("low", title), "y2": {"field": "high"}}),
+            layer("scores", {"type": "point", "filled": True, "size": 60, "opacity": 1}, rows,
+                  {"x": axis, "y": y.encoding("value", title), "color": colour, "shape": shape}),
+        ]  # fmt: skip
+        caption += (
+            "The one-standard-error rule takes the widest bandwidth within one standard error of the best: wide enough "
+            "not to take noise for structure."
+        )
+        spec = spec_of(layer=layers)
+    else:
+        order = shown[np.argsort(-value[shown])][:_MOST_SCORES]
+        names = [shortened(scores[k].candidate, 46) for k in order]
+        rows = records(
+            name=names, value=value[order], low=value[order] - np.array(error)[order],
+            high=value[order] + np.array(error)[order], kind=[kind[k] for k in order],
+        )  # fmt: skip
+        at = {"field": "name", "type": "nominal", "sort": names, "axis": {"title": None, "labelLimit": 300}}
+        across = Scale(float(min(row["low"] for row in rows)), float(max(row["high"] for row in rows)))
+        title = "log likelihood for each database"
+        layers = [
+            layer("errors", {"type": "rule", "color": FAINT}, rows,
+                  {"y": at, "x": across.encoding("low", title), "x2": {"field": "high"}}),
+            layer("scores", {"type": "point", "filled": True, "size": 60, "opacity": 1}, rows,
+                  {"y": at, "x": across.encoding("value", title), "color": colour, "shape": shape}),
+        ]  # fmt: skip
+        spec = spec_of(width=420, height=max(60, 24 * len(rows)), layer=layers)
+    return Chart(
+        name="scores",
+        title="Which density was chosen",
+        caption=caption,
+        spec=spec,
+        data={
+            "candidate": [s.candidate for s in scores],
+            "log likelihood": numbers(value),
+            "standard error": numbers(error),
+            "chosen": ["yes" if s.chosen else "" for s in scores],
+        },
+    )
+
+
+def _bandwidth(candidate: str) -> float | None:
+    kind, _, number = candidate.partition(" ")
+    try:
+        return float(number) if kind == "bandwidth" else None
+    except ValueError:
+        return None
+
+
+def _range(values: FloatArray) -> tuple[float, float]:
+    if not len(values):
+        return 0.0, 1.0
+    low, high = float(values.min()), float(values.max())
+    margin = 0.06 * (high - low) if high > low else max(abs(high) * 0.1, 1.0)
+    return low - margin, high + margin
+
+
+def _labels(x: Scale, labels: list[str]) -> dict[str, Any]:
+    """The databases' labels, as many as fit, as data of a layer: no text of theirs is part of an expression."""
+    n = len(labels)
+    room = max(2, min(12, WIDTH // (8 * max(4, max(map(len, labels))))))
+    spots = list(range(0, n, max(1, math.ceil(n / room))))
+    rows = records(at=[k + 1 for k in spots], label=[labels[k] for k in spots])
+    encoding = {"x": _axis(x, spots), "y": {"value": HEIGHT + 14}, "text": {"field": "label"}}
+    return layer("labels", {"type": "text", "align": "center", "color": INK, "baseline": "middle"}, rows, encoding)
+
+
+def _axis(x: Scale, spots: list[int]) -> dict[str, Any]:
+    return x.encoding("at", "database", grid=False, labels=False, titlePadding=24, values=[k + 1 for k in spots])
+
+
+def _marks(
+    known: npt.NDArray[np.intp], series: FloatArray, x_axis: dict[str, Any], y_axis: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Median, trend, and the change point by Pettitt's statistic."""
+    slope, start = np.polyfit(known + 1.0, series, 1)
+    ends = np.array([known[0] + 1.0, known[-1] + 1.0])
+    ranks = np.argsort(np.argsort(series, kind="stable"), kind="stable") + 1.0
+    walk = np.cumsum(2 * ranks - (len(series) + 1))[:-1]
+    change = known[int(np.argmax(np.abs(walk)))] + 1.5
+    middle = float(np.median(series))
+    encoding = {"x": x_axis, "y": y_axis}
+    return [
+        layer("median", {"type": "line", "color": INK, "strokeDash": [1, 3]},
+              records(at=ends, value=[middle, middle]), encoding),
+        layer("trend", {"type": "line", "color": VERMILION, "strokeDash": [7, 4]},
+              records(at=ends, value=start + slope * ends), encoding),
+        layer("change", {"type": "rule", "color": GREEN, "strokeDash": [3, 2]}, records(at=[change]), {"x": x_axis}),
+    ]  # fmt: skip
+
+
+def _thinned(
+    known: npt.NDArray[np.intp], series: FloatArray, x_axis: dict[str, Any], y_axis: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Least, median and greatest of neighbouring databases, where points would cover one another."""
+    parts = np.array_split(known, 300)
+    rows = records(
+        at=[float(part.mean()) + 1 for part in parts],
+        low=[float(series[part].min()) for part in parts],
+        value=[float(np.median(series[part])) for part in parts],
+        high=[float(series[part].max()) for part in parts],
+    )
+    low = {**y_axis, "field": "low"}
+    return [
+        layer("range", {"type": "area", "color": SKY, "opacity": 0.45}, rows,
+              {"x": x_axis, "y": low, "y2": {"field": "high"}}),
+        layer("line", {"type": "line", "color": BLUE, "strokeWidth": 1.5}, rows, {"x": x_axis, "y": y_axis}),
+    ]  # fmt: skip

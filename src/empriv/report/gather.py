@@ -1,0 +1,236 @@
+"""`Material`: what the charts and the page of one audit are drawn from, computed once, when first asked for.
+
+Every figure is a curve over one grid of epsilons. delta_i is measured for all individuals at once where that fits in
+memory and some epsilons at a time where not; of each part only what is drawn is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.auditing import Audit
+from empriv.errors import InputError
+from empriv.report.chart import round_up
+from empriv.results import FloatArray, IntArray
+from empriv.validate.bounds import Bounds
+
+GRID = 50
+MOST_ROWS = 12_000  # individuals of whom the table shows all
+TOP_ROWS = 5_000  # of more, it shows so many
+_AT_ONCE = 20_000_000  # delta_i held in memory
+_BOUNDS = 8  # epsilons with bounds of their own: a bound takes as long as the whole curve of estimates
+_SINGLE = 300  # individuals up to whom each is a dot of its own
+
+HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Individuals of about the same presence and influence.
+
+    Attributes
+    ----------
+    presence, influence : middle of each cell
+    count : individuals in it
+    owner : cell of each individual; -1 for whom no influence can be drawn
+    """
+
+    presence: FloatArray
+    influence: FloatArray
+    count: IntArray
+    owner: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Figures along the grid of epsilons.
+
+    Attributes
+    ----------
+    delta, total_risk, n_exposed : one for each epsilon
+    worst : position of the most exposed individual at each epsilon
+    histogram : (epsilons, bins + 1) individuals by delta_i; the first bin is exactly 0
+    cells : (cells, epsilons) largest delta_i in each cell
+    table : (rows, epsilons) delta_i of the individuals in the table
+    """
+
+    delta: FloatArray
+    total_risk: FloatArray
+    n_exposed: IntArray
+    worst: IntArray
+    histogram: IntArray
+    cells: FloatArray
+    table: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What one audit's report is drawn from.
+
+    Attributes
+    ----------
+    audit : what is reported
+    epsilons : the grid, rising; its last may be infinite
+    start : position of the first epsilon asked for
+    """
+
+    audit: Audit
+    epsilons: FloatArray
+    start: int
+
+    @property
+    def finite(self) -> npt.NDArray[np.bool_]:
+        return np.isfinite(self.epsilons)
+
+    @cached_property
+    def influence(self) -> FloatArray:
+        return self.audit.risk.influence()
+
+    @cached_property
+    def rows(self) -> IntArray:
+        """Individuals in the table: all, or the riskiest at the first epsilon asked for."""
+        n = self.audit.results.n_individuals
+        if n <= MOST_ROWS:
+            return np.arange(n)
+        delta_i = self.audit.delta_i(float(self.epsilons[self.start]))
+        size = np.where(np.isnan(self.influence), np.inf, self.influence)
+        return np.lexsort((-size, -delta_i))[:TOP_ROWS]
+
+    @cached_property
+    def cells(self) -> Cells:
+        return _cells(self.audit.results.presence, self.influence)
+
+    @cached_property
+    def curves(self) -> Curves:
+        epsilons, n = self.epsilons, self.audit.results.n_individuals
+        total, histogram = np.empty(len(epsilons)), np.empty((len(epsilons), len(HISTOGRAM_EDGES)), np.int64)
+        delta, worst = np.empty(len(epsilons)), np.zeros(len(epsilons), np.int64)
+        owner = self.cells.owner
+        cells = np.zeros((len(self.cells.count), len(epsilons)))
+        table = np.empty((len(self.rows), len(epsilons)))
+        for part in _parts(len(epsilons), n):
+            delta_i = self.audit.delta_i(epsilons[part])
+            total[part] = self.audit.total_risk(epsilons[part])  # the same curve again, which the risk still holds
+            delta[part], worst[part] = delta_i.max(axis=0), delta_i.argmax(axis=0)
+            table[:, part] = delta_i[self.rows]
+            for column, k in enumerate(range(part.start, part.stop)):
+                one = delta_i[:, column]
+                histogram[k, 0] = np.count_nonzero(one == 0)
+                histogram[k, 1:] = np.bincount(
+                    np.clip(np.searchsorted(HISTOGRAM_EDGES, one[one > 0], side="left") - 1, 0, None),
+                    minlength=len(HISTOGRAM_EDGES) - 1,
+                )
+                drawn = owner >= 0
+                np.maximum.at(cells[:, k], owner[drawn], one[drawn])
+        return Curves(delta, total, n - histogram[:, 0], worst, histogram, cells, table)
+
+    @cached_property
+    def bounded(self) -> tuple[Bounds, ...]:
+        """Bounds at the epsilons asked for and some between, rising."""
+        return tuple(self.audit.bounds(float(self.epsilons[k])) for k in self._bounded_at)
+
+    @cached_property
+    def _bounded_at(self) -> IntArray:
+        last = int(np.flatnonzero(self.finite)[-1])
+        asked = [int(k) for k in np.flatnonzero(np.isin(self.epsilons, self.audit.epsilons))][:_BOUNDS]
+        spread = np.linspace(0, last, max(2, _BOUNDS - len(asked))).round().astype(int)
+        return np.unique([*asked, *spread])
+
+    @cached_property
+    def band(self) -> dict[str, FloatArray]:
+        """Bounds at every epsilon of the grid.
+
+        delta falls in epsilon: an upper bound holds for every greater epsilon, a lower one for every smaller. Between
+        the epsilons with bounds of their own the next on the safe side is taken, so the band is never too narrow.
+        """
+        at = self._bounded_at
+        left = np.searchsorted(at, np.arange(len(self.epsilons)), side="right") - 1
+        right = np.searchsorted(at, np.arange(len(self.epsilons)), side="left")
+
+        def lowest(name: str) -> FloatArray:
+            values = np.array([getattr(one, name) for one in self.bounded] + [0.0])
+            return np.asarray(values[right])
+
+        def highest(name: str) -> FloatArray:
+            return np.asarray(np.array([getattr(one, name) for one in self.bounded])[left])
+
+        return {
+            "lower": np.minimum(lowest("lower"), self.curves.delta),
+            "upper": np.maximum(highest("upper"), self.curves.delta),
+            "total_risk_lower": np.minimum(lowest("total_risk_lower"), self.curves.total_risk),
+            "total_risk_upper": np.maximum(highest("total_risk_upper"), self.curves.total_risk),
+            "own": np.isin(np.arange(len(self.epsilons)), at).astype(float),
+        }
+
+
+def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float | None = None) -> Material:
+    """Material for the charts and the page.
+
+    Parameters
+    ----------
+    audit : what is reported
+    epsilons : where the slider may stop; default: about 50 from 0 on, the epsilons asked for among them
+    at : the epsilon at which charts stand first; default: the first asked for
+    """
+    asked = list(audit.epsilons) if at is None else [*audit.epsilons, _epsilon(at)]
+    if epsilons is None:
+        grid = np.unique(np.concatenate((_grid(audit, asked), asked)))
+    else:
+        grid = np.unique([_epsilon(one) for one in epsilons])
+        if not np.isfinite(grid).any():
+            raise InputError("`epsilons` must hold at least one finite number, got none.")
+        grid = np.unique(np.concatenate((grid, asked)))
+    first = audit.epsilons[0] if at is None else float(at)
+    return Material(audit, grid, int(np.searchsorted(grid, first)))
+
+
+def _epsilon(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError("`epsilons` must hold numbers only.") from None
+    if math.isnan(number) or number < 0:
+        raise InputError("`epsilons` must be at least 0, got a negative number or NaN.")
+    return number
+
+
+def _grid(audit: Audit, asked: list[float]) -> FloatArray:
+    """From 0 to a little beyond where delta becomes 0, or beyond the largest asked for."""
+    largest = max((one for one in asked if math.isfinite(one)), default=0.0)
+    vanishes = audit.epsilon(0.0)
+    end = 1.25 * largest
+    if math.isfinite(vanishes):
+        end = max(end, min(1.25 * vanishes, 6 * largest) if largest > 0 else 1.25 * vanishes)
+    return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(asked))))
+
+
+def _parts(n_epsilons: int, n_individuals: int) -> Iterator[slice]:
+    step = max(1, _AT_ONCE // max(1, n_individuals))
+    for start in range(0, n_epsilons, step):
+        yield slice(start, min(start + step, n_epsilons))
+
+
+def _cells(presence: IntArray, influence: FloatArray) -> Cells:
+    """Each individual alone if they are few, else on a grid of presence by the logarithm of influence."""
+    shown = np.flatnonzero(np.isfinite(influence) & (influence > 0))
+    owner = np.full(len(influence), -1, np.int64)
+    if len(shown) <= _SINGLE:
+        owner[shown] = np.arange(len(shown))
+        return Cells(presence[shown].astype(float), influence[shown], np.ones(len(shown), np.int64), owner)
+    across = max(1, math.ceil((int(presence[shown].max()) - int(presence[shown].min()) + 1) / 40))
+    column = presence[shown] // across
+    logs = np.log(influence[shown])
+    height = max((float(logs.max()) - float(logs.min())) / 24, 1e-9)
+    row = np.floor((logs - logs.min()) / height).astype(np.int64)
+    keys, owner[shown] = np.unique(column * 1000 + row, return_inverse=True)
+    count = np.bincount(owner[shown], minlength=len(keys))
+    middle = np.bincount(owner[shown], weights=presence[shown], minlength=len(keys)) / count
+    level = np.exp(np.bincount(owner[shown], weights=logs, minlength=len(keys)) / count)
+    return Cells(middle, level, count, owner)

@@ -1,0 +1,366 @@
+"""Charts of laws: densities with and without an individual, outcomes with a mass of their own, noise, pairs of numbers,
+and an adversary's buckets. The last three take plain arrays, and know nothing of what made them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from empriv.errors import InputError
+from empriv.report.chart import (
+    BLUE, FAINT, GREEN, INK, ORANGE, SKY, VERMILION, WIDTH, Chart, Scale, layer, numbers, records, spec_of, stacked,
+)  # fmt: skip
+from empriv.report.gather import Material
+from empriv.report.text import shortened
+from empriv.results import FloatArray
+from empriv.validate.words import percent
+
+_POINTS = 220
+_TALL, _LOW = 220, 130
+_MOST_WORST = 12  # different most exposed individuals along the grid whose curves the page holds
+
+
+def density_chart(material: Material) -> Chart | None:
+    """Densities with everyone and without the most exposed individual, and their log ratio; None without a density."""
+    risk = material.audit.risk
+    points = risk.pairs.points[np.isfinite(risk.pairs.points)]
+    if risk.density is None or not len(points):
+        return None
+    x = _places(risk, points)
+    with_all = risk.pdf(x)
+    worst = _faces(material)
+    kept = list(dict.fromkeys([int(worst[material.start]), *map(int, worst)]))
+    sides = np.array([risk.density.pdf(x, risk.pairs.dense(np.array([row]))[0]) for row in kept])
+    index = [kept.index(int(row)) for row in worst]
+    here = index[material.start]
+    epsilon = float(material.epsilons[material.start])
+    chart = two_laws(
+        x, with_all, sides[here], epsilon,
+        others=sides, index=index, epsilons=material.epsilons,
+    )  # fmt: skip
+    return Chart(
+        name="density",
+        title="The most exposed individual: with and without",
+        caption=(
+            "Above: how likely each result is with everyone (solid), and without the most exposed individual (dashed). "
+            "Below: the logarithm of their ratio. Where it leaves the band of plus and minus epsilon, shaded in both, "
+            "a result tells more about the individual than epsilon allows; how often that happens, and by how much, "
+            "makes delta."
+        ),
+        spec=chart.spec,
+        data=chart.data,
+        live=chart.live,
+    )
+
+
+def two_laws(
+    x: FloatArray,
+    with_all: FloatArray,
+    without: FloatArray,
+    epsilon: float,
+    *,
+    others: FloatArray | None = None,
+    index: Sequence[int] = (),
+    epsilons: FloatArray | None = None,
+) -> Chart:
+    """Two densities over the same places, shaded where their ratio exceeds e^epsilon."""
+    ratio = log_ratio(with_all, without)
+    every = [ratio] if others is None else [log_ratio(with_all, side) for side in others]
+    widest = max(float(np.nanmax(np.abs(np.where(np.isfinite(one), one, 0.0)))) for one in every)
+    finite = [] if epsilons is None else [float(e) for e in epsilons if math.isfinite(e)]
+    shown_epsilon = epsilon if math.isfinite(epsilon) else 0.0
+    reach = 1.15 * max(widest, shown_epsilon, 1e-9)
+    reach = min(reach, 4 * max(shown_epsilon, max(finite, default=0.0), 0.05))
+    top = 1.08 * float(max(with_all.max(), without.max(), 1e-300 if others is None else others.max()))
+    x_scale, y_scale = Scale(float(x[0]), float(x[-1])), Scale(0.0, top)
+    r_scale = Scale(-reach, reach)
+    beyond = exceeds(ratio, epsilon)
+    big = max(abs(float(x[0])), abs(float(x[-1]))) >= 1e4
+    x_top = x_scale.encoding("x", None, labels=False, ticks=False)
+    x_low = x_scale.encoding("x", "query result", format="~s" if big else "~g")
+    legend = {"domain": ["with everyone", "without the individual"], "range": [BLUE, VERMILION]}
+    dash = {**legend, "range": [[1, 0], [6, 3]]}
+    kind = {"field": "law", "type": "nominal"}
+    curves = [
+        *({**row, "law": "with everyone"} for row in records(x=x, p=with_all)),
+        *({**row, "law": "without the individual"} for row in records(x=x, p=without)),
+    ]
+    high = np.maximum(with_all, without)
+    shade = records(x=x, p=np.where(beyond, high, 0.0), zero=np.zeros(len(x)))
+    upper = {
+        "width": WIDTH, "height": _TALL,
+        "layer": [
+            layer("shade", {"type": "area", "color": ORANGE, "opacity": 0.45}, shade,
+                  {"x": x_top, "y": y_scale.encoding("p", "density"), "y2": {"field": "zero"}}),
+            layer("laws", {"type": "line", "strokeWidth": 2}, curves,
+                  {"x": x_top, "y": y_scale.encoding("p", "density", format=".2~g"), "color": {**kind, "scale": legend},
+                   "strokeDash": {**kind, "scale": dash}}),
+        ],
+    }  # fmt: skip
+    clipped = np.clip(np.nan_to_num(ratio, nan=0.0, posinf=reach, neginf=-reach), -reach, reach)
+    at_r = r_scale.encoding("r", "log ratio")
+    rules = records(r=[min(shown_epsilon, reach), -min(shown_epsilon, reach)])
+    excess = records(x=x, r=clipped, edge=np.clip(clipped, -shown_epsilon, shown_epsilon))
+    if not math.isfinite(epsilon):
+        excess = records(x=x, r=np.zeros(len(x)), edge=np.zeros(len(x)))
+    lower = {
+        "width": WIDTH, "height": _LOW,
+        "layer": [
+            layer("excess", {"type": "area", "color": ORANGE, "opacity": 0.6}, excess,
+                  {"x": x_low, "y": at_r, "y2": {"field": "edge"}}),
+            layer("ratio", {"type": "line", "color": BLUE, "strokeWidth": 2}, records(x=x, r=clipped),
+                  {"x": x_low, "y": at_r}),
+            layer("limits", {"type": "rule", "color": INK, "strokeDash": [4, 3]}, rules, {"y": at_r}),
+        ],
+    }  # fmt: skip
+    live = None
+    if others is not None and epsilons is not None:
+        live = {
+            "kind": "laws", "x": x_scale.live(WIDTH), "y": y_scale.live(_TALL), "r": r_scale.live(_LOW),
+            "places": numbers(x), "with": numbers(with_all), "without": [numbers(side) for side in others],
+            "index": list(index), "epsilons": [None if math.isinf(e) else float(e) for e in epsilons],
+        }  # fmt: skip
+    return Chart(
+        name="two laws",
+        title="With and without",
+        caption="",
+        spec=stacked([upper, lower]),
+        data={
+            "query result": numbers(x),
+            "density with everyone": numbers(with_all),
+            "density without the individual": numbers(without),
+            "log ratio": numbers(ratio),
+        },
+        live=live,
+    )
+
+
+def log_ratio(with_all: FloatArray, without: FloatArray) -> FloatArray:
+    """log(p / p_i); 0 where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(with_all) - np.log(without)
+    return np.where((with_all == 0) & (without == 0), 0.0, ratio)
+
+
+def exceeds(ratio: FloatArray, epsilon: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Where the ratio of densities is beyond e^epsilon either way."""
+    return np.asarray(np.abs(ratio) > epsilon)
+
+
+def outcomes_chart(material: Material) -> Chart | None:
+    """Outcomes with a mass of their own, with everyone and without the most exposed; None where there are none."""
+    pairs = material.audit.risk.pairs
+    row = int(material.curves.worst[material.start])
+    own = next((alone for position, alone in pairs.own if position == row), None)
+    names, mass, without = (
+        (pairs.names, pairs.mass, pairs.mass_without[row])
+        if own is None
+        else (own.names, own.mass, own.mass_without[0])
+    )
+    if not len(names):
+        return None
+    rest = ("any other result",)
+    with_all = np.append(mass, max(0.0, 1.0 - float(np.sum(mass))))
+    left = np.append(without, max(0.0, 1.0 - float(np.sum(without))))
+    return buckets_chart(
+        [*(shortened(str(name), 40) for name in names), *rest],
+        with_all,
+        left,
+        name="outcomes",
+        title="Outcomes with a mass of their own",
+        caption=(
+            "How often each single outcome occurs with everyone, and without the individual most exposed at the first "
+            "epsilon asked for. They are compared by counts. An outcome with one bar only gives that individual's "
+            "presence or absence away for certain."
+        ),
+    )
+
+
+def noise_chart(
+    x: FloatArray, noise: FloatArray, before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray]
+) -> Chart:
+    """The law of the noise, and what the released distribution looks like.
+
+    Parameters
+    ----------
+    x, noise : places and the density of the noise there
+    before, after : places and density of the results as they are, and of what is released
+    """
+    _same_length(x, noise)
+    for places, density in (before, after):
+        _same_length(places, density)
+    n_scale = Scale(float(x[0]), float(x[-1]))
+    noise_top = Scale(0.0, 1.08 * float(np.max(noise)) or 1.0)
+    low, high = min(before[0][0], after[0][0]), max(before[0][-1], after[0][-1])
+    r_scale = Scale(float(low), float(high))
+    law_top = Scale(0.0, 1.08 * float(max(np.max(before[1]), np.max(after[1]))) or 1.0)
+    legend = {"domain": ["as measured", "as released"], "range": [BLUE, VERMILION]}
+    kind = {"field": "law", "type": "nominal"}
+    rows = [
+        *({**row, "law": "as measured"} for row in records(x=before[0], p=before[1])),
+        *({**row, "law": "as released"} for row in records(x=after[0], p=after[1])),
+    ]
+    upper = {
+        "width": WIDTH, "height": _LOW,
+        "layer": [layer("noise", {"type": "area", "color": GREEN, "opacity": 0.4, "line": {"color": GREEN}},
+                        records(x=x, p=noise),
+                        {"x": n_scale.encoding("x", "noise added to the result"),
+                         "y": noise_top.encoding("p", "density", format=".2~g")})],
+    }  # fmt: skip
+    lower = {
+        "width": WIDTH, "height": _TALL,
+        "layer": [layer("released", {"type": "line", "strokeWidth": 2}, rows,
+                        {"x": r_scale.encoding("x", "result"), "y": law_top.encoding("p", "density", format=".2~g"),
+                         "color": {**kind, "scale": legend},
+                         "strokeDash": {**kind, "scale": {**legend, "range": [[1, 0], [6, 3]]}}})],
+    }  # fmt: skip
+    return Chart(
+        name="noise",
+        title="The noise, and what is released",
+        caption=(
+            "Above: how likely each error is that the noise adds. Below: the distribution of the results as measured "
+            "(solid), and as released with the noise added (dashed). The closer the two, the less the noise costs."
+        ),
+        spec=stacked([upper, lower]),
+        data={"noise": numbers(x), "density": numbers(noise)},
+    )
+
+
+def joint_chart(
+    x: FloatArray,
+    y: FloatArray,
+    density: FloatArray,
+    *,
+    points: tuple[FloatArray, FloatArray],
+    names: tuple[str, str],
+) -> Chart:
+    """The joint density of two numbers released together.
+
+    Parameters
+    ----------
+    x, y : places on the two axes, evenly spaced
+    density : (len(y), len(x))
+    points : the pairs of results
+    names : of the two numbers
+    """
+    density = np.asarray(density, float)
+    if density.shape != (len(y), len(x)):
+        raise InputError(f"`density` must have shape {(len(y), len(x))}, got {density.shape}.")
+    half = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
+    columns, rows_at = np.meshgrid(x, y)
+    x_scale = Scale(float(x[0] - half[0]), float(x[-1] + half[0]))
+    y_scale = Scale(float(y[0] - half[1]), float(y[-1] + half[1]))
+    rows = records(
+        x=(columns - half[0]).ravel(), x2=(columns + half[0]).ravel(), y=(rows_at - half[1]).ravel(),
+        y2=(rows_at + half[1]).ravel(), p=density.ravel(),
+    )  # fmt: skip
+    titles = [shortened(name, 40) for name in names]
+    at = {"x": x_scale.encoding("x", titles[0], grid=False), "y": y_scale.encoding("y", titles[1], grid=False)}
+    colour = {"field": "p", "type": "quantitative", "legend": {"title": "density", "orient": "right", "format": ".1~g"},
+              "scale": {"range": ["#f7fbff", SKY, BLUE, "#08306b"], "domainMin": 0}}  # fmt: skip
+    layers = [
+        layer("joint", {"type": "rect"}, rows, {**at, "x2": {"field": "x2"}, "y2": {"field": "y2"}, "color": colour}),
+        layer("pairs", {"type": "point", "filled": True, "color": ORANGE, "stroke": INK, "strokeWidth": 0.6, "size": 34,
+                        "opacity": 1}, records(x=points[0], y=points[1]), at),
+    ]  # fmt: skip
+    return Chart(
+        name="joint",
+        title=f"Joint density of {titles[0]} and {titles[1]}",
+        caption=(
+            "How likely each pair of results is: darker is likelier; each dot is one database. Numbers released "
+            "together tell more than each alone, the more so where they go together."
+        ),
+        spec=spec_of(width=460, height=360, layer=layers),
+        data={titles[0]: numbers(points[0]), titles[1]: numbers(points[1])},
+    )
+
+
+def buckets_chart(
+    labels: Sequence[str],
+    with_all: FloatArray,
+    without: FloatArray,
+    *,
+    name: str = "buckets",
+    title: str = "What an adversary sees",
+    caption: str = (
+        "The results sorted into the buckets that an adversary tells apart: how often each occurs with everyone, and "
+        "without the individual. Buckets with bars of different height are what the adversary learns from."
+    ),
+) -> Chart:
+    """Shares of each bucket in the two worlds, side by side."""
+    _same_length(with_all, without)
+    if len(labels) != len(with_all):
+        raise InputError(f"`labels` must be as many as the shares, {len(with_all)}, got {len(labels)}.")
+    names = [shortened(label, 40) for label in labels]
+    unique = [f"{text} ({names[: k + 1].count(text)})" if names.count(text) > 1 else text
+              for k, text in enumerate(names)]  # fmt: skip
+    worlds = ["with everyone", "without the individual"]
+    rows = [
+        *({**row, "world": worlds[0]} for row in records(bucket=unique, share=with_all)),
+        *({**row, "world": worlds[1]} for row in records(bucket=unique, share=without)),
+    ]
+    encoding = {
+        "y": {"field": "bucket", "type": "nominal", "sort": unique, "axis": {"title": None, "labelLimit": 260}},
+        "yOffset": {"field": "world", "type": "nominal", "sort": worlds},
+        "x": Scale(0.0, 1.0).encoding("share", "share of results", format="~%"),
+        "color": {"field": "world", "type": "nominal", "sort": worlds,
+                  "scale": {"domain": worlds, "range": [BLUE, VERMILION]}},
+    }  # fmt: skip
+    bars: dict[str, Any] = layer("buckets", {"type": "bar"}, rows, encoding)
+    edge = layer("edge", {"type": "rule", "color": FAINT}, [{"share": 0}], {"x": encoding["x"]})
+    return Chart(
+        name=name,
+        title=title,
+        caption=caption,
+        spec=spec_of(width=440, height=max(60, 34 * len(unique)), layer=[bars, edge]),
+        data={
+            "outcome": unique,
+            "with everyone": [percent(float(v)) for v in with_all],
+            "without the individual": [percent(float(v)) for v in without],
+        },
+    )
+
+
+def _faces(material: Material) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """The most exposed individual at each epsilon; where nobody is exposed, the last who was.
+
+    Beyond a dozen different ones, the last of the dozen stays: the page would grow without telling more.
+    """
+    worst = material.curves.worst.copy()
+    nobody = material.curves.delta <= 0
+    if nobody.all():
+        # nobody ever: who moves the results most
+        worst[:] = int(np.argmax(material.audit.risk.shifts))
+        return worst
+    for k in range(len(worst)):
+        if nobody[k]:
+            worst[k] = worst[k - 1] if k else worst[np.flatnonzero(~nobody)[0]]
+    seen: dict[int, None] = {int(worst[material.start]): None}
+    for k in range(len(worst)):
+        if int(worst[k]) not in seen:
+            if len(seen) >= _MOST_WORST:
+                worst[k] = worst[k - 1] if k else worst[material.start]
+            else:
+                seen[int(worst[k])] = None
+    return worst
+
+
+def _places(risk: Any, points: FloatArray) -> FloatArray:
+    """Where densities are drawn: evenly, and at the results, where they have their kinks."""
+    widths = getattr(risk.density, "bandwidths", None)
+    width = float(np.median(widths)) if widths is not None else float(np.ptp(points)) / 10
+    low, high = float(points.min()), float(points.max())
+    margin = min(4 * width, max(high - low, width))
+    even = np.linspace(low - margin, high + margin, _POINTS)
+    if len(points) <= _POINTS:
+        return np.unique(np.concatenate((even, points)))
+    return even
+
+
+def _same_length(one: Any, other: Any) -> None:
+    if len(one) != len(other) or len(one) == 0:
+        raise InputError(f"Places and densities must be as many, and at least one, got {len(one)} and {len(other)}.")

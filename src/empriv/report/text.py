@@ -1,0 +1,52 @@
+"""Text from data made harmless and short, and pseudonyms of individuals with the key to them.
+
+HTML is escaped by the templates, and JSON for a script by `script_json`; here go the characters that steer a reader's
+eye or a program (controls, overrides of direction, line separators), which become escapes that can be seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+
+
+def visible(text: str) -> str:
+    """Text without characters that cannot be seen: they become escapes such as ``\\x1b``."""
+    return "".join(_escape(c) if unicodedata.category(c) in _HIDDEN else c for c in text)
+
+
+def shortened(text: str, longest: int = 60) -> str:
+    """Visible text of at most so many characters."""
+    seen = visible(text)
+    return seen if len(seen) <= longest else seen[: longest - 3] + "..."
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def pseudonyms(labels: Sequence[Any], salt: bytes) -> list[str]:
+    """Names that differ with the salt, from which nobody without it can tell who is meant."""
+    digests = [
+        hmac.new(salt, repr(label).encode("utf-8", "backslashreplace"), hashlib.sha256).hexdigest() for label in labels
+    ]
+    names = digests
+    for digits in range(8, 65, 4):
+        names = [digest[:digits] for digest in digests]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def script_json(content: Any) -> str:
+    """JSON that no HTML parser takes for markup, and no script for a line's end, wherever it is put."""
+    text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    # only strings hold these characters, where an escape means the same
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
