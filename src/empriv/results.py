@@ -178,6 +178,10 @@ class Results:
             draws=self.draws,
         )
 
+    def select(self, names: Sequence[str]) -> Results:
+        """Some components of a vector query, as results of a vector query."""
+        return Results.stack({name: self.component(name) for name in names})
+
     def combined(self, weights: Mapping[str, float]) -> Results:
         """A weighted sum of components, as results of a scalar query; no number where one of them is none."""
         parts = [(weight, self.component(name)) for name, weight in weights.items()]

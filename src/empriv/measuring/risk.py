@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,13 +29,33 @@ from empriv.results import FloatArray, IntArray, Results
 _WORKERS = os.cpu_count() or 1
 
 
+@overload
+def measure(
+    q: Results,
+    q_without: None = None,
+    *,
+    density: Density | None = None,
+    individuals: None = None,
+) -> Any: ...
+
+
+@overload
+def measure(
+    q: npt.ArrayLike,
+    q_without: npt.ArrayLike | None = None,
+    *,
+    density: Density | None = None,
+    individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
+) -> Risk: ...
+
+
 def measure(
     q: npt.ArrayLike | Results,
     q_without: npt.ArrayLike | None = None,
     *,
     density: Density | None = None,
     individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
-) -> Risk:
+) -> Any:
     """Privacy of query results.
 
     Parameters
@@ -48,7 +68,8 @@ def measure(
     Returns
     -------
     Risk
-        ``delta_i``, ``delta``, ``total_risk`` at any epsilon, and their inverses.
+        ``delta_i``, ``delta``, ``total_risk`` at any epsilon, and their inverses; for results of a vector query a
+        `JointRisk`, which has the same and more.
     """
     if isinstance(q, Results):
         if q_without is not None or individuals is not None:
@@ -58,14 +79,11 @@ def measure(
         raise InputError("`q_without` must be given: the results without each individual.")
     else:
         results = Results.from_arrays(q, q_without, individuals=individuals)
-    if results.components is not None:
-        raise InputError(
-            f"`measure` takes the results of one number, got a vector of {len(results.components)} components. "
-            "Hint: results.component(name) is one of them."
-        )
     density = Kde() if density is None else density
     if not isinstance(density, Density):
         raise InputError(f"`density` must have a method `fit`, got {type(density).__name__}. Hint: empriv.Kde().")
+    if results.components is not None:
+        return import_module("empriv.measuring.joint").measure_joint(results, density=density)
     pairs = split(results, look=not getattr(density, "literal", False))
     databases = np.repeat(np.arange(results.n_databases), pairs.draws)
     model = density.fit(pairs.points, databases) if np.isfinite(pairs.points).any() else None
@@ -96,7 +114,7 @@ class Risk:
 
         Never understated by rounding; exactly 0 where the ratio of densities is proved to stay within e^epsilon.
         """
-        grid = _epsilons(epsilon)
+        grid = epsilon_grid(epsilon)
         key = tuple(grid.ravel().tolist())
         if key not in self._known:
             self._known.clear()  # one curve is kept: large tables would fill the memory otherwise
@@ -108,15 +126,12 @@ class Risk:
 
     def delta(self, epsilon: npt.ArrayLike) -> Any:
         """Largest delta_i: a float, or an array for an array."""
-        worst = self.delta_i(np.atleast_1d(_epsilons(epsilon))).max(axis=0, initial=0.0)
+        worst = self.delta_i(np.atleast_1d(epsilon_grid(epsilon))).max(axis=0, initial=0.0)
         return float(worst[0]) if np.ndim(epsilon) == 0 else worst
 
     def total_risk(self, epsilon: npt.ArrayLike) -> Any:
         """``1 - prod(1 - delta_i)``: chance that somebody's privacy fails, if failures are independent."""
-        delta_i = self.delta_i(np.atleast_1d(_epsilons(epsilon)))
-        with np.errstate(divide="ignore"):
-            total = -np.expm1(np.log1p(-delta_i).sum(axis=0))
-        total = np.maximum(total, delta_i.max(axis=0, initial=0.0))  # never below delta, by rounding
+        total = total_risk_of(self.delta_i(np.atleast_1d(epsilon_grid(epsilon))))
         return float(total[0]) if np.ndim(epsilon) == 0 else total
 
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
@@ -124,7 +139,7 @@ class Risk:
 
         At delta = 0 this is sup |log p/p_i|: far out it is decided by the kernel's tails, not by the data.
         """
-        _check_delta(delta)
+        check_delta(delta)
         out = np.zeros(len(self.shifts))
         for rows, found in self._map(self._subject_rows(0.0), lambda block: block.epsilons(delta)):
             out[rows] = found
@@ -132,7 +147,7 @@ class Risk:
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
-        _check_delta(delta)
+        check_delta(delta)
         best = 0.0
         rows = self._subject_rows(0.0)
         rows = rows[np.argsort(-self.shifts[rows], kind="stable")]  # who moves the results most, first
@@ -239,7 +254,8 @@ class Risk:
                 yield some, found
 
 
-def _epsilons(epsilon: npt.ArrayLike) -> FloatArray:
+def epsilon_grid(epsilon: npt.ArrayLike) -> FloatArray:
+    """Epsilons that were asked for, checked."""
     try:
         grid = np.asarray(epsilon, float)
     except (TypeError, ValueError):
@@ -251,6 +267,14 @@ def _epsilons(epsilon: npt.ArrayLike) -> FloatArray:
     return grid
 
 
-def _check_delta(delta: float) -> None:
+def total_risk_of(delta_i: FloatArray) -> FloatArray:
+    """``1 - prod(1 - delta_i)`` over the individuals, down the first axis."""
+    with np.errstate(divide="ignore"):
+        total = -np.expm1(np.log1p(-delta_i).sum(axis=0))
+    return np.asarray(np.maximum(total, delta_i.max(axis=0, initial=0.0)))  # never below delta, by rounding
+
+
+def check_delta(delta: float) -> None:
+    """Refuse what is no probability."""
     if not 0.0 <= delta <= 1.0:
         raise InputError(f"`delta` must lie in [0, 1], got {delta}.")
