@@ -1,0 +1,546 @@
+"""Results given what an adversary knows: `View`s of them, and delta_i under the worst condition of all views.
+
+A view is what one adversary makes of the databases: the trend of the results in what is known, taken out of both
+sides of every pair (so that each individual's influence stays what it was), one bandwidth for what is left, and a set
+of weights for each value z. A *condition* is one value z of one view. `ViewSearch` finds each individual's worst
+condition, and computes only those that could be: conditions are ruled out by a bound (`weighted.ceiling`), and
+individuals whose influence is within epsilon bandwidths are cleared under any weights.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.atoms import Pairs, tie_tolerance
+from empriv.measuring.blocks import Block, closed_form, largest_shifts
+from empriv.measuring.densities import Density, Mixture
+from empriv.measuring.known import LEAST_EFFECTIVE, trend, weights_near
+from empriv.measuring.weighted import WeightedBlock, ceiling, slack
+from empriv.progress import progress
+from empriv.results import FloatArray, IntArray, Results
+
+_KNOTS = 300_000  # knots of a block of columns held at once
+_BOUNDS = 12_000_000  # bounds held at once
+_FIRST = 4  # conditions looked at for each individual before the bounds are looked at again
+_WORKERS = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one adversary makes of the databases.
+
+    Attributes
+    ----------
+    owner, second : the individual who knows it, and another who knows the same; or -1
+    places : (z, k) values of what is known
+    weights, effective : (z, n), (z,)
+    trend : (n,) what is taken out of the results of each database
+    bandwidth : of what is left; NaN if what is known determines the results
+    fitted : (n, 1 + k) the columns of the trend's design, 0 for databases outside of the view
+    left_out, left_out_effective : values with too few databases
+    """
+
+    owner: int
+    second: int
+    places: FloatArray
+    weights: FloatArray
+    effective: FloatArray
+    trend: FloatArray
+    bandwidth: float
+    fitted: FloatArray
+    left_out: FloatArray
+    left_out_effective: FloatArray
+
+    def known_too(self, second: int) -> View:
+        """The same view, which another individual has as well."""
+        return replace(self, second=second)
+
+
+def views_of(
+    pairs: Pairs, known: FloatArray, density: Density, *, owner: int = -1
+) -> list[tuple[bytes, Callable[[], View]]]:
+    """The views of an adversary who knows ``known`` (n, k): what tells them apart, and the function that makes each.
+
+    One, or two where more than half of the databases have the very same value (nobody's rows in most of them, say):
+    those databases are then a condition of their own, with equal weights. A row of NaN means absence, and counts as
+    a value.
+    """
+    n = len(known)
+    absent = np.isnan(known).any(axis=1)
+    _, inverse, counts = np.unique(
+        np.where(absent[:, None], 0.0, known), axis=0, return_inverse=True, return_counts=True
+    )
+    same = absent if absent.any() else inverse.reshape(-1) == int(np.argmax(counts))
+    apart = not same.all() and (absent.any() or 2 * np.count_nonzero(same) > n)
+    parts = (same, ~same) if apart else (np.ones(n, bool),)
+
+    def key(part: npt.NDArray[np.bool_]) -> bytes:
+        inside = np.where(absent[:, None], 0.0, known)[part]
+        flat = np.all(inside == inside[0])
+        return part.tobytes() + (b"" if flat else inside.tobytes())
+
+    def maker(part: npt.NDArray[np.bool_]) -> Callable[[], View]:
+        return lambda: _view(pairs, known, part, density, owner)
+
+    return [(key(part), maker(part)) for part in parts]
+
+
+def _view(pairs: Pairs, known: FloatArray, part: npt.NDArray[np.bool_], density: Density, owner: int) -> View:
+    n = len(known)
+    inside = np.where(np.isnan(known[part]), 0.0, known[part])
+    nothing = np.zeros((0, n)), np.zeros(0), np.zeros(n), float("nan"), np.zeros((n, 1))
+    if len(inside) < LEAST_EFFECTIVE:
+        distinct = np.unique(known[part], axis=0)
+        few = np.full(len(distinct), float(len(inside)))
+        return View(owner, -1, known[:0], *nothing, distinct, few)
+    near = weights_near(inside)
+    weights = np.zeros((len(near.places), n))
+    weights[:, part] = near.weights
+    places = near.places if not np.isnan(known[part]).any() else np.full_like(near.places, np.nan)
+    if not len(places):
+        return View(owner, -1, places, *nothing, near.left_out, near.left_out_effective)
+    mean, counts = database_means(pairs)
+    taken = np.zeros(n)
+    taken[part] = trend(mean[part], inside, counts[part])
+    fitted = np.zeros((n, 1 + inside.shape[1]))
+    fitted[part, 0] = 1.0
+    fitted[part, 1:] = inside - inside.mean(axis=0)
+    points = np.where(np.repeat(part, pairs.draws), pairs.points - np.repeat(taken, pairs.draws), np.inf)
+    bandwidth = _bandwidth(points, pairs, density)
+    return View(
+        owner, -1, places, weights, near.effective, taken, bandwidth, fitted, near.left_out, near.left_out_effective
+    )
+
+
+def database_means(pairs: Pairs) -> tuple[FloatArray, FloatArray]:
+    """Mean of each database's results that are numbers, and how many there are."""
+    q = pairs.points.reshape(-1, pairs.draws)
+    here = np.isfinite(q)
+    counts = here.sum(axis=1).astype(float)
+    with np.errstate(invalid="ignore"):
+        return np.where(here, q, 0.0).sum(axis=1) / np.maximum(counts, 1.0), counts
+
+
+def exactness(points: FloatArray) -> float:
+    """Results this close to a linear function of what is known are that function: a ten-millionth of their range."""
+    finite = points[np.isfinite(points)]
+    return max(1e-7 * float(np.ptp(finite)), 16 * tie_tolerance(finite)) if len(finite) else 0.0
+
+
+def _bandwidth(points: FloatArray, pairs: Pairs, density: Density) -> float:
+    """Of the results without their trend; NaN where nothing is left of them."""
+    finite = points[np.isfinite(points)]
+    if not len(finite) or np.ptp(finite) <= exactness(pairs.points):
+        return float("nan")
+    model = density.fit(points, np.repeat(np.arange(len(points) // pairs.draws), pairs.draws))
+    if not (isinstance(model, Mixture) and closed_form(model)):
+        raise InputError(
+            "`density` must be a Laplace kernel with one bandwidth for adversaries who weight databases. "
+            "Hint: Buckets(g) takes any density."
+        )
+    return model.bandwidth
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some individuals: points with everyone and without them, and at which atom each point is (0 for none)."""
+
+    individuals: IntArray
+    points: FloatArray  # (rows, N)
+    without: FloatArray
+    codes: npt.NDArray[np.int8]
+    codes_without: npt.NDArray[np.int8]
+
+    @cached_property
+    def distance(self) -> FloatArray:
+        """(rows, N) how far each point moves; inf to or from an atom, 0 for one that stays at its atom."""
+        with np.errstate(invalid="ignore"):
+            moved = np.abs(self.without - self.points)
+        moved = np.where(np.isnan(moved), 0.0, moved)
+        return np.where(self.codes == self.codes_without, moved, np.inf)
+
+
+def rows_of(results: Results, pairs: Pairs, rows: IntArray) -> Rows:
+    """Individuals written out, their atoms told apart.
+
+    `Pairs` says which points are at an atom. Which one: the outcome, if it is no number; the number, if results
+    with everyone are there too; otherwise "elsewhere", which only results without the individual are.
+    """
+    n_points, n_entries = len(pairs.points), len(pairs.entry_database)
+    raw, outcomes = results.q.reshape(-1), results.outcomes.reshape(-1)
+    at_atom = ~np.isfinite(pairs.points)
+    values = raw[at_atom & (outcomes == 0)]
+    tolerance = tie_tolerance(raw)
+    distinct = np.unique(values)
+    distinct = distinct[np.concatenate(([True], np.diff(distinct) > tolerance))] if len(distinct) else distinct
+    elsewhere = 100  # outcomes are 1 to 5, numbers from 10 on, an individual's own atom 101
+
+    def codes(raw: FloatArray, outcomes: npt.NDArray[np.int8], at_atom: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
+        out = np.where(at_atom, np.where(outcomes == 0, elsewhere, outcomes), 0).astype(np.int8)
+        for place, value in enumerate(distinct[:80]):
+            with np.errstate(invalid="ignore"):
+                out[at_atom & (outcomes == 0) & (np.abs(raw - value) <= tolerance)] = 10 + place
+        return out
+
+    base = codes(raw, outcomes, at_atom)
+    entry_codes = codes(
+        results.entry_q.reshape(n_entries, pairs.draws),
+        results.entry_outcomes.reshape(n_entries, pairs.draws),
+        ~np.isfinite(pairs.entries),
+    )
+    holder = Pairs(
+        points=base.astype(float), draws=pairs.draws, starts=pairs.starts, entry_database=pairs.entry_database,
+        entries=entry_codes.astype(float), names=(), mass=np.zeros(0), mass_without=np.zeros((0, 0)),
+    )  # fmt: skip
+    points, without = np.broadcast_to(pairs.points, (len(rows), n_points)).copy(), pairs.dense(rows)
+    codes_with = np.broadcast_to(base, (len(rows), n_points)).copy()
+    codes_without = holder.dense(rows).astype(np.int8)
+    own = dict(pairs.own)
+    for place, row in enumerate(rows.tolist()):
+        if row in own:
+            mine = own[row]
+            moved = mine.points, mine.dense(np.array([0]))[0]
+            for values, code, new in ((points, codes_with, moved[0]), (without, codes_without, moved[1])):
+                code[place][np.isfinite(values[place]) & ~np.isfinite(new)] = 101
+                values[place] = new
+    return Rows(rows, points, without, codes_with, codes_without)
+
+
+@dataclass(frozen=True, eq=False)
+class ViewSearch:
+    """delta_i under the worst condition of some views.
+
+    Attributes
+    ----------
+    results, pairs : what was measured
+    views : those with at least one condition
+    show : whether progress is shown, as for `progress`
+    """
+
+    results: Results
+    pairs: Pairs
+    views: tuple[View, ...]
+    show: bool | None = None
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """(conditions, n)"""
+        return np.concatenate([view.weights for view in self.views])
+
+    @cached_property
+    def view(self) -> IntArray:
+        """View of each condition."""
+        return np.repeat(np.arange(len(self.views)), [len(view.places) for view in self.views])
+
+    @cached_property
+    def owners(self) -> IntArray:
+        """Who alone has each condition's view, or -1."""
+        return np.array([view.owner if view.second < 0 else -1 for view in self.views])[self.view]
+
+    @property
+    def n_determined(self) -> int:
+        """Views in which what is known determines the results."""
+        return int(np.isnan(self.bandwidths).sum())
+
+    @cached_property
+    def bandwidths(self) -> FloatArray:
+        """Of each view. Where what is known determines the results: so small that any change is a leak."""
+        return np.array([view.bandwidth if view.bandwidth > 0 else np.nan for view in self.views])
+
+    @cached_property
+    def trends(self) -> FloatArray:
+        return np.array([view.trend for view in self.views])
+
+    @cached_property
+    def leftovers(self) -> FloatArray:
+        """Standard deviation of what each view's trend leaves of the results."""
+        mean, counts = database_means(self.pairs)
+        inside = [(view.fitted[:, 0] > 0) & (counts > 0) for view in self.views]
+        return np.array([np.std((mean - view.trend)[here]) for view, here in zip(self.views, inside, strict=True)])
+
+    @cached_property
+    def shifts(self) -> FloatArray:
+        """Largest influence of each individual, in units of the result; inf to or from an atom."""
+        return largest_shifts(self.pairs, None)
+
+    @property
+    def n_conditions(self) -> int:
+        return len(self.weights)
+
+    @cached_property
+    def centre(self) -> float:
+        finite = self.pairs.points[np.isfinite(self.pairs.points)]
+        return float(np.median(finite)) if len(finite) else 0.0
+
+    def subject(self, epsilon: float) -> IntArray:
+        """Individuals whom no screening clears: the bound |d|/h <= epsilon holds under any weights."""
+        narrowest = 0.0 if np.isnan(self.bandwidths).any() else float(self.bandwidths.min())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            beyond = self.shifts * (1 + 1e-14) > epsilon * narrowest
+        return np.flatnonzero(beyond & (self.shifts > 0))
+
+    def curves(self, epsilon: FloatArray, *, prune: bool = True) -> tuple[FloatArray, IntArray]:
+        """(individuals, epsilons) at ascending epsilons: delta_i, and the worst condition (-1 where delta_i is 0)."""
+        out = np.zeros((len(self.shifts), len(epsilon)))
+        worst = np.full(out.shape, -1)
+        rows = self.subject(float(epsilon[0]))
+        together = self.n_conditions <= 200 or not prune
+        with self._workers(len(rows), "Measuring against adversaries") as (run, advance):
+            for some in self._row_blocks(rows):
+                block = rows_of(self.results, self.pairs, some)
+                for columns in [slice(None)] if together else [slice(c, c + 1) for c in range(len(epsilon))]:
+                    out[some, columns], worst[some, columns] = self._worst(block, epsilon[columns], run, prune)
+                advance(len(some))
+        return out, worst
+
+    def _worst(self, block: Rows, epsilon: FloatArray, run: Run, prune: bool) -> tuple[FloatArray, IntArray]:
+        n_rows = len(block.individuals)
+        best, worst = np.zeros((n_rows, len(epsilon))), np.full((n_rows, len(epsilon)), -1)
+        bounds, floors = self.bounds(block, float(epsilon[0])), self.floors(block)
+        if not prune:
+            bounds = np.where(self.excluded(block), 0.0, 2.0)
+        tried = 0
+        order = np.argsort(-bounds, axis=0, kind="stable") if prune and self.n_conditions > _FIRST else None
+        step = _FIRST if order is not None else self.n_conditions
+        while tried < self.n_conditions:
+            if order is None:
+                condition, row = np.nonzero(bounds > 0)
+            else:
+                some = order[tried : tried + step]
+                ahead = np.take_along_axis(bounds, some, axis=0)
+                # at a delta of 1 nothing is left to find; several epsilons are looked at until the first is settled
+                least = best.min(axis=1) if len(epsilon) > 1 else best[:, 0]
+                wanted = (ahead > least) & (least < 1.0)
+                if not wanted.any():
+                    break
+                place, row = np.nonzero(wanted)
+                condition = some[place, row]
+            found = self._columns(block, row, condition, floors, lambda made: made.curves(epsilon), run)
+            for column in range(len(epsilon)):
+                _raise(best[:, column], worst[:, column], row, condition, found[:, column])
+            tried += step
+            step *= 4
+        return best, worst
+
+    def epsilons(self, delta: float, rows: IntArray | None = None, *, only_worst: bool = False) -> FloatArray:
+        """(individuals,) smallest epsilon at which delta_i is at most ``delta`` under every condition.
+
+        With ``only_worst`` only the largest of them is right: whoever cannot need more than it is not looked at.
+        """
+        out = np.zeros(len(self.shifts))
+        rows = self.subject(0.0) if rows is None else rows
+        rows = rows[np.argsort(-self.shifts[rows], kind="stable")]
+        top = 0.0
+        with self._workers(len(rows), "Measuring against adversaries") as (run, advance):
+            for some in self._row_blocks(rows):
+                block = rows_of(self.results, self.pairs, some)
+                reach = np.where(self.bounds(block, 0.0) > delta, self._reach(block), 0.0)
+                floors = self.floors(block)
+                best, worst = np.full(len(some), top if only_worst else 0.0), np.full(len(some), -1)
+                order = np.argsort(-reach, axis=0, kind="stable")
+                tried, step = 0, _FIRST
+                while tried < self.n_conditions:
+                    chosen = order[tried : tried + step]
+                    if only_worst:
+                        best[:] = best.max()
+                    place, row = np.nonzero(np.take_along_axis(reach, chosen, axis=0) > best)
+                    if not len(row):
+                        break
+                    condition = chosen[place, row]
+                    found = self._columns(block, row, condition, None, lambda made: made.epsilons(delta)[:, None], run)
+                    needed = found[:, 0]
+                    if floors is not None:
+                        needed = np.where(floors[condition, row] > delta, np.inf, needed)
+                    _raise(best, worst, row, condition, needed)
+                    tried, step = tried + step, step * 4
+                out[some] = best
+                top = max(top, float(best.max(initial=0.0)))
+                advance(len(some))
+        return out
+
+    def by_condition(self, individual: int, epsilon: float) -> FloatArray:
+        """(conditions,) delta_i of one individual under each condition; NaN under their own view."""
+        block = rows_of(self.results, self.pairs, np.array([individual]))
+        condition = np.flatnonzero(~self.excluded(block)[:, 0])
+        out = np.full(self.n_conditions, np.nan)
+        row = np.zeros(len(condition), np.int64)
+        out[condition] = self.compute(block, row, condition, np.array([epsilon]))[:, 0]
+        return out
+
+    def compute(self, block: Rows, row: IntArray, condition: IntArray, epsilon: FloatArray) -> FloatArray:
+        """(columns, epsilons) delta_i of individual ``row`` of the block under each ``condition``."""
+        with self._workers(1, "") as (run, _):
+            return self._columns(block, row, condition, self.floors(block), lambda made: made.curves(epsilon), run)
+
+    # Bounds
+
+    def excluded(self, block: Rows) -> npt.NDArray[np.bool_]:
+        """(conditions, rows): an adversary is not asked about themselves."""
+        return np.asarray(self.owners[:, None] == block.individuals[None, :])
+
+    def bounds(self, block: Rows, epsilon: float) -> FloatArray:
+        """(conditions, rows) upper bounds of delta_i, never below what `_columns` gives; 0 for what is cleared."""
+        n = self.weights.shape[1]
+        out = np.empty((self.n_conditions, len(block.individuals)))
+        largest = block.distance.max(axis=1)
+        order = np.argsort(self.bandwidths[self.view], kind="stable")  # NaN, where any change is a leak, comes last
+        h = self.bandwidths[self.view][order]
+        start = 0
+        while start < len(order):
+            # views of nearly the same bandwidth share the narrowest of them: the bound only grows
+            stop = max(start + 1, int(np.searchsorted(h, 1.02 * h[start], side="right")))
+            stop = len(order) if np.isnan(h[start]) else stop
+            with np.errstate(divide="ignore", invalid="ignore"):
+                shifts = block.distance / h[start] if h[start] > 0 else np.where(block.distance > 0, np.inf, 0.0)
+            parts = ceiling(shifts, epsilon).reshape(len(shifts), n, -1).mean(axis=2)
+            part = self.weights[order[start:stop]] @ parts.T
+            if h[start] > 0:
+                cleared = largest[None, :] * (1 + 1e-14) <= epsilon * h[start:stop, None]
+                part = np.where(cleared, 0.0, part + 4 * slack(block.points.shape[1]))
+            out[order[start:stop]] = part
+            start = stop
+        floors = self.floors(block)
+        if floors is not None:
+            np.maximum(out, floors, out=out)
+        out[self.excluded(block)] = 0.0
+        return out
+
+    def _reach(self, block: Rows) -> FloatArray:
+        """(conditions, rows): an epsilon that is enough for delta = 0: the largest shift in bandwidths."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reach = block.distance.max(axis=1)[None, :] / self.bandwidths[self.view][:, None]
+        reach = np.where(np.isnan(reach), np.where(block.distance.max(axis=1)[None, :] > 0, np.inf, 0.0), reach)
+        floors = self.floors(block)
+        if floors is not None:
+            reach = np.where(floors > 0, np.inf, reach)
+        return np.where(self.excluded(block), 0.0, reach * (1 + 1e-9) + 1e-9)
+
+    def floors(self, block: Rows) -> FloatArray | None:
+        """(conditions, rows) delta_i that exact knowledge gives, None where nobody has any.
+
+        If the results without somebody are a linear function of what is known, and not those with everyone (or the
+        other way round), then the share of databases where the two differ gives that somebody away, however smooth
+        a density may be fitted.
+        """
+        largest = block.distance.max(axis=1, initial=0.0)
+        n = self.weights.shape[1]
+        finite = largest[np.isfinite(largest)]
+        determined = np.isnan(self.bandwidths)
+        # Least squares leave no more of q than q - q_i if q_i is linear: who moves less cannot be exact.
+        suspects = np.flatnonzero(determined | (finite.max(initial=0.0) >= 0.999 * self.leftovers))
+        differs = (block.distance > tie_tolerance(self.pairs.points)).reshape(len(largest), n, -1).mean(axis=2)
+        out: FloatArray | None = None
+        for place in suspects:
+            view = self.views[place]
+            if determined[place]:
+                rows = np.arange(len(largest))
+            else:
+                rows = np.flatnonzero((largest >= 0.999 * self.leftovers[place]) & np.isfinite(largest))
+                rows = rows[self._linear(block, rows, view)] if len(rows) else rows
+            if not len(rows):
+                continue
+            out = np.zeros((self.n_conditions, len(largest))) if out is None else out
+            here = np.flatnonzero(self.view == place)
+            out[np.ix_(here, rows)] = np.minimum(view.weights @ differs[rows].T, 1.0)
+        if out is not None:
+            out[self.excluded(block)] = 0.0
+        return out
+
+    def _linear(self, block: Rows, rows: IntArray, view: View) -> npt.NDArray[np.bool_]:
+        """Whose results are a linear function of what is known, to within `exactness`."""
+        inside = np.repeat(view.fitted[:, 0] > 0, self.pairs.draws)
+        without = block.without[rows][:, inside] - self.centre
+        usable = np.isfinite(without).all(axis=1)
+        design = np.repeat(view.fitted, self.pairs.draws, axis=0)[inside]
+        scale = np.abs(design).max(axis=0)
+        basis = np.linalg.svd(design / np.where(scale > 0, scale, 1.0), full_matrices=False)
+        basis_u = basis[0][:, basis[1] > 1e-10 * basis[1].max()]
+        safe = np.where(usable[:, None], without, 0.0)
+        left = safe - (safe @ basis_u) @ basis_u.T
+        return np.asarray(usable & (np.ptp(left, axis=1) <= exactness(self.pairs.points)))
+
+    # Columns
+
+    def _columns(
+        self,
+        block: Rows,
+        row: IntArray,
+        condition: IntArray,
+        floors: FloatArray | None,
+        task: Callable[[Block], FloatArray],
+        run: Run,
+    ) -> FloatArray:
+        """(columns, ...): ``task`` on individual ``row`` of the block under each ``condition``; never below floors."""
+        step = max(1, _KNOTS // (2 * block.points.shape[1]))
+        pieces = [slice(start, start + step) for start in range(0, len(row), step)]
+        parts = list(run(lambda piece: task(self._make(block, row[piece], condition[piece])), pieces))
+        found = np.concatenate(parts) if parts else np.zeros((0, 1))
+        return found if floors is None else np.maximum(found, floors[condition, row][:, None])
+
+    def _make(self, block: Rows, row: IntArray, condition: IntArray) -> Block:
+        draws = self.pairs.draws
+        view = self.view[condition]
+        weights = np.repeat(self.weights[condition], draws, axis=1) / draws
+        h = self.bandwidths[view]
+        shift = np.repeat(self.trends[view], draws, axis=1) + self.centre
+        # Where what is known determines the results there is no density: all is said by `floors`, and by atoms.
+        points, without = ((x[row] - shift) / h[:, None] for x in (block.points, block.without))
+        determined = np.isnan(h)
+        points[determined], without[determined] = np.inf, np.inf
+        codes, codes_without = block.codes[row], block.codes_without[row]
+        names = np.union1d(np.unique(codes), np.unique(codes_without))
+        names = names[names != 0]
+        masses = [
+            np.stack([np.where(c == name, weights, 0.0).sum(axis=1) for name in names], axis=1)
+            if len(names)
+            else np.zeros((len(row), 0))
+            for c in (codes, codes_without)
+        ]
+        source = WeightedBlock(points, without, 1.0, weights)
+        return Block(source, masses[0] if len(names) else np.zeros(0), masses[1], slack(points.shape[1]))
+
+    def _row_blocks(self, rows: IntArray) -> Iterator[IntArray]:
+        step = max(1, min(_BOUNDS // max(1, self.n_conditions), 4_000_000 // max(1, len(self.pairs.points))))
+        for start in range(0, len(rows), step):
+            yield rows[start : start + step]
+
+    def _workers(self, total: int, title: str) -> Workers:
+        return Workers(total, title, self.show)
+
+
+Task = Callable[[slice], FloatArray]
+Run = Callable[[Task, Sequence[slice]], Iterator[FloatArray]]
+
+
+class Workers(ExitStack):
+    """Threads and a progress bar, for as long as the body runs; an interrupt drops what has not begun."""
+
+    def __init__(self, total: int, title: str, show: bool | None) -> None:
+        super().__init__()
+        self._asked = total, title, show
+
+    def __enter__(self) -> tuple[Run, Callable[[int], None]]:  # type: ignore[override]
+        super().__enter__()
+        total, title, show = self._asked
+        advance = self.enter_context(progress(total, title, show=show if title else False))
+        pool = ThreadPoolExecutor(_WORKERS)
+        self.callback(pool.shutdown, wait=True, cancel_futures=True)
+        return pool.map, advance
+
+
+def _raise(best: FloatArray, worst: IntArray, row: IntArray, condition: IntArray, found: FloatArray) -> None:
+    """Take what is larger than the best so far into ``best`` and ``worst``; of equals the first condition."""
+    order = np.lexsort((-condition, found))  # of repeated places the last assignment stays
+    top, first = np.zeros(len(best)), np.full(len(best), -1)
+    top[row[order]], first[row[order]] = found[order], condition[order]
+    better = (top > best) | ((top == best) & (top > 0) & (first < worst))
+    best[better], worst[better] = top[better], first[better]

@@ -1,0 +1,132 @@
+"""Every individual as an adversary who knows their own contribution: the views of all of them, and what they cost.
+
+Nobody is asked about themselves: that an individual can tell their own presence is to be expected. Adversaries who
+know the very same thing (nothing, in the databases that they are not in) share a view. The search itself is in
+`conditional`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.atoms import Pairs
+from empriv.measuring.conditional import View, ViewSearch, rows_of, views_of
+from empriv.measuring.densities import Density
+from empriv.progress import progress
+from empriv.results import FloatArray, IntArray, Results
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a search for the worst adversary costs at an epsilon.
+
+    Attributes
+    ----------
+    pairs : (adversary, individual) pairs in all
+    subject : individuals whom no adversary's screening clears
+    conditions : values of what is known, of all adversaries
+    at_most : columns (an individual under a condition) that may have to be computed
+    seconds : estimated for these, from a few of them
+    """
+
+    pairs: int
+    subject: int
+    conditions: int
+    at_most: int
+    seconds: float
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{self.pairs:,} pairs of adversary and individual: {self.subject:,} individuals are left after screening, "
+            f"{self.at_most:,} comparisons at most, about {self.seconds:,.0f} s."
+        )
+
+
+def own_views(
+    results: Results,
+    pairs: Pairs,
+    contributions: Any,
+    density: Density,
+    *,
+    sample: int | None,
+    rng: int,
+    show: bool | None = None,
+) -> tuple[list[View], int]:
+    """The views of all individuals, or of a sample of them, and how many individuals that is."""
+    count = results.n_individuals
+    if count < 2:
+        raise InputError(f"There must be at least 2 individuals for one to know about another, got {count}.")
+    given = None if contributions is None else _checked(contributions, count, results.n_databases)
+    chosen = np.arange(count)
+    if sample is not None and sample < count:
+        chosen = np.sort(np.random.default_rng(rng).choice(count, sample, replace=False))
+    views: list[View] = []
+    shared: dict[bytes, int] = {}
+    with progress(len(chosen), "Adversaries", show=show) as advance:
+        for row in chosen.tolist():
+            known = (_influence(results, row) if given is None else given[row])[:, None]
+            for key, make in views_of(pairs, known, density, owner=row):
+                if key not in shared:
+                    shared[key] = len(views)
+                    views.append(make())
+                elif views[shared[key]].second < 0:
+                    views[shared[key]] = views[shared[key]].known_too(row)
+            advance()
+    return views, len(chosen)
+
+
+def cost(search: ViewSearch, epsilon: float) -> Cost:
+    """What `search` costs at ``epsilon``, estimated from a few of its comparisons."""
+    rows = search.subject(epsilon)
+    n_rows = len(search.shifts)
+    look = rows[np.linspace(0, len(rows) - 1, min(len(rows), 16)).astype(int)] if len(rows) else rows
+    owners = len({view.owner for view in search.views})
+    if not len(look):
+        return Cost(owners * (n_rows - 1), 0, search.n_conditions, 0, 0.0)
+    block = rows_of(search.results, search.pairs, look)
+    start = time.perf_counter()
+    row, condition = np.nonzero(search.bounds(block, epsilon).T > 0)
+    per_row = len(row) / len(look)
+    bounding = (time.perf_counter() - start) / len(look)
+    some = np.linspace(0, len(row) - 1, min(len(row), 2000)).astype(int)
+    start = time.perf_counter()
+    search.compute(block, row[some], condition[some], np.array([epsilon]))
+    each = (time.perf_counter() - start) / max(1, len(some))
+    at_most = round(per_row * len(rows))
+    return Cost(owners * (n_rows - 1), len(rows), search.n_conditions, at_most, at_most * each + len(rows) * bounding)
+
+
+def _influence(results: Results, row: int) -> FloatArray:
+    """(n,) the change that an individual's rows make to the result: 0 where they have none, NaN if it is no number."""
+    entries = slice(results.starts[row], results.starts[row + 1])
+    where = results.entry_database[entries]
+    change = results.q[where] - results.entry_q[entries]
+    out = np.zeros(results.n_databases)
+    out[where] = change if change.ndim == 1 else change.mean(axis=1)
+    return out
+
+
+def _checked(contributions: Any, count: int, n: int) -> npt.NDArray[np.float64]:
+    try:
+        array = np.asarray(contributions, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("`contributions` must be an array of numbers.") from None
+    if array.shape != (count, n):
+        raise InputError(f"`contributions` must have shape {(count, n)}, got {array.shape}.")
+    if np.isinf(array).any():
+        raise InputError("`contributions` must hold finite numbers, or NaN for absence, got an infinity.")
+    return array
+
+
+def names_of(views: tuple[View, ...], view: IntArray, individual: IntArray) -> IntArray:
+    """Whose knowledge a view is, for each individual: not their own, where somebody else knows the same."""
+    owner = np.array([one.owner for one in views])[view]
+    second = np.array([one.second for one in views])[view]
+    return np.where(owner == individual, second, owner)
