@@ -26,7 +26,7 @@ Parts = Sequence[tuple[float, float]]
 MOST_CELLS = 4096
 _MERGED = 48  # cells of the quick look
 _FINER = 4  # steps of a cell in the table of the quick look
-_REACH = {"exponential": 14.0, "gaussian": 7.9, "bounded": 1.0, "power": 30.0}  # bandwidths looked at beyond the data
+_REACH = {"exponential": 10.0, "gaussian": 7.9, "bounded": 1.0, "power": 30.0}  # bandwidths looked at beyond the data
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Cases:
         values = np.concatenate((points, entries.ravel()))
         values = values[np.isfinite(values)]
         low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-        reach = _REACH[kernel.tail] * factor * float(np.quantile(widths[widths > 0], 0.9) if np.any(widths > 0) else 0)
+        reach = _REACH[kernel.tail] * float(np.quantile(widths[widths > 0], 0.9) if np.any(widths > 0) else 0)
         reach = min(reach, MOST_CELLS * cell)
         lowest, last = int(np.floor((low - reach) / cell)), int(np.ceil((high + reach) / cell))
         n = results.n_databases
@@ -308,7 +308,9 @@ class _Looks:
         levels = np.unique(np.concatenate((cases.widths, cases.entry_widths.ravel())))
         if len(levels) > 12:
             positive = levels[levels > 0]
-            levels = np.unique(np.concatenate(([0.0], np.quantile(positive, np.linspace(0.0, 1.0, 11), method="lower"))))
+            levels = np.unique(
+                np.concatenate(([0.0], np.quantile(positive, np.linspace(0.0, 1.0, 11), method="lower")))
+            )
         half = _FINER * (cases.cells + 2)
         grid = fine * (np.arange(-half, half + 1))
         table = np.empty((len(levels), len(grid)))
@@ -338,7 +340,9 @@ class _Looks:
             )
         else:
             spread = np.array([low, high])
-        bounds = np.unique(np.clip(np.rint(spread / fine), _FINER * cases.lowest, _FINER * (cases.lowest + cases.cells)))
+        bounds = np.unique(
+            np.clip(np.rint(spread / fine), _FINER * cases.lowest, _FINER * (cases.lowest + cases.cells))
+        )
         return _Looks(cases, bounds, levels, table, half)
 
     def masses(self, values: FloatArray, widths: FloatArray, codes: IntArray) -> FloatArray:
