@@ -24,6 +24,7 @@ from empriv.storage import write_atomically
 
 FORMATS = ("svg", "png", "pdf", "html", "json")
 WIDTH, HEIGHT = 640, 260
+PLAIN = ",~r"  # six digits without an exponent
 
 # Okabe and Ito's colours, told apart by colour-blind readers; style.css maps each to a lighter one in dark mode.
 BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#aa4a88", "#56b4e9", "#e69f00"
@@ -126,7 +127,7 @@ class Scale:
         scale: dict[str, Any] = {"type": self.kind, "domain": [self.low, self.high], "nice": False, "zero": False}
         if self.kind == "log":
             scale["clamp"] = True
-        shown: dict[str, Any] = {"title": title, "format": "~g", **axis}
+        shown: dict[str, Any] = {"title": title, "format": PLAIN, **axis}
         if self.ticks is not None:
             shown["values"] = list(self.ticks)
         return {"field": name, "type": "quantitative", "scale": scale, "axis": shown}
@@ -200,7 +201,7 @@ def risk_scale(estimates: npt.NDArray[np.float64], uppers: npt.NDArray[np.float6
     top = min(1.0, round_up(most))
     positive = estimates[estimates > 0]
     if len(positive) and most > 20 * float(positive.min()):
-        least = max(float(positive.min()), top * 1e-5)
+        least = max(float(positive.min()), top * 1e-4)
         bottom = 10.0 ** math.floor(math.log10(least))
         ticks = tuple(10.0**k for k in range(round(math.log10(bottom)), 1) if 10.0**k <= top * (1 + 1e-9))
         return Scale(bottom, top, "log", ticks)

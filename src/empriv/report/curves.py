@@ -13,7 +13,7 @@ from empriv.measuring.blocks import largest_shifts
 from empriv.measuring.densities import Mixture
 from empriv.measuring.risk import Risk, measure
 from empriv.report.chart import (
-    BLUE, FAINT, GREEN, HEIGHT, INK, ORANGE, PURPLE, SKY, VERMILION, WIDTH, Chart, Scale, layer, numbers, records,
+    BLUE, GREEN, HEIGHT, INK, ORANGE, PURPLE, SKY, VERMILION, WIDTH, Chart, Scale, layer, numbers, records,
     risk_scale, spec_of,
 )  # fmt: skip
 from empriv.report.gather import Material
@@ -21,7 +21,7 @@ from empriv.results import FloatArray
 from empriv.validate import robustness
 from empriv.validate.words import number, percent
 
-_LINES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+_LINES = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
 _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
 
@@ -61,8 +61,10 @@ def total_risk_chart(material: Material) -> Chart:
     )
 
 
-def sensitivity_chart(material: Material) -> Chart:
-    """delta against epsilon under other bandwidths and kernels, over the riskiest individuals."""
+def sensitivity_chart(material: Material) -> Chart | None:
+    """delta against epsilon under other bandwidths and kernels, over the riskiest individuals; None without any."""
+    if material.audit.risk.density is None:
+        return None
     grid = material.epsilons[material.finite]
     lines = {"as measured": material.curves.delta[material.finite], **_otherwise(material, grid)}
     return lines_chart(
@@ -156,10 +158,11 @@ def banded_chart(
     marked = np.isin(epsilons, asked)
     caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic; 0 lies at its foot."
     y_axis = y.encoding("upper", axis)
-    # a step: between its own epsilons a bound is that of the next on the safe side
     layers = [
         layer("band", {"type": "area", "color": SKY, "opacity": 0.3}, rows,
               {"x": at_x, "y": y_axis, "y2": {"field": "lower"}}),
+        layer("upper", {"type": "line", "color": SKY, "strokeWidth": 1.5}, rows,
+              {"x": at_x, "y": y.encoding("upper", axis)}),
         layer("curve", {"type": "line", "color": BLUE, "strokeWidth": 2.5}, rows,
               {"x": at_x, "y": y.encoding("estimate", axis)}),
         layer("asked", {"type": "point", "filled": False, "color": BLUE, "size": 60, "opacity": 1},
@@ -207,6 +210,8 @@ def _otherwise(material: Material, grid: FloatArray) -> dict[str, FloatArray]:
             scaled = Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
             found[name] = np.asarray(scaled.delta(grid))
     for name, density in robustness.FAMILIES.items():
+        if density == material.audit.density:
+            continue
         if "variable" in name and len(risk.pairs.points) > 600:  # its choice takes time with the square of the points
             continue
         try:
@@ -214,5 +219,3 @@ def _otherwise(material: Material, grid: FloatArray) -> dict[str, FloatArray]:
         except InputError:  # this family cannot be fitted to these results
             continue
     return found
-
-

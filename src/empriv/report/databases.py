@@ -39,7 +39,7 @@ def results_chart(material: Material) -> Chart:
     y = Scale(low, high)
     named = _labels(x, labels)
     x_axis = named["encoding"]["x"]
-    y_axis = y.encoding("value", "query result", format="~g" if max(abs(low), abs(high)) < 1e4 else "~s")
+    y_axis = y.encoding("value", "query result", format=",~r" if max(abs(low), abs(high)) < 1e6 else "~s")
     layers = [named]
     if len(known) > _MOST_POINTS:
         layers += _thinned(known, series, x_axis, y_axis)
@@ -96,12 +96,14 @@ def scores_chart(material: Material) -> Chart | None:
     shape = {**colour, "scale": {"domain": ["chosen", "best score", "other"],
                                  "range": ["diamond", "triangle-up", "circle"]}}  # fmt: skip
     shown = np.flatnonzero(value >= np.sort(value)[::-1][: 4 * _MOST_SCORES].min())
-    near = float(best.log_likelihood) - max(4 * max(error), 3.0)
+    near = float(best.log_likelihood) - 1.0  # a density e times lower everywhere; what is worse tells nothing
     shown = np.array([k for k in shown if value[k] >= near or kind[k] != "other"])
     if all(width is not None for width in widths):
-        x = Scale(min(w for w in widths if w) / 1.1, max(w for w in widths if w) * 1.1, "log")
+        seen = [widths[k] or 1.0 for k in shown]
+        x = Scale(min(seen) / 1.1, max(seen) * 1.1, "log")
         ends = value[shown] - np.array(error)[shown], value[shown] + np.array(error)[shown]
-        y = Scale(float(ends[0].min()), float(ends[1].max()))
+        ends = np.maximum(ends[0], near - 0.2), ends[1]
+        y = Scale(*_range(np.concatenate(ends)))
         axis = x.encoding("width", "bandwidth", grid=False)
         axis["axis"]["labelOverlap"] = "greedy"
         rows = records(

@@ -12,7 +12,7 @@ import numpy as np
 
 from empriv.errors import InputError
 from empriv.report.chart import (
-    BLUE, FAINT, GREEN, INK, ORANGE, SKY, VERMILION, WIDTH, Chart, Scale, layer, numbers, records, spec_of, stacked,
+    BLUE, FAINT, GREEN, INK, ORANGE, PLAIN, SKY, VERMILION, WIDTH, Chart, Scale, layer, numbers, records, spec_of, stacked,
 )  # fmt: skip
 from empriv.report.gather import Material
 from empriv.report.text import shortened
@@ -79,9 +79,9 @@ def two_laws(
     x_scale, y_scale = Scale(float(x[0]), float(x[-1])), Scale(0.0, top)
     r_scale = Scale(-reach, reach)
     beyond = exceeds(ratio, epsilon)
-    big = max(abs(float(x[0])), abs(float(x[-1]))) >= 1e4
+    big = max(abs(float(x[0])), abs(float(x[-1]))) >= 1e6
     x_top = x_scale.encoding("x", None, labels=False, ticks=False)
-    x_low = x_scale.encoding("x", "query result", format="~s" if big else "~g")
+    x_low = x_scale.encoding("x", "query result", format="~s" if big else PLAIN)
     legend = {"domain": ["with everyone", "without the individual"], "range": [BLUE, VERMILION]}
     dash = {**legend, "range": [[1, 0], [6, 3]]}
     kind = {"field": "law", "type": "nominal"}
@@ -163,13 +163,15 @@ def outcomes_chart(material: Material) -> Chart | None:
     )
     if not len(names):
         return None
-    rest = ("any other result",)
-    with_all = np.append(mass, max(0.0, 1.0 - float(np.sum(mass))))
-    left = np.append(without, max(0.0, 1.0 - float(np.sum(without))))
+    with_all = np.append(mass, 1.0 - float(np.sum(mass)))
+    left = np.append(without, 1.0 - float(np.sum(without)))
+    labels = [*map(str, names), "any other result"]
+    if max(with_all[-1], left[-1]) < 1e-9:
+        labels, with_all, left = labels[:-1], with_all[:-1], left[:-1]
     return buckets_chart(
-        [*(shortened(str(name), 40) for name in names), *rest],
-        with_all,
-        left,
+        labels,
+        np.clip(with_all, 0.0, 1.0),
+        np.clip(left, 0.0, 1.0),
         name="outcomes",
         title="Outcomes with a mass of their own",
         caption=(
@@ -295,7 +297,7 @@ def buckets_chart(
     _same_length(with_all, without)
     if len(labels) != len(with_all):
         raise InputError(f"`labels` must be as many as the shares, {len(with_all)}, got {len(labels)}.")
-    names = [shortened(label, 40) for label in labels]
+    names = [shortened(label, 56) for label in labels]
     unique = [f"{text} ({names[: k + 1].count(text)})" if names.count(text) > 1 else text
               for k, text in enumerate(names)]  # fmt: skip
     worlds = ["with everyone", "without the individual"]
@@ -304,9 +306,9 @@ def buckets_chart(
         *({**row, "world": worlds[1]} for row in records(bucket=unique, share=without)),
     ]
     encoding = {
-        "y": {"field": "bucket", "type": "nominal", "sort": unique, "axis": {"title": None, "labelLimit": 260}},
+        "y": {"field": "bucket", "type": "nominal", "sort": unique, "axis": {"title": None, "labelLimit": 340}},
         "yOffset": {"field": "world", "type": "nominal", "sort": worlds},
-        "x": Scale(0.0, 1.0).encoding("share", "share of results", format="~%"),
+        "x": Scale(0.0, 1.0).encoding("share", "share of results", format="~%", tickCount=5),
         "color": {"field": "world", "type": "nominal", "sort": worlds,
                   "scale": {"domain": worlds, "range": [BLUE, VERMILION]}},
     }  # fmt: skip
@@ -316,7 +318,7 @@ def buckets_chart(
         name=name,
         title=title,
         caption=caption,
-        spec=spec_of(width=440, height=max(60, 34 * len(unique)), layer=[bars, edge]),
+        spec=spec_of(width=400, height=max(60, 34 * len(unique)), layer=[bars, edge]),
         data={
             "outcome": unique,
             "with everyone": [percent(float(v)) for v in with_all],

@@ -36,12 +36,10 @@ def delta_i_chart(material: Material) -> Chart:
         low=range(len(shown)), high=[k + 1 for k in range(len(shown))], count=counts[here], zero=[0] * len(shown),
         kind=["nobody's failure" if k == 0 else "exposed" for k in range(len(shown))],
     )  # fmt: skip
-    labels = ["0"] + [_short(edge) for edge in edges[1:]]
-    spots = {k + 0.5 if k == 0 else k + 1: label for k, label in enumerate(labels)}
-    every = max(1, math.ceil(len(spots) / 11))
-    kept = [spot for k, spot in enumerate(spots) if k == 0 or (len(spots) - 1 - k) % every == 0]
-    table = " : ".join(f"abs(datum.value - {spot}) < 0.01 ? '{spots[spot]}'" for spot in kept) + " : ''"
-    x = Scale(0.0, float(len(shown)), ticks=tuple(kept))
+    # labels at powers of ten, which are every third edge
+    spots = {0.5: "0", **{k + 1.0: _short(edge) for k, edge in enumerate(edges) if (first + k) % 3 == 1}}
+    table = " : ".join(f"abs(datum.value - {spot}) < 0.01 ? '{label}'" for spot, label in spots.items()) + " : ''"
+    x = Scale(0.0, float(len(shown)), ticks=tuple(spots))
     bars = layer(
         "bars",
         {"type": "bar", "binSpacing": 2},
@@ -72,7 +70,7 @@ def delta_i_chart(material: Material) -> Chart:
 
 def influence_chart(material: Material) -> Chart:
     """Largest influence against presence, coloured by delta_i."""
-    cells, n = material.cells, material.audit.results.n_databases
+    cells = material.cells
     influence = material.influence
     silent, odd = int(np.count_nonzero(influence == 0)), int(np.count_nonzero(np.isnan(influence)))
     left_out = ""
@@ -82,7 +80,8 @@ def influence_chart(material: Material) -> Chart:
         left_out += f" Nor {'is' if odd == 1 else 'are'} {people(odd)} whose absence makes a result no number."
     low, high = (cells.influence.min(), cells.influence.max()) if len(cells.influence) else (0.1, 1.0)
     y = Scale(float(low) / 1.6, float(high) * 1.6, "log", _decades(float(low) / 1.6, float(high) * 1.6))
-    x = Scale(0.0, n + max(1.0, 0.03 * n))
+    most_present = float(cells.presence.max(initial=1.0))
+    x = Scale(0.0, most_present + max(0.5, 0.03 * most_present))
     here = heat(material.curves.cells[:, material.start])
     order = np.argsort(-cells.count, kind="stable")
     rows = records(
@@ -93,13 +92,13 @@ def influence_chart(material: Material) -> Chart:
     together = most > 2
     encoding = {
         "x": x.encoding("presence", "databases that the individual is in", tickMinStep=1),
-        "y": y.encoding("influence", "largest change of the result", format="~g" if high < 1e6 else ".0e"),
+        "y": y.encoding("influence", "largest change of the result", format=",~r" if high < 1e6 else "~s"),
         "color": {
             "field": "heat", "type": "nominal", "sort": list(_STEPS),
             "scale": {"domain": list(_STEPS), "range": list(HEAT)}, "legend": {"title": "delta_i", "columns": 6},
         },
         "size": {"field": "count", "type": "quantitative", "legend": None,
-                 "scale": {"type": "log", "domain": [1, most], "range": [36, 420 if together else 40]}},
+                 "scale": {"type": "log", "domain": [1, most], "range": [24, 120] if together else [60, 60]}},
     }  # fmt: skip
     mark = {"type": "point", "filled": True, "opacity": 0.9, "stroke": FAINT, "strokeWidth": 0.7}
     what = (
@@ -113,17 +112,19 @@ def influence_chart(material: Material) -> Chart:
         title="Who is exposed: influence against presence",
         caption=(
             f"{what} Higher up means that leaving the individual out changes the result more; further right, that they "
-            f"are in more databases. Darker is more exposed.{left_out}"
+            f"are in more databases. The colour tells how exposed they are.{left_out}"
         ),
         spec=spec_of(layer=[layer("cells", mark, rows, encoding)]),
         data={
             "databases (about)": [number(v, 3) for v in cells.presence[order]],
             "largest change (about)": numbers(cells.influence[order]),
             "individuals": [int(v) for v in cells.count[order]],
+            "largest delta_i": [_STEPS[k] for k in here[order]],
         },
         live={
             "kind": "cells",
             "colours": list(HEAT),
+            "steps": list(_STEPS),
             "heat": [heat(column)[order].tolist() for column in material.curves.cells.T],
         },
     )
