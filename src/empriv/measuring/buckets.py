@@ -154,7 +154,7 @@ def _floors(results: Results, pairs: Pairs, known: FloatArray, taken: FloatArray
     n = len(taken)
     design = np.column_stack((np.ones(n), known - known.mean(axis=0)))
     nothing = known[:0], np.zeros(0)
-    view = View(-1, -1, known[:1], np.full((1, n), 1.0 / n), np.array([float(n)]), taken, 1.0, design, *nothing)
+    view = View(-1, -1, known[:1], np.full((1, n), 1.0 / n), np.array([float(n)]), taken, np.ones(1), design, *nothing)
     search = ViewSearch(results, pairs, (view,))
     floors = np.zeros(results.n_individuals)
     rows = np.flatnonzero(search.shifts >= 0.999 * search.leftovers[0])

@@ -44,7 +44,7 @@ class View:
     places : (z, k) values of what is known
     weights, effective : (z, n), (z,)
     trend : (n,) what is taken out of the results of each database
-    bandwidth : of what is left; NaN if what is known determines the results
+    bandwidths : (z,) of what is left, at each value; NaN if what is known determines the results
     fitted : (n, 1 + k) the columns of the trend's design, 0 for databases outside of the view
     left_out, left_out_effective : values with too few databases
     """
@@ -55,7 +55,7 @@ class View:
     weights: FloatArray
     effective: FloatArray
     trend: FloatArray
-    bandwidth: float
+    bandwidths: FloatArray
     fitted: FloatArray
     left_out: FloatArray
     left_out_effective: FloatArray
@@ -97,7 +97,7 @@ def views_of(
 def _view(pairs: Pairs, known: FloatArray, part: npt.NDArray[np.bool_], density: Density, owner: int) -> View:
     n = len(known)
     inside = np.where(np.isnan(known[part]), 0.0, known[part])
-    nothing = np.zeros((0, n)), np.zeros(0), np.zeros(n), float("nan"), np.zeros((n, 1))
+    nothing = np.zeros((0, n)), np.zeros(0), np.zeros(n), np.zeros(0), np.zeros((n, 1))
     if len(inside) < LEAST_EFFECTIVE:
         distinct = np.unique(known[part], axis=0)
         few = np.full(len(distinct), float(len(inside)))
@@ -115,9 +115,9 @@ def _view(pairs: Pairs, known: FloatArray, part: npt.NDArray[np.bool_], density:
     fitted[part, 0] = 1.0
     fitted[part, 1:] = inside - inside.mean(axis=0)
     points = np.where(np.repeat(part, pairs.draws), pairs.points - np.repeat(taken, pairs.draws), np.inf)
-    bandwidth = _bandwidth(points, pairs, density)
+    bandwidths = _bandwidth(points, pairs, density) * _widths(points, weights, pairs.draws)
     return View(
-        owner, -1, places, weights, near.effective, taken, bandwidth, fitted, near.left_out, near.left_out_effective
+        owner, -1, places, weights, near.effective, taken, bandwidths, fitted, near.left_out, near.left_out_effective
     )
 
 
@@ -148,6 +148,27 @@ def _bandwidth(points: FloatArray, pairs: Pairs, density: Density) -> float:
             "Hint: Buckets(g) takes any density."
         )
     return model.bandwidth
+
+
+def _widths(points: FloatArray, weights: FloatArray, draws: int) -> FloatArray:
+    """(z,) bandwidth of each condition as a multiple of the one that all databases of the view together have.
+
+    Fewer databases need a wider one, by the rule's own power -1/5; results that spread less, a narrower one.
+    """
+    here = np.isfinite(points)
+    x = np.where(here, points, 0.0)
+    equal = np.repeat(np.any(weights > 0, axis=0), draws).astype(float) * here
+    each = np.repeat(weights, draws, axis=1) * here
+    sizes, spreads = [], []
+    for w in (equal[None, :], each):
+        total = np.maximum(w.sum(axis=1, keepdims=True), 1e-300)
+        w = w / total
+        mean = (w @ x)[:, None]
+        spreads.append((w * np.abs(x - mean)).sum(axis=1))
+        sizes.append(1.0 / np.maximum((w**2).sum(axis=1), 1e-300))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        narrower = np.where(spreads[0] > 0, spreads[1] / spreads[0], 1.0)
+        return np.asarray((sizes[0] / sizes[1]) ** 0.2 * np.where(narrower > 0, narrower, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,12 +270,17 @@ class ViewSearch:
     @property
     def n_determined(self) -> int:
         """Views in which what is known determines the results."""
-        return int(np.isnan(self.bandwidths).sum())
+        return int(self.determined.sum())
 
     @cached_property
     def bandwidths(self) -> FloatArray:
-        """Of each view. Where what is known determines the results: so small that any change is a leak."""
-        return np.array([view.bandwidth if view.bandwidth > 0 else np.nan for view in self.views])
+        """(conditions,); NaN where what is known determines the results, so that any change is a leak."""
+        return np.concatenate([view.bandwidths for view in self.views])
+
+    @cached_property
+    def determined(self) -> npt.NDArray[np.bool_]:
+        """Views in which what is known determines the results."""
+        return np.array([bool(np.isnan(view.bandwidths).any()) for view in self.views])
 
     @cached_property
     def trends(self) -> FloatArray:
@@ -392,8 +418,8 @@ class ViewSearch:
         n = self.weights.shape[1]
         out = np.empty((self.n_conditions, len(block.individuals)))
         largest = block.distance.max(axis=1)
-        order = np.argsort(self.bandwidths[self.view], kind="stable")  # NaN, where any change is a leak, comes last
-        h = self.bandwidths[self.view][order]
+        order = np.argsort(self.bandwidths, kind="stable")  # NaN, where any change is a leak, comes last
+        h = self.bandwidths[order]
         start = 0
         while start < len(order):
             # views of nearly the same bandwidth share the narrowest of them: the bound only grows
@@ -417,7 +443,7 @@ class ViewSearch:
     def _reach(self, block: Rows) -> FloatArray:
         """(conditions, rows): an epsilon that is enough for delta = 0: the largest shift in bandwidths."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            reach = block.distance.max(axis=1)[None, :] / self.bandwidths[self.view][:, None]
+            reach = block.distance.max(axis=1)[None, :] / self.bandwidths[:, None]
         reach = np.where(np.isnan(reach), np.where(block.distance.max(axis=1)[None, :] > 0, np.inf, 0.0), reach)
         floors = self.floors(block)
         if floors is not None:
@@ -434,14 +460,13 @@ class ViewSearch:
         largest = block.distance.max(axis=1, initial=0.0)
         n = self.weights.shape[1]
         finite = largest[np.isfinite(largest)]
-        determined = np.isnan(self.bandwidths)
         # Least squares leave no more of q than q - q_i if q_i is linear: who moves less cannot be exact.
-        suspects = np.flatnonzero(determined | (finite.max(initial=0.0) >= 0.999 * self.leftovers))
+        suspects = np.flatnonzero(self.determined | (finite.max(initial=0.0) >= 0.999 * self.leftovers))
         differs = (block.distance > tie_tolerance(self.pairs.points)).reshape(len(largest), n, -1).mean(axis=2)
         out: FloatArray | None = None
         for place in suspects:
             view = self.views[place]
-            if determined[place]:
+            if self.determined[place]:
                 rows = np.arange(len(largest))
             else:
                 rows = np.flatnonzero((largest >= 0.999 * self.leftovers[place]) & np.isfinite(largest))
@@ -490,7 +515,7 @@ class ViewSearch:
         draws = self.pairs.draws
         view = self.view[condition]
         weights = np.repeat(self.weights[condition], draws, axis=1) / draws
-        h = self.bandwidths[view]
+        h = self.bandwidths[condition]
         shift = np.repeat(self.trends[view], draws, axis=1) + self.centre
         # Where what is known determines the results there is no density: all is said by `floors`, and by atoms.
         points, without = ((x[row] - shift) / h[:, None] for x in (block.points, block.without))
