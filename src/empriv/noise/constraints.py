@@ -9,6 +9,7 @@ none of this, is computed in `certify`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -239,12 +240,9 @@ class Cases:
     def _model_cdf(self, points: FloatArray) -> FloatArray:
         model = self.model
         assert model is not None
-        if isinstance(model, Mixture) and model.refit is not None:
-            if not np.array_equal(points, self.risk.pairs.points):
-                try:
-                    model = model.refit.fit(points, np.arange(len(points)))
-                except InputError:
-                    pass
+        if isinstance(model, Mixture) and model.refit is not None and points is not self.risk.pairs.points:
+            with suppress(InputError):  # where no bandwidth can be fitted, the shared ones serve, as in measuring
+                model = model.refit.fit(points, np.arange(len(points)))
         return np.asarray(model.cdf(self._edges(), points))
 
     # The quick look

@@ -1,4 +1,4 @@
-"""The paper's noise: scales from the distance between results, and the deconvolution of the kernel out of a Laplace law.
+"""The paper's noise: a scale from the distance between results, and the kernel deconvolved out of a Laplace law.
 
 The distance is the bottleneck distance, under which the paper's proposition is true; the Hausdorff distance, under
 which it is stated, is kept for comparison (docs/errata.md). Certifying what comes out is for `certify`.

@@ -17,13 +17,15 @@ import numpy as np
 from empriv.errors import CertificateError, InputError
 from empriv.measuring.densities import Mixture
 from empriv.measuring.risk import Risk
+from empriv.noise.certify import Certificate, certify
 from empriv.noise.constraints import Cases, design_cell
 from empriv.noise.deconvolution import DISTANCES, fourier, laplace_share, largest_distance
 from empriv.noise.lattice import Law, check_granularity
 from empriv.noise.noise import Noise, certified
 from empriv.noise.programme import smallest_scale
-from empriv.noise.search import Aim, HopelessError, Label, least_noise
-from empriv.progress import Advance, progress as progress_bar
+from empriv.noise.search import Aim, HopelessError, least_noise
+from empriv.progress import Advance
+from empriv.progress import progress as progress_bar
 from empriv.results import FloatArray
 
 METHODS = ("robust", "optimal", "calibrated", "paper", "classical")
@@ -128,8 +130,12 @@ class _Task:
     bound: float | None
     study: bool
 
-    def try_law(self, law: Law, *notes: str) -> Noise:
-        """The law with its certificate, whether it holds or not."""
+    def certificate(self, law: Law) -> Certificate:
+        """What the law achieves."""
+        return certify(self.risk, law, epsilon=self.epsilon, delta=self.delta, total_risk=self.total_risk)
+
+    def finish(self, law: Law, *notes: str) -> Noise:
+        """The law as noise; its certificate must hold unless the design is for study."""
         return certified(
             self.risk,
             law,
@@ -140,18 +146,8 @@ class _Task:
             declared_bound=self.bound if self._unconditional(law) else None,
             declared_granularity=self.declared,
             notes=notes,
-            study=True,
+            study=self.study,
         )
-
-    def finish(self, law: Law, *notes: str) -> Noise:
-        """The law with its certificate, which must hold unless the design is for study."""
-        noise = self.try_law(law, *notes)
-        if not noise.certificate.holds and not self.study:
-            raise CertificateError(
-                f"The {self.method} design must keep its target, but its certificate does not hold. "
-                "Hint: study=True returns it for study; it cannot be released."
-            )
-        return noise
 
     def law(self, parts: Sequence[tuple[float, float]]) -> Law:
         """A law of a point mass (scale 0) and Laplace laws on the granularity."""
@@ -248,8 +244,8 @@ def _check_choices(task: _Task, *, method: str, distance: str, family: str, shap
         and not np.isfinite(mixture.bandwidth)
     ):
         raise InputError(
-            "`method` must not be 'optimal' at delta = 0 for a Gaussian kernel of variable bandwidth: the widest kernel "
-            "rules the tails of the estimate, and the optimum is next to no noise. Hint: method='robust', or delta > 0."
+            "`method` must not be 'optimal' at delta = 0 for a Gaussian kernel of variable bandwidth: the widest "
+            "kernel rules the tails of the estimate, and the optimum is next to no noise. Hint: method='robust', or delta > 0."
         )
 
 
@@ -273,11 +269,10 @@ def _classical(task: _Task) -> Noise:
 
 def _widened(task: _Task, make: Callable[[float], Law], *notes: str) -> Noise:
     """The first law that holds as its scale is widened step by step: rounding costs a little."""
-    noise = None
-    for wider in _WIDER:
-        noise = task.try_law(make(wider), *notes)
-        if noise.certificate.holds or task.study:
-            return noise
+    for wider in (1.0,) if task.study else _WIDER:
+        law = make(wider)
+        if task.study or task.certificate(law).holds:
+            return task.finish(law, *notes)
     raise CertificateError(
         f"The {task.method} design must keep its target, but no widening up to {_WIDER[-1]:g} times makes it. "
         "Hint: results that are no numbers cannot be hidden by noise."
@@ -312,9 +307,9 @@ def _paper(task: _Task, distance: str) -> Noise:
     if distance == "hausdorff":  # as printed: not widened
         return task.finish(deconvolved(1.0), words)
     for wider in (1.0, 1.001, 1.003, 1.01):
-        noise = task.try_law(deconvolved(wider), words)
-        if noise.certificate.holds or task.study:
-            return noise
+        law = deconvolved(wider)
+        if task.study or task.certificate(law).holds:
+            return task.finish(law, words)
     return _widened(
         task,
         lambda wider: task.law([(1.0, wider * scale)]),
@@ -324,28 +319,23 @@ def _paper(task: _Task, distance: str) -> Noise:
 
 def _gaussian(task: _Task) -> Noise:
     """The smallest Gaussian scale that the certificate accepts: asked directly, from a Laplace design's scale on."""
-    found: dict[float, Noise] = {}
 
     def law(scale: float) -> Law:
         return Law.of(task.granularity, [("gaussian", 1.0, scale)])
 
     def holds(scale: float) -> bool:
-        if scale < task.granularity / 8:
-            return False
-        found[scale] = task.try_law(law(scale))
-        return found[scale].certificate.holds
+        return scale >= task.granularity / 8 and task.certificate(law(scale)).holds
 
-    none = task.try_law(task.law([(1.0, 0.0)]), _NONE)
-    if none.certificate.holds:
-        return none
+    none = task.law([(1.0, 0.0)])
+    if task.certificate(none).holds:
+        return task.finish(none, _NONE)
     cases = Cases.of(task.risk, granularity=task.granularity)
-    aims = [Aim(cases, task.epsilon)]
     start = max(largest_distance(cases, "bottleneck") / task.epsilon, task.granularity)
-    single = least_noise(aims, task.delta, mixed=False, start=start)[0][1]
+    single = least_noise([Aim(cases, task.epsilon)], task.delta, mixed=False, start=start)[0][1]
     scale = smallest_scale(holds, max(single, task.granularity), tolerance=1e-3)
     if scale is None:
         raise HopelessError
-    return found[scale]
+    return task.finish(law(scale))
 
 
 _NONE = "No noise is needed: the law is the point mass at 0."
@@ -353,24 +343,23 @@ _NONE = "No noise is needed: the law is the point mass at 0."
 
 def _programme(task: _Task, rng: int | np.random.Generator, advance: Advance) -> Noise:
     """Calibrated, optimal and robust: the least noise, certified; tightened where the certificate misses."""
-    if task.total_risk is None:
-        return _certified_least(task, task.delta, rng, advance)
+    weights = _resampled(task.risk.results.n_databases, rng) if task.method == "robust" else None
+    law, notes = _certified_least(task, task.delta, weights, advance)
+    if task.total_risk is None or task.certificate(law).holds:
+        return task.finish(law, *notes)
     # One delta for everyone, as large as the total allows: with delta = total/individuals it always does.
-    high = task.delta
-    noise = _certified_least(task, high, rng, advance, total=False)
-    if noise.certificate.holds:
-        return noise
-    low = -math.log1p(-task.total_risk) / max(1, int(np.count_nonzero(task.risk.shifts > 0)))
-    best = _certified_least(task, low * (1 - 1e-6), rng, advance, total=False)
+    low, high = -math.log1p(-task.total_risk) / max(1, int(np.count_nonzero(task.risk.shifts > 0))), task.delta
+    law, notes = _certified_least(task, low * (1 - 1e-6), weights, advance)
     for _ in range(7):
         middle = math.sqrt(low * high)
-        noise = _certified_least(task, middle, rng, advance, total=False)
-        if noise.certificate.holds:
+        found, words = _certified_least(task, middle, weights, advance)
+        if task.certificate(found).holds:
             low = middle
-            best = noise if noise.expected_error <= best.expected_error else best
+            if found.expected_error <= law.expected_error:
+                law, notes = found, words
         else:
             high = middle
-    return task.finish(best.law, *best.notes)
+    return task.finish(law, *notes)
 
 
 def _resampled(n: int, rng: int | np.random.Generator) -> FloatArray:
@@ -380,52 +369,52 @@ def _resampled(n: int, rng: int | np.random.Generator) -> FloatArray:
 
 
 def _certified_least(
-    task: _Task, delta: float, rng: int | np.random.Generator, advance: Advance, *, total: bool = True
-) -> Noise:
-    robust = task.method == "robust"
+    task: _Task, delta: float, weights: FloatArray | None, advance: Advance
+) -> tuple[Law, tuple[str, ...]]:
+    """The least noise at one delta for everyone that a certificate accepts, and what is to be said of it."""
     plug_in = Cases.of(task.risk, granularity=task.granularity)
     start = largest_distance(plug_in, "bottleneck") / task.epsilon
     if start == 0.0:
         start = task.granularity
     notes: tuple[str, ...] = ()
-    resampled = None
-    if robust:
+    resampled, margin = None, 1.0
+    if weights is not None:
         margin = MARGIN if delta > 0 or task.bound is not None else MARGIN_PURE
         notes = (
-            f"Designed at {margin:g} epsilon and half the bandwidth, on the databases and {RESAMPLES} resamples of them.",
+            f"Designed at {margin:g} epsilon and half the bandwidth, "
+            f"on the databases and {len(weights) - 1} resamples of them.",
         )
-        weights = _resampled(task.risk.results.n_databases, rng)
         resampled = Cases.of(task.risk, granularity=task.granularity, weights=weights, factor=0.5, literal=False)
-    tighter, also = 1.0 - 1e-7, dict[Label, None]()
-    noise = None
+    tighter, also = 1.0 - 1e-7, dict[int, None]()
     for attempt in range(_ATTEMPTS):
         aims = [Aim(plug_in, task.epsilon * tighter)]
         if resampled is not None:
             aims = [Aim(resampled, margin * task.epsilon * tighter)]
             if plug_in.model is not None or also:
                 aims.append(Aim(plug_in, task.epsilon * tighter))
-        place = len(aims) - 1
         parts = least_noise(
             aims,
-            delta * (tighter if delta > 0 else 1.0),
+            delta * tighter,
             mixed=task.method != "calibrated",
             start=start,
-            also=[(place, individual, 0) for _, individual, _ in also],
-            advance=advance,
+            also=[(len(aims) - 1, individual, 0) for individual in also],
         )
+        advance()
         law = task.law(parts)
-        if task.bound is not None and robust:
+        if task.bound is not None and weights is not None:
             law = _cheaper(task, law)
-        noise = task.try_law(law, *notes, *((_NONE,) if law.only_point else ()))
-        if noise.certificate.holds or (not total and _keeps(noise, task, delta)):
-            return noise
-        fresh = [label for label in _missed(noise, task, delta) if label not in also]
+        certificate = certify(task.risk, law, epsilon=task.epsilon, delta=delta)
+        if certificate.holds:
+            return law, notes + ((_NONE,) if law.only_point else ())
+        fresh = [individual for individual in _missed(certificate, task.epsilon, delta) if individual not in also]
         also.update(dict.fromkeys(fresh))
         if not fresh or attempt > 1:
             tighter *= 0.997 if attempt < 3 else 0.98
-    return _widened(
-        task,
-        lambda wider: task.law([(1.0, wider * start)]),
+    for wider in _WIDER:
+        law = task.law([(1.0, wider * start)])
+        if certify(task.risk, law, epsilon=task.epsilon, delta=delta).holds:
+            break
+    return law, (
         *notes,
         "The programme missed its certificate on this lattice; one Laplace law of the paper's valid scale is used.",
     )
@@ -437,15 +426,9 @@ def _cheaper(task: _Task, law: Law) -> Law:
     return bounded if task.delta == 0.0 or bounded.expected_error <= law.expected_error else law
 
 
-def _keeps(noise: Noise, task: _Task, delta: float) -> bool:
-    return bool(noise.achieved_delta(task.epsilon) <= delta)
-
-
-def _missed(noise: Noise, task: _Task, delta: float) -> list[Label]:
+def _missed(certificate: Certificate, epsilon: float, delta: float) -> list[int]:
     """Individuals for whom the certificate misses, worst first."""
-    if delta > 0:
-        value = np.asarray(noise.achieved_delta_i(task.epsilon)) - delta
-    else:
-        value = np.asarray(noise.achieved_epsilon_i) - task.epsilon
-    order = np.argsort(-value, kind="stable")[:24]
-    return [(0, int(i), 0) for i in order if value[i] > 0]
+    pure = delta == 0
+    over = certificate.achieved_epsilon_i(0.0) - epsilon if pure else certificate.achieved_delta_i(epsilon) - delta
+    order = np.argsort(-over, kind="stable")[:24]
+    return [int(i) for i in order if over[i] > 0]
