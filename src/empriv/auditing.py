@@ -19,11 +19,12 @@ import numpy.typing as npt
 from empriv.density_specs import density_from_json, density_to_json
 from empriv.errors import FileFormatError, InputError
 from empriv.measuring.densities import Density, Kde
+from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk, measure
 from empriv.origins import Origin, describe, origin_from_json, origin_to_json, text, text_or_none
 from empriv.results import FloatArray, Results
 from empriv.storage import read_archive, write_archive
-from empriv.summary import Summary, atoms_of, outcome_counts, smallest_supported_delta, summarise
+from empriv.summary import Summary, atoms_of, joint_facts, outcome_counts, smallest_supported_delta, summarise
 from empriv.validate import words
 from empriv.validate.bounds import Bounds, bounds
 from empriv.validate.checks import Check, checks
@@ -44,7 +45,7 @@ class Audit:
     Attributes
     ----------
     results : query results with everyone, and without each individual
-    risk : what was measured from them
+    risk : what was measured from them; a `JointRisk` if the query gives several numbers
     epsilons : the epsilons asked for, rising
     query : SQL text, or the name of the function
     origin : where the rows came from, or None if results were given
@@ -53,7 +54,7 @@ class Audit:
     """
 
     results: Results = field(repr=False)
-    risk: Risk = field(repr=False)
+    risk: Risk | JointRisk = field(repr=False)
     epsilons: tuple[float, ...]
     query: str
     origin: Origin | None
@@ -76,6 +77,17 @@ class Audit:
     def epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``."""
         return self.risk.epsilon(delta)
+
+    @cached_property
+    def components(self) -> dict[str, Audit]:
+        """The audit of each number alone; empty if the query gives one number only."""
+        if not isinstance(self.risk, JointRisk):
+            return {}
+        count = len(self.risk.components)
+        return {
+            name: replace(self, results=risk.results, risk=risk, component=name, n_components=count)
+            for name, risk in self.risk.components.items()
+        }
 
     def bounds(
         self,
@@ -159,6 +171,7 @@ class Audit:
             "n_databases": self.results.n_databases,
             "n_individuals": self.results.n_individuals,
             "draws": self.results.draws,
+            "joint": joint_facts(self.risk, [figure.epsilon for figure in said.figures]),
             "figures": [asdict(figure) for figure in said.figures],
             "epsilon_at_delta_0": _finite_or_none(self.epsilon(0.0)),
             "bounds": self.bounds(np.array([figure.epsilon for figure in said.figures])).to_json(),
@@ -205,7 +218,7 @@ class Audit:
 
 def audit(
     data: Databases | Results,
-    query: str | Callable[..., Any] | Query | None = None,
+    query: str | Callable[..., Any] | Query | Sequence[str | Callable[..., Any] | Query] | None = None,
     *,
     epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
     density: Density | None = None,
@@ -226,10 +239,11 @@ def audit(
     Parameters
     ----------
     data : databases, from `databases`, `subsamples` or `splits`; or `Results` that were collected before
-    query : SQL text, an SQL expression of aggregates, or a function of the rows; not with `Results`
+    query : SQL text, an SQL expression of aggregates, or a function of the rows; or a list of several, which are
+        audited together; not with `Results`
     epsilon : the epsilons to report; any others can be asked later
     density : how densities are estimated; default ``Kde("laplace", "one-se")``
-    component : the component of a vector query to audit, by name
+    component : audit this component of a vector query alone, by name; otherwise all are audited together
     draws, rng, post, engine, memory_limit, jobs, checkpoint, progress, notice, frame : as for `collect`
 
     Returns
@@ -249,17 +263,18 @@ def audit(
     from empriv.collecting import collect
     from empriv.collecting.queries import query_of
 
-    asked = query_of(query, post=post)
+    several = isinstance(query, list | tuple)
+    given: Sequence[Any] = query if isinstance(query, list | tuple) else [query]
+    queries = [query_of(one, post=post) for one in given]
     if post is not None:
-        asked = replace(asked, post=post)
+        queries = [replace(one, post=post) for one in queries]
     results = collect(
-        data, asked, draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs,
-        checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
+        data, queries if several else queries[0], draws=draws, rng=rng, engine=engine, memory_limit=memory_limit,
+        jobs=jobs, checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
     )  # fmt: skip
-    text = asked.text if asked.post is None else f"{asked.text}, then {_name(asked.post)}"
-    return _measured(
-        results, epsilons, density, component, query=text, origin=describe(data), grouped=bool(asked.groups)
-    )
+    text = "; ".join(one.text if one.post is None else f"{one.text}, then {_name(one.post)}" for one in queries)
+    grouped = any(one.groups for one in queries)
+    return _measured(results, epsilons, density, component, query=text, origin=describe(data), grouped=grouped)
 
 
 def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results:
@@ -320,7 +335,7 @@ def _measured(
     names = results.components
     if names is None and component is not None:
         raise InputError("`component` must be None: the query gives one number.")
-    if names is not None:
+    if names is not None and component is not None:
         results = _one_component(results, names, component, grouped)
     return Audit(
         results=results,
@@ -330,19 +345,13 @@ def _measured(
         origin=origin,
         density=density,
         component=component,
-        n_components=None if names is None else len(names),
+        n_components=None if names is None or component is None else len(names),
     )
 
 
-def _one_component(results: Results, names: Sequence[str], component: str | None, grouped: bool) -> Results:
+def _one_component(results: Results, names: Sequence[str], component: str, grouped: bool) -> Results:
     # The keys of groups are values in the rows: an error must not show them. Names of select items are the user's own.
     listed = f"{len(names):,} components, one for each group" if grouped else f"the components {', '.join(names)}"
-    if component is None:
-        example = 'component="name"' if grouped else f"component={names[0]!r}"
-        raise InputError(
-            f"The query must give one number, got {listed}: the privacy of numbers released together is not measured "
-            f"yet, and one at a time would understate it. Hint: {example} audits one of them alone."
-        )
     if component not in names:
         raise InputError(f"`component` must name one of {listed}, got {component!r}.")
     return results.component(component)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from empriv.measuring.atoms import Pairs
+from empriv.measuring.joint import MOST_PAIRS, JointRisk
 from empriv.measuring.risk import Risk
 from empriv.origins import Origin
 from empriv.results import Outcome, Results
@@ -20,6 +22,7 @@ from empriv.validate.analytic import floor
 from empriv.validate.words import number, people, percent
 
 _LONGEST = 160
+_MOST_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Summary:
 
 
 def summarise(
-    risk: Risk,
+    risk: Risk | JointRisk,
     epsilons: Sequence[float],
     *,
     query: str,
@@ -89,6 +92,13 @@ def summarise(
     n = risk.results.n_databases
     least = smallest_supported_delta(n)
     warnings = outcome_sentences(risk.results)
+    alarms = [words.exact_leak(atom.name, atom.n_leaks, atom.largest_leak) for atom in atoms if atom.n_leaks]
+    joint: tuple[str, ...] = ()
+    if isinstance(risk, JointRisk):
+        joint = joint_sentences(risk, found[0])
+        alarms = [words.exact_leak(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks] + alarms
+        if not risk.complete:
+            warnings.insert(0, dimension_sentence(risk))
     if component is not None:
         others = "" if n_components is None else f", not the {n_components - 1:,} other released beside it"
         if n_components is not None and n_components > 2:
@@ -104,17 +114,18 @@ def summarise(
         asked=asked_sentence(risk.results, query, origin),
         figures=found,
         sentences=tuple(map(figure_sentence, found)),
-        alarms=tuple(words.exact_leak(atom.name, atom.n_leaks, atom.largest_leak) for atom in atoms if atom.n_leaks),
+        alarms=tuple(alarms),
         warnings=tuple(warnings),
         notes=(
             words.estimate(found[0].delta, found[0].epsilon, n),
+            *joint,
             words.floor(n, least, below=any(figure.delta < least for figure in found)),
             *_model(risk),
         ),
     )
 
 
-def figures(risk: Risk, epsilons: Sequence[float]) -> tuple[Figure, ...]:
+def figures(risk: Risk | JointRisk, epsilons: Sequence[float]) -> tuple[Figure, ...]:
     """delta, total risk and the number of exposed individuals at each epsilon."""
     grid = np.asarray(epsilons, float)
     deltas, totals = risk.delta(grid), risk.total_risk(grid)
@@ -123,6 +134,63 @@ def figures(risk: Risk, epsilons: Sequence[float]) -> tuple[Figure, ...]:
         Figure(float(epsilon), float(delta), float(total), int(count))
         for epsilon, delta, total, count in zip(grid, deltas, totals, exposed, strict=True)
     )
+
+
+def joint_sentences(risk: JointRisk, figure: Figure) -> tuple[str, ...]:
+    """Which figure is joint, and that of each component alone."""
+    alone = [(name, float(one.delta(figure.epsilon))) for name, one in risk.components.items()]
+    listed = ", ".join(f"{shorten(name)}: {number(delta)}" for name, delta in alone[:_MOST_LISTED])
+    if len(alone) > _MOST_LISTED:
+        listed += f", and {len(alone) - _MOST_LISTED:,} more"
+    count = len(alone)
+    whole = f"of all {count:,} numbers together" if risk.complete else f"the largest over two of {count:,} numbers"
+    if count == 1:
+        whole = "of the one number"
+    error = risk.error(figure.epsilon)
+    bar = f" (integration error ±{number(error)})" if error > 0 else ""
+    return (
+        f"The figures above are {whole}: delta = {number(figure.delta)} at epsilon {figure.epsilon:g}{bar}.",
+        f"Each number alone, delta at epsilon {figure.epsilon:g}: {listed}.",
+    )
+
+
+def dimension_sentence(risk: JointRisk) -> str:
+    """That the databases are too few for so many numbers."""
+    count = len(risk.components)
+    pairs = count * (count - 1) // 2
+    measured = (
+        "two by two" if pairs <= MOST_PAIRS else f"for the {MOST_PAIRS} of {pairs:,} pairs that are most correlated"
+    )
+    return (
+        f"The results vary in {risk.dimension:,} dimensions, and {words.databases(risk.results.n_databases)} can carry "
+        f"a joint density in {risk.vouched} only: the figures are those of the numbers {measured}, and all "
+        "together may reveal more."
+    )
+
+
+def joint_facts(risk: Risk | JointRisk, epsilons: Sequence[float]) -> dict[str, Any] | None:
+    """What JSON says of a joint audit; None for one number."""
+    if not isinstance(risk, JointRisk):
+        return None
+    grid = np.asarray(epsilons, float)
+    return {
+        "dimension": risk.dimension,
+        "vouched": risk.vouched,
+        "complete": risk.complete,
+        "integration_error": [float(one) for one in risk.error(grid)],
+        "components": {
+            name: [
+                {"epsilon": float(e), "delta": float(delta), "total_risk": float(total)}
+                for e, delta, total in zip(grid, one.delta(grid), one.total_risk(grid), strict=True)
+            ]
+            for name, one in risk.components.items()
+        },
+        "leaks": [
+            {"direction": leak.direction, "what": leak.what, "n_individuals": leak.n_individuals,
+             "largest_share": leak.largest_share}
+            for leak in risk.leaks
+        ],
+    }  # fmt: skip
 
 
 def asked_sentence(results: Results, query: str, origin: Origin | None) -> str:
@@ -169,7 +237,7 @@ def smallest_supported_delta(n_databases: int) -> float:
     return floor(n_databases, 0.95)
 
 
-def _model(risk: Risk) -> tuple[str, ...]:
+def _model(risk: Risk | JointRisk) -> tuple[str, ...]:
     if risk.density is None:
         return ("All results are single outcomes, compared by counts: no density was fitted.",)
     return (f"Density: {risk.density.name}.",)
@@ -212,8 +280,14 @@ def outcome_sentences(results: Results) -> list[str]:
     return sentences
 
 
-def atoms_of(risk: Risk) -> tuple[Atom, ...]:
-    """Outcomes with a mass of their own, those of single individuals by kind."""
+def atoms_of(risk: Risk | JointRisk) -> tuple[Atom, ...]:
+    """Outcomes with a mass of their own, those of single individuals by kind; of each component by its name."""
+    if isinstance(risk, JointRisk):
+        return tuple(
+            replace(atom, name=f"{name}: {atom.name}")
+            for name, one in risk.components.items()
+            for atom in atoms_of(one)
+        )
     pairs = risk.pairs
     atoms = [_atom(name, pairs.mass[column], pairs.mass_without[:, column]) for column, name in enumerate(pairs.names)]
     own: dict[str, list[Pairs]] = {}

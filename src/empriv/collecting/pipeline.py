@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from empriv.collecting.evaluate import evaluate
 from empriv.collecting.evaluate import explain as explain_sql
 from empriv.collecting.queries import Query, query_of
 from empriv.collecting.sources import Databases
-from empriv.errors import InputError
+from empriv.errors import InputError, QueryError
 from empriv.results import Results
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def collect(
     data: Databases,
-    query: str | Callable[..., Any] | Query,
+    query: str | Callable[..., Any] | Query | Sequence[str | Callable[..., Any] | Query],
     *,
     draws: int | None = None,
     rng: int = 0,
@@ -41,7 +41,8 @@ def collect(
     Parameters
     ----------
     data : Databases
-    query : SQL text, an SQL expression of aggregates, or a function of the rows
+    query : SQL text, an SQL expression of aggregates, or a function of the rows; or a list of several, which are run
+        one after the other and make one vector
     draws : number of draws from a randomised function
     rng : seed of a randomised function
     post : function applied to each result that is a number
@@ -55,6 +56,9 @@ def collect(
     """
     if not isinstance(data, Databases):
         raise InputError("`data` must come from `databases`, `subsamples` or `splits`.")
+    if isinstance(query, list | tuple):
+        return _collect_several(data, query, draws=draws, rng=rng, post=post, engine=_engine(engine, memory_limit),
+            jobs=jobs, checkpoint=checkpoint, progress=progress, notice=notice, frame=frame)  # fmt: skip
     asked = query_of(query, post=post)
     opened = _engine(engine, memory_limit)
     if asked.function is not None:
@@ -66,6 +70,33 @@ def collect(
         with opened.session(data) as session:
             results = evaluate(session, asked, show=progress, notice=notice)
     return results if asked.post is None else apply_post(results, asked.post)
+
+
+def _collect_several(
+    data: Databases,
+    queries: Sequence[str | Callable[..., Any] | Query],
+    *,
+    draws: int | None,
+    post: Callable[[Any], Any] | None,
+    checkpoint: str | PathLike[str] | None,
+    **options: Any,
+) -> Results:
+    """Results of several queries on the same databases, stacked."""
+    if not queries:
+        raise QueryError("`query` must hold at least one query, got none.")
+    asked = [query_of(query, post=post) for query in queries]  # all are understood before any is run
+    if checkpoint is not None and len(asked) > 1:
+        raise InputError("`checkpoint` must be None for several queries: a file resumes one of them only.")
+    if draws is not None and all(one.function is None for one in asked):
+        raise InputError("`draws` must be None for SQL queries: it is for Python functions.")
+    parts: dict[str, Results] = {}
+    for one in asked:
+        name, k = one.names[0] if len(one.names) == 1 and not one.groups else one.text, 2
+        while name in parts:
+            name, k = f"{name.removesuffix(f' ({k - 1})')} ({k})", k + 1
+        function = one.function is not None
+        parts[name] = collect(data, one, draws=draws if function else None, checkpoint=checkpoint, **options)
+    return Results.stack(parts)
 
 
 def explain(data: Databases | None, query: str | Callable[..., Any] | Query, *, engine: Engine | None = None) -> str:

@@ -20,7 +20,7 @@ from empriv.results import FloatArray, IntArray
 
 SOBOL_POINTS = 4096
 REPLICATES = 8
-_FINE = {1: 32.0, 2: 8.0}  # cells per bandwidth
+_FINE = {1: 32.0, 2: 6.0}  # cells per bandwidth
 _MOST_CELLS = {1: 8192, 2: 256}  # along each axis
 _BEYOND = 12.0  # bandwidths beyond the outermost point at which the last cell begins
 
@@ -89,10 +89,11 @@ class Grid:
     total: FloatArray
 
     @staticmethod
-    def of(pairs: JointPairs, number: int) -> Grid:
+    def of(pairs: JointPairs, number: int, *, fine: float | None = None) -> Grid:
+        """``fine`` cells for each bandwidth; by default as fine as the error bar of an estimate asks."""
         points = pairs.coordinates[number]
         here = pairs.places == number
-        edges = tuple(_edges(points[here, axis], points.shape[1]) for axis in range(points.shape[1]))
+        edges = tuple(_edges(points[here, axis], points.shape[1], fine) for axis in range(points.shape[1]))
         shares = tuple(np.where(here[:, None], kernel_shares(points[:, k], edge), 0.0) for k, edge in enumerate(edges))
         return Grid(number, edges, shares, _product(shares) / pairs.size)
 
@@ -118,11 +119,6 @@ class Grid:
             Masses(b.ravel(), a.ravel(), coarse=(coarse[1], coarse[0])),
         )
 
-    def shares_in(self, inside: npt.NDArray[np.bool_], coordinates: FloatArray) -> FloatArray:
-        """(points,) share of the kernel at each place that lies in the cells ``inside``."""
-        shares = [kernel_shares(coordinates[:, axis], edge) for axis, edge in enumerate(self.edges)]
-        return share_within(shares, inside)
-
 
 def share_within(shares: list[FloatArray] | tuple[FloatArray, ...], inside: npt.NDArray[np.bool_]) -> FloatArray:
     """(points,) share of each kernel that lies in the cells ``inside``."""
@@ -142,12 +138,10 @@ def kernel_shares(points: FloatArray, edges: FloatArray) -> FloatArray:
     return np.concatenate((below[:, :1], inner, above), axis=1)
 
 
-def _edges(points: FloatArray, rank: int) -> FloatArray:
-    low, high = float(points.min(initial=0.0)), float(points.max(initial=0.0))
-    if len(points):
-        low, high = float(points.min()), float(points.max())
+def _edges(points: FloatArray, rank: int, fine: float | None) -> FloatArray:
+    low, high = (float(points.min()), float(points.max())) if len(points) else (0.0, 0.0)
     inner = high - low + 4.0
-    count = min(_MOST_CELLS[rank] - 32, max(32, math.ceil(inner * _FINE[rank])))
+    count = min(_MOST_CELLS[rank] - 32, max(32, math.ceil(inner * (fine or _FINE[rank]))))
     middle = np.linspace(low - 2.0, high + 2.0, count + 1)
     # Beyond, the density only falls off: cells grow by a fifth each.
     width = inner / count

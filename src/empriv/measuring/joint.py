@@ -38,6 +38,7 @@ INTEGRATIONS = ("auto", "grid", "sobol")
 MOST_PAIRS = 45
 _WORKERS = os.cpu_count() or 1
 _CHUNK = 64
+_MOST_KNOWN = 20_000_000  # figures kept
 
 # Largest dimension at which delta was within 0.05 of the truth (root mean square, worst of the benign laws of
 # `python benchmarks/joint.py`), by the least number of databases.
@@ -127,7 +128,7 @@ class JointRisk:
     vouched: int
     pairwise: Mapping[tuple[str, str], JointRisk] = field(repr=False)
     integration: str = "auto"
-    _known: dict[tuple[float, ...], tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False)
+    _known: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False)
 
     @property
     def complete(self) -> bool:
@@ -178,7 +179,7 @@ class JointRisk:
         """
         check_delta(delta)
         out = self._least(delta)
-        for rows, found in self._map(self._subject_rows(0.0), lambda row: self._invert(row, delta)):
+        for rows, found in self.in_threads(self._subject_rows(0.0), lambda row: self._invert(row, delta)):
             out[rows] = np.maximum(out[rows], found)
         for risk in self.pairwise.values():
             out = np.maximum(out, risk.epsilon_i(delta))
@@ -232,18 +233,23 @@ class JointRisk:
         return engines_of(self.pairs, self.integration)
 
     def _found(self, grid: FloatArray) -> tuple[FloatArray, FloatArray]:
-        key = tuple(grid.ravel().tolist())
-        if key not in self._known:
-            self._known.clear()
-            ordered, back = np.unique(grid.ravel(), return_inverse=True)
-            curves, errors = self._curves(ordered)
-            self._known[key] = curves[:, back], errors[:, back]
-        return self._known[key]
+        """delta_i and error bars, (individuals, epsilons) each. What was computed is kept: it costs seconds."""
+        asked = grid.ravel().tolist()
+        missing = np.array(sorted({one for one in asked if one not in self._known}))
+        if len(missing):
+            if (len(self._known) + len(missing)) * len(self.shifts) > _MOST_KNOWN:
+                self._known.clear()
+                missing = np.unique(grid)
+            curves, errors = self._curves(missing)
+            for column, one in enumerate(missing.tolist()):
+                self._known[one] = curves[:, column], errors[:, column]
+        found = [self._known[one] for one in asked]
+        return np.stack([one for one, _ in found], axis=1), np.stack([error for _, error in found], axis=1)
 
     def _curves(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         out, errors = np.zeros((2, len(self.shifts), len(epsilon)))
         if self.complete:
-            for rows, found in self._map(self._subject_rows(epsilon[0]), lambda row: self._row(row, epsilon)):
+            for rows, found in self.in_threads(self._subject_rows(epsilon[0]), lambda row: self._row(row, epsilon)):
                 out[rows], errors[rows] = found[:, 0], found[:, 1]
         for risk in self.pairwise.values():
             found_pair, error_pair = risk._found(epsilon)
@@ -299,6 +305,19 @@ class JointRisk:
         return self._both(row, self._masses(row), epsilon)
 
     def _both(self, row: int, masses: tuple[list[Masses], list[Masses]], epsilon: FloatArray) -> FloatArray:
+        one, other = self._directions(row, masses, epsilon)
+        out = np.where(one[0] >= other[0], one, other)
+        out[:, epsilon >= self.shifts[row]] = 0.0  # proved, whatever the integration says
+        return np.asarray(out)
+
+    def both_directions(self, row: int, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The joint law's hockey stick with everyone over without an individual (by number), and the reverse."""
+        one, other = self._directions(row, self._masses(row), epsilon)
+        return one[0], other[0]
+
+    def _directions(
+        self, row: int, masses: tuple[list[Masses], list[Masses]], epsilon: FloatArray
+    ) -> list[tuple[FloatArray, FloatArray]]:
         found = []
         categories = self.pairs.mass, self.pairs.mass_without[row]
         for parts, (a, b) in zip(masses, (categories, categories[::-1]), strict=True):
@@ -308,11 +327,7 @@ class JointRisk:
                 more, error = cubature.curve(part, epsilon)
                 value, square = value + more, square + error**2
             found.append((value, np.sqrt(square)))
-        one, other = found
-        larger = one[0] >= other[0]
-        out = np.where(larger, one, other)
-        out[:, epsilon >= self.shifts[row]] = 0.0  # proved, whatever the integration says
-        return np.asarray(out)
+        return found
 
     def _invert(self, row: int, delta: float) -> FloatArray:
         """Smallest epsilon at which the joint law's delta_i is at most ``delta``, from above."""
@@ -333,7 +348,7 @@ class JointRisk:
             low, high = float(grid[over[-1]]), float(grid[min(over[-1] + 1, 24)])
         return np.array(high)
 
-    def _map(self, rows: IntArray, task: Callable[[int], FloatArray]) -> Iterator[tuple[IntArray, FloatArray]]:
+    def in_threads(self, rows: IntArray, task: Callable[[int], FloatArray]) -> Iterator[tuple[IntArray, FloatArray]]:
         """``task`` done for each of these individuals, in threads."""
         chunks = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
         if len(rows):

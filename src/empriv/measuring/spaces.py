@@ -49,7 +49,7 @@ class Space:
 
     @property
     def rank(self) -> int:
-        return self.axes.shape[1]
+        return int(self.axes.shape[1])
 
     def coordinates(self, vectors: FloatArray) -> FloatArray:
         """(..., rank) coordinates, in bandwidths, of vectors (..., components)."""

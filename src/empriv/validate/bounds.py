@@ -13,12 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
+from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk
 from empriv.results import FloatArray
 from empriv.validate import words
 from empriv.validate.analytic import floor, narrowing, upper_bounds
 from empriv.validate.bootstrap import bootstrap_bounds
 from empriv.validate.ground import ground_of
+from empriv.validate.joint import joint_lower_bounds, joint_upper_bounds
 from empriv.validate.lower import lower_bounds
 
 METHODS = ("analytic", "bootstrap")
@@ -69,7 +71,7 @@ class Bounds:
 
 
 def bounds(
-    risk: Risk,
+    risk: Risk | JointRisk,
     epsilon: npt.ArrayLike,
     level: float = 0.95,
     method: str = "analytic",
@@ -84,7 +86,8 @@ def bounds(
     risk : what was measured
     epsilon : a number, or an array for a curve; each epsilon's bound holds by itself at the level
     level : probability, over the draw of the databases, with which a bound holds; the upper bound was validated at 0.95
-    method : "analytic", or "bootstrap" (200 resamples, about a hundred times slower) as a cross-check
+    method : "analytic", or "bootstrap" (200 resamples, about a hundred times slower) as a cross-check; for several
+        numbers together "analytic" only
     rng : seed of the resamples, and of the split into halves of the lower bound
     progress : show a progress bar for the bootstrap; None decides by the terminal
 
@@ -98,7 +101,8 @@ def bounds(
         raise InputError(f"`level` must lie between 0.5 and 1, got {level}.")
     estimate_i = risk.delta_i(np.atleast_1d(np.asarray(epsilon, float)))  # also checks epsilon
     grid = np.atleast_1d(np.asarray(epsilon, float))
-    estimate, total = estimate_i.max(axis=0, initial=0.0), np.atleast_1d(risk.total_risk(grid))
+    if isinstance(risk, JointRisk):
+        return _joint(risk, epsilon, level, method, rng)
     ground = ground_of(risk)
     n = ground.n_databases
     lower = np.minimum(lower_bounds(ground, grid, level, rng), 1.0)
@@ -120,6 +124,48 @@ def bounds(
         notes.append(words.draws(ground.draws))
     if level != 0.95:
         notes.append(words.other_level(level))
+    finest = narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan")
+    return _made(risk, epsilon, level, method, lower, upper_i, total_upper, finest=finest, notes=notes)
+
+
+def _joint(risk: JointRisk, epsilon: npt.ArrayLike, level: float, method: str, rng: int) -> Bounds:
+    """Bounds on the joint law of several numbers."""
+    if method != "analytic":
+        raise InputError(f"`method` must be analytic for several numbers together, got {method!r}.")
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    n = risk.results.n_databases
+    lower = np.minimum(joint_lower_bounds(risk, grid, level, rng), 1.0)
+    notes = []
+    if n < LEAST_DATABASES:
+        upper_i, total_upper = np.ones((risk.results.n_individuals, len(grid))), np.ones(len(grid))
+        notes.append(words.no_upper_bound(n, LEAST_DATABASES))
+    else:
+        found = joint_upper_bounds(risk, grid, level)
+        upper_i, total_upper = np.maximum(found.upper_i, risk.delta_i(grid)), found.total
+        notes.append(words.joint_bound() if risk.complete else words.no_joint_bound(risk.dimension, risk.vouched))
+    if risk.results.draws is not None and risk.results.draws > 1:
+        notes.append(words.draws(risk.results.draws))
+    if level != 0.95:
+        notes.append(words.other_level(level))
+    return _made(risk, epsilon, level, method, lower, upper_i, total_upper, finest=float("nan"), notes=notes)
+
+
+def _made(
+    risk: Risk | JointRisk,
+    epsilon: npt.ArrayLike,
+    level: float,
+    method: str,
+    lower: FloatArray,
+    upper_i: FloatArray,
+    total_upper: FloatArray,
+    *,
+    finest: float,
+    notes: list[str],
+) -> Bounds:
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    n = risk.results.n_databases
+    estimate_i = risk.delta_i(grid)
+    estimate, total = estimate_i.max(axis=0, initial=0.0), np.atleast_1d(risk.total_risk(grid))
     # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before, or too high now.
     order = np.argsort(grid)
     upper_i = _falling(upper_i, order)
@@ -144,9 +190,9 @@ def bounds(
         total_risk=shaped(total),
         total_risk_upper=shaped(total_upper),
         n_databases=n,
-        n_individuals=ground.n_individuals,
+        n_individuals=risk.results.n_individuals,
         floor=least,
-        finest=narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan"),
+        finest=finest,
         notes=tuple(notes),
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from empriv.errors import InputError
 from empriv.measuring.atoms import lattice
+from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk
 from empriv.results import FloatArray
 from empriv.validate import robustness, words
@@ -28,7 +29,7 @@ _MANY_DATABASES = 100
 _CUSP = 1.25  # an interior cusp gave 1.36; but where the risk is small for so many databases, any shape gives more
 _PEAK, _SHARP_PEAK = 1.0, 1.3  # `python benchmarks/coverage.py --peaks` prints how often
 _HEAVY = 0.5
-_RISKIEST = 3
+RISKIEST = 3
 
 
 @dataclass(frozen=True)
@@ -64,28 +65,36 @@ class Check:
         }
 
 
-def checks(risk: Risk, epsilon: float, *, rng: int = 0) -> tuple[Check, ...]:
+def checks(risk: Risk | JointRisk, epsilon: float, *, rng: int = 0) -> tuple[Check, ...]:
     """Look at everything that could make the figures at ``epsilon`` wrong; gravest first."""
     if np.ndim(epsilon) != 0:
         raise InputError("`epsilon` must be one number.")
+    if isinstance(risk, JointRisk):
+        from empriv.validate.joint_checks import joint_checks  # which is made of the checks here
+
+        return _ordered(joint_checks(risk, epsilon, rng))
     ground = ground_of(risk)
     found = [
         _iid(risk, ground, epsilon, rng),
-        _few(ground.n_databases),
-        _floor(ground.n_databases),
-        *_leaks(risk),
-        _ties(risk),
+        number_check(ground.n_databases),
+        floor_check(ground.n_databases),
+        *leak_checks(risk),
+        ties_check(risk),
         _bandwidth(risk, epsilon),
-        _cusp(risk, ground, epsilon),
-        *_representative(risk, epsilon, rng),
-        _tails(ground),
-        _dependent(risk, ground, epsilon),
+        cusp_check(risk, ground, epsilon),
+        *representative_checks(risk, epsilon, rng),
+        tails_check(ground),
+        dependent_check(risk, ground, epsilon),
     ]
+    return _ordered(found)
+
+
+def _ordered(found: list[Check]) -> tuple[Check, ...]:
     grave = ("error", "warning", "info")
     return tuple(sorted(found, key=lambda check: grave.index(check.severity)))
 
 
-def _influences(ground: Ground, rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> FloatArray:
+def influences(ground: Ground, rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> FloatArray:
     """(rows, n) changes of the results, averaged over draws."""
     change = ground.values.points - ground.values.dense(rows)
     return np.asarray(change.reshape(len(rows), -1, ground.draws).mean(axis=2))
@@ -97,7 +106,7 @@ def _iid(risk: Risk, ground: Ground, epsilon: float, rng: int) -> Check:
     if n < 8:
         return Check(code, title, "warning", f"{words.databases(n)} are too few to test for independence.", {"n": n})
     results = ground.values.points.reshape(n, -1).mean(axis=1)
-    influence = _influences(ground, robustness.riskiest(risk, epsilon, _RISKIEST)).sum(axis=0)
+    influence = influences(ground, robustness.riskiest(risk, epsilon, RISKIEST)).sum(axis=0)
     found = battery(np.stack((results, influence)), rng=rng)
     power = {name: power_at(n, name) for name in ("trend", "serial", "shift", "spread")}
     numbers = {"p": found.p, "n": n, **{f"power_{name}": value for name, value in power.items()}}
@@ -107,7 +116,8 @@ def _iid(risk: Risk, ground: Ground, epsilon: float, rng: int) -> Check:
     return Check(code, title, "info", words.no_departure(n, power["trend"]), numbers)
 
 
-def _few(n: int) -> Check:
+def number_check(n: int) -> Check:
+    """Whether the databases are enough for a bound."""
     code, title, numbers = "databases", "Number of databases", {"n": n}
     if n < LEAST_DATABASES:
         return Check(code, title, "error", words.no_upper_bound(n, LEAST_DATABASES), numbers)
@@ -116,27 +126,30 @@ def _few(n: int) -> Check:
     return Check(code, title, "info", f"{words.databases(n)}, enough for an upper bound.", numbers)
 
 
-def _floor(n: int) -> Check:
+def floor_check(n: int) -> Check:
+    """The least delta that they support."""
     least = floor(n, 0.95)
     return Check(
         "floor", "Smallest delta that can be supported", "info", words.floor(n, least), {"floor": least, "n": n}
     )
 
 
-def _leaks(risk: Risk) -> list[Check]:
+def leak_checks(risk: Risk, component: str | None = None) -> list[Check]:
+    """Exact leaks, with the name of the component that has them."""
     return [
         Check(
             "exact-leak",
             "Exact leak",
             "error",
-            words.exact_leak(name, count, share),
+            words.exact_leak(name if component is None else f"{component}: {name}", count, share),
             {"individuals": count, "share": share},
         )
         for name, (count, share) in robustness.leaks(risk.pairs).items()
     ]
 
 
-def _ties(risk: Risk) -> Check:
+def ties_check(risk: Risk) -> Check:
+    """Repeated results, and lattices."""
     code, title = "ties", "Ties and lattices"
     q = risk.results.q.reshape(-1)
     q = q[np.isfinite(q)]
@@ -170,9 +183,10 @@ def _bandwidth(risk: Risk, epsilon: float) -> Check:
     return Check(code, title, "info", f"{said}, against {words.number(own)} as measured.", found)
 
 
-def _cusp(risk: Risk, ground: Ground, epsilon: float) -> Check:
+def cusp_check(risk: Risk, ground: Ground, epsilon: float) -> Check:
+    """Peaks narrower than the bandwidth."""
     code, title = "cusp", "Structure finer than the bandwidth"
-    ratio = robustness.cusp_ratio(ground, robustness.riskiest(risk, epsilon, _RISKIEST), epsilon)
+    ratio = robustness.cusp_ratio(ground, robustness.riskiest(risk, epsilon, RISKIEST), epsilon)
     points = ground.values.points[np.isfinite(ground.marked.points)]
     excess = robustness.peak_excess(points, ground.bandwidth)
     numbers = {"ratio": ratio, "excess": excess}
@@ -185,7 +199,8 @@ def _cusp(risk: Risk, ground: Ground, epsilon: float) -> Check:
     return Check(code, title, "info", "No peak narrower than the bandwidth is seen.", numbers)
 
 
-def _representative(risk: Risk, epsilon: float, rng: int) -> list[Check]:
+def representative_checks(risk: Risk | JointRisk, epsilon: float, rng: int) -> list[Check]:
+    """Whether the individuals seen stand for others."""
     delta_i, presence = risk.delta_i(float(epsilon)), risk.results.presence
     groups = robustness.modes(np.nan_to_num(risk.influence(), nan=0.0))
     small = [count for count in groups if count < 5]
@@ -228,7 +243,8 @@ def _representative(risk: Risk, epsilon: float, rng: int) -> list[Check]:
     return [modes, rare, held]
 
 
-def _tails(ground: Ground) -> Check:
+def tails_check(ground: Ground) -> Check:
+    """Heavy tails."""
     code, title = "tails", "Heavy tails"
     points = ground.values.points[np.isfinite(ground.marked.points)]
     index = robustness.tail_index(points) if len(points) else float("nan")
@@ -240,10 +256,11 @@ def _tails(ground: Ground) -> Check:
     return Check(code, title, "info", "No heavy tails seen.", {"index": index})
 
 
-def _dependent(risk: Risk, ground: Ground, epsilon: float) -> Check:
+def dependent_check(risk: Risk, ground: Ground, epsilon: float) -> Check:
+    """Contributions that rise and fall together."""
     code, title = "dependent", "Individuals who move together"
     n = ground.n_databases
-    ratio = robustness.togetherness(_influences(ground, robustness.riskiest(risk, epsilon, 50)))
+    ratio = robustness.togetherness(influences(ground, robustness.riskiest(risk, epsilon, 50)))
     numbers = {"ratio": ratio}
     if n > 2 and ratio > 1 + 3 * math.sqrt(2 / (n - 1)):
         sentence = (

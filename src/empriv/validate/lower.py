@@ -97,7 +97,11 @@ def _judge(ground: Ground, row: IntArray, seen: IntArray, choice: Choice, e: flo
 
 def _stake(ground: Ground, row: IntArray, train: IntArray, choice: Choice, e: float) -> float:
     """The fraction that would have grown most on the first half, against half of the mean seen there."""
-    w = _judge(ground, row, _points_of(train, ground.draws), choice, e)
+    return best_stake(_judge(ground, row, _points_of(train, ground.draws), choice, e), e)
+
+
+def best_stake(w: FloatArray, e: float) -> float:
+    """The fraction that would have grown most on these values, against half of their mean."""
     m = max(0.0, 0.5 * float(w.mean()))
     growth = np.log1p(_FRACTIONS[:, None] * ((w + e) / (m + e) - 1.0)[None, :]).sum(axis=1)
     return float(_FRACTIONS[int(np.argmax(growth))])

@@ -13,6 +13,7 @@ from empriv.errors import InputError
 from empriv.measuring.atoms import Pairs
 from empriv.measuring.blocks import largest_shifts
 from empriv.measuring.densities import Density, Kde, Mixture, VariableKde
+from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk, measure
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.analytic import smooth_bounds
@@ -43,7 +44,7 @@ def subset(results: Results, rows: IntArray) -> Results:
     )
 
 
-def riskiest(risk: Risk, epsilon: float, most: int = _MOST) -> IntArray:
+def riskiest(risk: Risk | JointRisk, epsilon: float, most: int = _MOST) -> IntArray:
     """Individuals of the largest delta_i, then of the largest shift."""
     return np.lexsort((-risk.shifts, -risk.delta_i(float(epsilon))))[:most]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from empriv.errors import InputError
+from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk
 from empriv.validate import words
 from empriv.validate.bounds import LEAST_DATABASES, Bounds, bounds
@@ -73,7 +74,7 @@ class Verdict(str):
 
 
 def verdict(
-    risk: Risk,
+    risk: Risk | JointRisk,
     *,
     epsilon: float,
     delta: float | None = None,

@@ -107,6 +107,27 @@ def draws(m: int) -> str:
     return f"The {m:,} draws of a database are averaged: bounds count databases, not draws."
 
 
+def joint_bound() -> str:
+    return (
+        "The upper bound is of all numbers together, and assumes that their joint law has no structure finer than half "
+        "the bandwidth."
+    )
+
+
+def no_joint_bound(dimension: int, vouched: int) -> str:
+    return (
+        f"There is no upper bound on {dimension} numbers together: so few databases can carry a joint density in "
+        f"{vouched} dimensions only."
+    )
+
+
+def beyond_dimension(dimension: int, vouched: int, n: int) -> str:
+    return (
+        f"The results vary in {dimension} dimensions, and {databases(n)} can carry a joint density in {vouched} only: "
+        "numbers were compared two by two at most, and all together may reveal more."
+    )
+
+
 def target(name: str, limit: float, epsilon: float) -> str:
     return f"{name.replace('_', ' ')} at most {number(limit)} at epsilon {epsilon:g}"
 
