@@ -103,7 +103,7 @@ class Chart:
             return chart_page(self).encode("utf-8", "backslashreplace")
         return (self.svg if kind == "svg" else json.dumps(self.spec, indent=1)).encode("utf-8", "backslashreplace")
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {"application/vnd.vegalite.v5+json": self.spec, "image/svg+xml": self.svg, "text/plain": repr(self)}
 
     def _repr_html_(self) -> str:

@@ -73,10 +73,15 @@ def compare_page(audits: Mapping[str, Audit], path: str | PathLike[str], *, titl
     charts = [
         lines_chart(grid, deltas, start=start, name="delta", title="delta against epsilon", caption=read),
         lines_chart(
-            grid, totals, start=start, name="total_risk", title="Total risk against epsilon", axis="total risk (anybody)",
+            grid,
+            totals,
+            start=start,
+            name="total_risk",
+            title="Total risk against epsilon",
+            axis="total risk (anybody)",
             caption=f"{read} Audits of more individuals have more total risk, all else equal.",
         ),
-    ]  # fmt: skip
+    ]
     content = {
         "title": title,
         "rows": rows,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,23 @@ from empriv.measuring.blocks import largest_shifts
 from empriv.measuring.densities import Mixture
 from empriv.measuring.risk import Risk, measure
 from empriv.report.chart import (
-    BLUE, GREEN, HEIGHT, INK, ORANGE, PURPLE, SKY, VERMILION, WIDTH, Chart, Scale, layer, numbers, records,
-    risk_scale, spec_of,
-)  # fmt: skip
+    BLUE,
+    GREEN,
+    HEIGHT,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    WIDTH,
+    Chart,
+    Scale,
+    layer,
+    numbers,
+    records,
+    risk_scale,
+    spec_of,
+)
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.validate import robustness

@@ -10,8 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.report.chart import (
-    BLUE, FAINT, GREEN, HEIGHT, INK, SKY, VERMILION, WIDTH, Chart, Scale, clean, layer, numbers, records, spec_of,
-)  # fmt: skip
+    BLUE,
+    FAINT,
+    GREEN,
+    HEIGHT,
+    INK,
+    SKY,
+    VERMILION,
+    WIDTH,
+    Chart,
+    Scale,
+    clean,
+    layer,
+    numbers,
+    records,
+    spec_of,
+)
 from empriv.report.gather import Material
 from empriv.report.text import shortened
 from empriv.results import FloatArray, Outcome
@@ -51,9 +65,9 @@ def results_chart(material: Material) -> Chart:
                             {"x": x_axis, "y": y_axis}))  # fmt: skip
     if odd:
         missing = np.flatnonzero(~np.isfinite(series))[:_MOST_POINTS]
-        layers.append(layer("missing", {"type": "point", "shape": "cross", "color": VERMILION, "filled": True,
-                                        "size": 50, "opacity": 1},
-                            records(at=missing + 1, value=[low] * len(missing)), {"x": x_axis, "y": y_axis}))  # fmt: skip
+        cross = {"type": "point", "shape": "cross", "color": VERMILION, "filled": True, "size": 50, "opacity": 1}
+        at_foot = records(at=missing + 1, value=[low] * len(missing))
+        layers.append(layer("missing", cross, at_foot, {"x": x_axis, "y": y_axis}))
     marks = ""
     if len(known) >= 3 and np.ptp(series[known]) > 0:
         layers += _marks(known, series[known], x_axis, y_axis)

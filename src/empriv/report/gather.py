@@ -25,7 +25,7 @@ GRID = 50
 MOST_ROWS = 12_000  # individuals of whom the table shows all
 TOP_ROWS = 5_000  # of more, it shows so many
 _AT_ONCE = 20_000_000  # delta_i held in memory
-_BOUNDS = 8  # epsilons with bounds of their own: a bound takes as long as the whole curve of estimates
+_BOUNDS = 4  # asked-for epsilons with bounds of their own: one bound takes longer than a whole curve of estimates
 _SINGLE = 300  # individuals up to whom each is a dot of its own
 
 HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
@@ -133,15 +133,15 @@ class Material:
 
     @cached_property
     def bounded(self) -> tuple[Bounds, ...]:
-        """Bounds at the epsilons asked for and some between, rising."""
+        """Bounds at the first of the grid and the epsilons asked for (of many, at some of them), rising."""
         return tuple(self.audit.bounds(float(self.epsilons[k])) for k in self._bounded_at)
 
     @cached_property
     def _bounded_at(self) -> IntArray:
-        last = int(np.flatnonzero(self.finite)[-1])
-        asked = [int(k) for k in np.flatnonzero(np.isin(self.epsilons, self.audit.epsilons))][:_BOUNDS]
-        spread = np.linspace(0, last, max(2, _BOUNDS - len(asked))).round().astype(int)
-        return np.unique([*asked, *spread])
+        asked = np.flatnonzero(np.isin(self.epsilons, self.audit.epsilons))
+        if len(asked) > _BOUNDS:
+            asked = asked[np.linspace(0, len(asked) - 1, _BOUNDS).round().astype(int)]
+        return np.unique([0, self.start if np.isfinite(self.epsilons[self.start]) else 0, *asked])
 
     @cached_property
     def band(self) -> dict[str, FloatArray]:

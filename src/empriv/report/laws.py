@@ -12,8 +12,23 @@ import numpy as np
 
 from empriv.errors import InputError
 from empriv.report.chart import (
-    BLUE, FAINT, GREEN, INK, ORANGE, PLAIN, SKY, VERMILION, WIDTH, Chart, Scale, layer, numbers, records, spec_of, stacked,
-)  # fmt: skip
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PLAIN,
+    SKY,
+    VERMILION,
+    WIDTH,
+    Chart,
+    Scale,
+    layer,
+    numbers,
+    records,
+    spec_of,
+    stacked,
+)
 from empriv.report.gather import Material
 from empriv.report.text import shortened
 from empriv.results import FloatArray

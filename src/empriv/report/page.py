@@ -165,7 +165,7 @@ def bindings(material: Material) -> dict[str, list[str]]:
 
 def asked_rows(material: Material, bind: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
     """A row for each epsilon asked for."""
-    at = np.flatnonzero(np.isin(material.epsilons, material.audit.epsilons))
+    at = np.flatnonzero(np.isin(material.epsilons, material.audit.epsilons)).tolist()
     lower, upper = material.band["lower"], material.band["upper"]
     return [
         (

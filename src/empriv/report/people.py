@@ -6,12 +6,23 @@ Both are aggregates, made of everyone, however many there are.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
 from empriv.report.chart import (
-    BLUE, FAINT, HEAT, HEAT_STEPS, HEIGHT, WIDTH, Chart, Scale, layer, numbers, records, spec_of,
-)  # fmt: skip
+    BLUE,
+    FAINT,
+    HEAT,
+    HEAT_STEPS,
+    HEIGHT,
+    Chart,
+    Scale,
+    layer,
+    numbers,
+    records,
+    spec_of,
+)
 from empriv.report.gather import HISTOGRAM_EDGES, Material
 from empriv.results import FloatArray
 from empriv.validate.words import number, people
@@ -29,7 +40,7 @@ def delta_i_chart(material: Material) -> Chart:
     shown = np.concatenate(([0], np.arange(first, last + 1) + 1))
     counts = counts[:, shown]
     edges = [HISTOGRAM_EDGES[k] for k in range(first, last + 2)]
-    names = ["exactly 0", *(f"{_short(a)} to {_short(b)}" for a, b in zip(edges[:-1], edges[1:], strict=True))]
+    names = ["exactly 0", *(f"{_short(a)} to {_short(b)}" for a, b in pairwise(edges))]
     y = Scale(0.0, max(1.0, float(counts.max())), "symlog", _powers(int(counts.max())))
     here = material.start
     rows = records(

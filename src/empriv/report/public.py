@@ -77,21 +77,35 @@ def public_page(
         "exposed": [],
     }
     finite = material.finite
-    shared = {"start": at, "asked": audit.epsilons}
+    asked_for = audit.epsilons
     rounded = " Figures are rounded up, lower bounds down."
     charts = [
         banded_chart(
-            material.epsilons[finite], delta[finite], lower[finite], upper[finite], **shared, name="delta",
-            title="delta against epsilon", axis="delta (most exposed individual)",
+            material.epsilons[finite],
+            delta[finite],
+            lower[finite],
+            upper[finite],
+            start=at,
+            asked=asked_for,
+            name="delta",
+            title="delta against epsilon",
+            axis="delta (most exposed individual)",
             caption="The failure probability of the most exposed individual; the lower, the better. The band lies "
             f"between the bounds at {percent(level)} confidence.{rounded}",
         ),
         banded_chart(
-            material.epsilons[finite], total[finite], total_lower[finite], total_upper[finite], **shared,
-            name="total_risk", title="Total risk against epsilon", axis="total risk (anybody)",
+            material.epsilons[finite],
+            total[finite],
+            total_lower[finite],
+            total_upper[finite],
+            start=at,
+            asked=asked_for,
+            name="total_risk",
+            title="Total risk against epsilon",
+            axis="total risk (anybody)",
             caption=f"The chance that anybody's privacy fails, if failures are independent.{rounded}",
         ),
-    ]  # fmt: skip
+    ]
     asked = np.flatnonzero(np.isin(material.epsilons, audit.epsilons))
     content = {
         "title": title or f"Privacy of {shortened(' '.join(audit.query.split()), 80)}",

@@ -99,8 +99,8 @@ def write_report(
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
-        write_atomically(key, _json({"format": "empriv report key", "version": KEY_VERSION, "report": target.name,
-                                     "salt": salt.hex(), "individuals": dict(zip(names, labels, strict=True))}))  # fmt: skip
+        facts = {"format": "empriv report key", "version": KEY_VERSION, "report": target.name, "salt": salt.hex()}
+        write_atomically(key, _json({**facts, "individuals": dict(zip(names, labels, strict=True))}))
     write_atomically(target, text.encode("utf-8", "backslashreplace"))
     if not beside:
         return Written(target, key)
