@@ -159,7 +159,7 @@ class Release:
     database : label of the database whose answer is released
     query : text of the query, in the form in which the same query always comes
     method : how the noise was designed
-    law : the law of the noise, fit for JSON
+    law : the law of the noise, a mapping fit for JSON
     asked : the figures that the noise was to reach
     achieved : the figures of this release alone, with its noise
     n_individuals : how many individuals were audited
@@ -189,7 +189,7 @@ class Release:
                 "`database` must be one of the databases of `identity`, got another. "
                 "Hint: identity_of([*results.databases, database], origin) for one that was not audited."
             )
-        canonical(dict(self.law), name="law")
+        canonical(dict(self.law) if isinstance(self.law, Mapping) else object(), name="law")
 
 
 @dataclass(frozen=True)
@@ -287,8 +287,11 @@ def to_json(value: Any) -> dict[str, Any]:
 def answer_of(value: Any) -> Answer:
     """A noisy answer, or several, as floats; whatever is not finite is refused."""
     several = isinstance(value, list | tuple) or getattr(value, "ndim", 0) == 1
+    given = tuple(value) if several else (value,)
     try:
-        numbers = tuple(float(one) for one in (value if several else (value,)))
+        if any(isinstance(one, str | bytes) for one in given):
+            raise TypeError("a text")
+        numbers = tuple(float(one) for one in given)
     except (TypeError, ValueError, OverflowError):
         raise InputError("`draw` must give a number, or a sequence of numbers.") from None
     if not numbers or not all(map(math.isfinite, numbers)):
