@@ -151,7 +151,7 @@ class Law:
         cells = np.abs(_whole(k))
         out = np.zeros(cells.shape)
         for share, part in self.shares():
-            out += share * self._pmf(part, cells)
+            out += share * self.part_pmf(part, cells)
         return out
 
     def tail(self, k: npt.ArrayLike) -> FloatArray:
@@ -275,7 +275,7 @@ class Law:
 
     # One part; cells are not negative
 
-    def _pmf(self, part: Part, cells: IntArray) -> FloatArray:
+    def part_pmf(self, part: Part, cells: IntArray) -> FloatArray:
         if part.kind == "point":
             return np.asarray(cells == 0, float)
         if part.kind == "laplace":
