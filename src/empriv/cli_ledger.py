@@ -78,7 +78,8 @@ def policy(path: str, **limits: Any) -> None:
     held = _open(path)
     if any(value is not None for value in limits.values()):
         held.change_policy(_policy(limits))
-    _say(f"{_policy_words(held.policy).capitalize()}.")
+    words = _policy_words(held.policy)
+    _say(f"{words[0].upper()}{words[1:]}.")
 
 
 @ledger.command("list", short_help="Show the entries.")
