@@ -1,7 +1,8 @@
-"""Noise designs: error, promises kept, the Hausdorff scale, time. Run: python benchmarks/noise.py [--part NAME] [--quick]
+"""Noise designs: error, promises kept, the Hausdorff scale, time. Run: python benchmarks/noise.py [--quick]
 
-Parts: error (expected error of every method on a fixed set of cases), truth (how often the true target is kept when the
-databases are drawn anew from a known law), hausdorff (how often the paper's own scale breaks its promise), time.
+Parts, chosen by --part: error (expected error of every method on a fixed set of cases), truth (how often the true
+target is kept when the databases are drawn anew from a known law), hausdorff (how often the paper's own scale breaks
+its promise), time.
 Prints Markdown tables. All seeds are fixed; times are ratios within one run.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +103,9 @@ class Family:
     centre: float = 0.0
 
 
-def _mixed(share: float, large: Callable[[Floats], Floats], small: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
+def _mixed(
+    share: float, large: Callable[[Floats], Floats], small: Callable[[Floats], Floats]
+) -> Callable[[Floats], Floats]:
     """Quantiles of a mixture whose large part lies above its small part."""
 
     def quantile(u: Floats) -> Floats:
@@ -123,24 +127,40 @@ def _two_cdf(x: Floats) -> Floats:
     return np.asarray(0.5 * stats.norm.cdf((x + 0.9) / 0.43) + 0.5 * stats.norm.cdf((x - 0.9) / 0.43))
 
 
+def _lognormal(centre: float) -> Callable[[Floats], Floats]:
+    return lambda u: np.asarray(stats.lognorm.ppf(u, 0.6, scale=np.exp(centre)))
+
+
+def _gaussian(mean: float, sd: float) -> Callable[[Floats], Floats]:
+    return lambda u: np.asarray(stats.norm.ppf(u, mean, sd))
+
+
+def _gamma(shape: float) -> Callable[[Floats], Floats]:
+    return lambda u: np.asarray(stats.gamma.ppf(u, shape, scale=0.1))
+
+
+RARE = _mixed(1 / 34, lambda u: np.full_like(u, 4.0), _gaussian(0.2, 0.2))
+THIRD = _mixed(1 / 3, _gamma(8.0), np.zeros_like)
+GAMMA, UNIFORM, LOGISTIC = stats.gamma(4.0, scale=0.5), stats.uniform(-1.732, 3.464), stats.logistic(0, 0.5513)
+
+
+def _draw(law: Any) -> Callable[[np.random.Generator, int], Floats]:
+    return lambda rng, n: np.asarray(law.rvs(n, random_state=rng))
+
+
 FAMILIES = (
-    Family("lognormal influence", 41, 0.1, _normal, stats.norm.cdf, lambda u: stats.lognorm.ppf(u, 0.6, scale=np.exp(-1.25))),
-    Family("Gaussian influence", 41, 0.5, _normal, stats.norm.cdf, lambda u: stats.norm.ppf(u, 0.3, 0.3)),
-    Family("lognormal influence", 365, 0.5, _normal, stats.norm.cdf, lambda u: stats.lognorm.ppf(u, 0.6, scale=np.exp(-1.7))),
+    Family("lognormal influence", 41, 0.1, _normal, stats.norm.cdf, _lognormal(-1.25)),
+    Family("Gaussian influence", 41, 0.5, _normal, stats.norm.cdf, _gaussian(0.3, 0.3)),
+    Family("lognormal influence", 365, 0.5, _normal, stats.norm.cdf, _lognormal(-1.4)),
     Family("t5 influence", 365, 0.1, _normal, stats.norm.cdf, lambda u: stats.t.ppf(u, 5, 0.2, 0.15)),
-    Family("Gaussian influence", 365, 0.5, _normal, stats.norm.cdf, lambda u: stats.norm.ppf(u, 0.35, 0.3)),
-    Family("rare large influence (4 sd, 1 in 34)", 41, 0.5, _normal, stats.norm.cdf,
-           _mixed(1 / 34, lambda u: 4.0 + 0 * u, lambda u: stats.norm.ppf(u, 0.2, 0.2)), seen=False),
-    Family("fresh: bimodal", 41, 0.5, _two, _two_cdf, lambda u: stats.norm.ppf(u, 0.3, 0.2)),
-    Family("fresh: gamma sums", 365, 0.1, lambda rng, n: rng.gamma(4.0, 0.5, n), lambda x: stats.gamma.cdf(x, 4.0, scale=0.5),
-           lambda u: stats.gamma.ppf(u, 2.0, scale=0.1), centre=2.0),
-    Family("fresh: present in a third", 365, 0.5, _normal, stats.norm.cdf,
-           _mixed(1 / 3, lambda u: stats.gamma.ppf(u, 8.0, scale=0.1), lambda u: 0.0 * u)),
-    Family("fresh: uniform", 41, 0.5, lambda rng, n: rng.uniform(-1.732, 1.732, n), lambda x: stats.uniform.cdf(x, -1.732, 3.464),
-           lambda u: 0.6 * u),
-    Family("fresh: logistic, exponential influence", 100, 0.2, lambda rng, n: rng.logistic(0, 0.5513, n),
-           lambda x: stats.logistic.cdf(x, 0, 0.5513), lambda u: stats.expon.ppf(u, scale=0.25)),
-)  # fmt: skip
+    Family("Gaussian influence", 365, 0.5, _normal, stats.norm.cdf, _gaussian(0.35, 0.3)),
+    Family("rare large influence (4 sd, 1 in 34)", 41, 0.5, _normal, stats.norm.cdf, RARE, seen=False),
+    Family("fresh: bimodal", 41, 0.5, _two, _two_cdf, _gaussian(0.3, 0.2)),
+    Family("fresh: gamma sums", 365, 0.1, _draw(GAMMA), GAMMA.cdf, _gamma(2.0), centre=2.0),
+    Family("fresh: present in a third", 365, 0.5, _normal, stats.norm.cdf, THIRD),
+    Family("fresh: uniform", 41, 0.5, _draw(UNIFORM), UNIFORM.cdf, lambda u: 0.6 * u),
+    Family("fresh: logistic, exponential influence", 100, 0.2, _draw(LOGISTIC), LOGISTIC.cdf, stats.expon(0, 0.25).ppf),
+)
 
 STEP = 2.0**-5
 REACH = 2**13  # cells on each side
@@ -189,7 +209,10 @@ def truth_table(runs: int) -> None:
             relative.append(size["robust"][-1] / valid_scale(risk, family.epsilon))
         cells = " | ".join(f"{np.mean(kept[m]):.2f} / {np.median(size[m]):.2f}" for m in methods)
         unseen = "" if family.seen else " (unseen)"
-        print(f"| {family.name}{unseen} | {family.n} | {family.epsilon} | {cells} | {np.median(relative):.2f} |", flush=True)
+        print(
+            f"| {family.name}{unseen} | {family.n} | {family.epsilon} | {cells} | {np.median(relative):.2f} |",
+            flush=True,
+        )
 
 
 # The Hausdorff scale
@@ -241,7 +264,9 @@ def time_table(quick: bool) -> None:
     fifty = seconds(lambda: empriv.measure(data.q, data.q_without).delta_i(grid))
     print(f"\n10,368 individuals x 41 databases: one measure takes {1000 * one:.1f} ms at one epsilon (0.02), "
           f"{1000 * fifty:.1f} ms at fifty.\n")  # fmt: skip
-    print("| method | epsilon | delta | seconds | over one measure at one epsilon | at fifty |\n|---|---|---|---|---|---|")
+    print(
+        "| method | epsilon | delta | seconds | over one measure at one epsilon | at fifty |\n|---|---|---|---|---|---|"
+    )
     for method in METHODS:
         for epsilon, delta in ((0.1, 0.0), (0.05, 0.01), (0.02, 0.001)):
             taken = seconds(
@@ -250,7 +275,10 @@ def time_table(quick: bool) -> None:
                 ),
                 1 if quick else 3,
             )
-            print(f"| {method} | {epsilon} | {delta} | {taken:.2f} | {taken / one:.0f} | {taken / fifty:.0f} |", flush=True)
+            print(
+                f"| {method} | {epsilon} | {delta} | {taken:.2f} | {taken / one:.0f} | {taken / fifty:.0f} |",
+                flush=True,
+            )
     rng = np.random.default_rng(3)
     count = 20_000 if quick else 100_000
     q = rng.normal(size=41)

@@ -376,7 +376,7 @@ def _worst(p: FloatArray, q: FloatArray, epsilon: float, delta: float) -> FloatA
     """Of the last axis, in the worse direction: the hockey stick, or at delta = 0 the largest log ratio."""
     if delta > 0:
         e = np.exp(epsilon)
-        return np.maximum(np.maximum(p - e * q, 0.0).sum(axis=-1), np.maximum(q - e * p, 0.0).sum(axis=-1))
+        return np.asarray(np.maximum(np.maximum(p - e * q, 0.0).sum(-1), np.maximum(q - e * p, 0.0).sum(-1)))
     tiny = 1e-13  # masses below are rounding
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.abs(np.log(np.maximum(p, tiny) / np.maximum(q, tiny)))

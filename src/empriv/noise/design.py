@@ -245,7 +245,8 @@ def _check_choices(task: _Task, *, method: str, distance: str, family: str, shap
     ):
         raise InputError(
             "`method` must not be 'optimal' at delta = 0 for a Gaussian kernel of variable bandwidth: the widest "
-            "kernel rules the tails of the estimate, and the optimum is next to no noise. Hint: method='robust', or delta > 0."
+            "kernel rules the tails of the estimate, and the optimum is next to no noise. "
+            "Hint: method='robust', or delta > 0."
         )
 
 

@@ -47,8 +47,9 @@ def excess(p: FloatArray, q: FloatArray, e: FloatArray, delta: float) -> FloatAr
     """
     if delta > 0:
         e = e[:, None]
-        return np.maximum(np.maximum(p - e * q, 0.0).sum(1), np.maximum(q - e * p, 0.0).sum(1)) - delta
-    return np.maximum(_log_ratio(p, q).max(axis=1), _log_ratio(q, p).max(axis=1)) - np.log(e)
+        both = np.maximum(p - e * q, 0.0).sum(1), np.maximum(q - e * p, 0.0).sum(1)
+        return np.asarray(np.maximum(*both) - delta)
+    return np.asarray(np.maximum(_log_ratio(p, q).max(axis=1), _log_ratio(q, p).max(axis=1)) - np.log(e))
 
 
 def _log_ratio(p: FloatArray, q: FloatArray) -> FloatArray:
