@@ -75,7 +75,7 @@ class BucketSearch:
             tops = [float(risk.epsilon(delta)) for bucket in self.buckets for risk in bucket.risks]
             exact = any(np.any(bucket.floors > delta) for bucket in self.buckets)
             return np.array([np.inf if exact else max(tops)])
-        return np.maximum.reduce([bucket.epsilons(delta) for bucket in self.buckets])
+        return np.asarray(np.maximum.reduce([bucket.epsilons(delta) for bucket in self.buckets]))
 
     def by_condition(self, individual: int, epsilon: float) -> FloatArray:
         """(buckets,) delta_i of one individual."""

@@ -108,8 +108,11 @@ def _influence(results: Results, row: int) -> FloatArray:
     entries = slice(results.starts[row], results.starts[row + 1])
     where = results.entry_database[entries]
     change = results.q[where] - results.entry_q[entries]
+    change = change if change.ndim == 1 else change.mean(axis=1)
+    # A difference carries the rounding of what it is the difference of: equal contributions should be equal.
+    unit = 64 * np.spacing(float(np.nanmax(np.abs(results.q), initial=0.0)))
     out = np.zeros(results.n_databases)
-    out[where] = change if change.ndim == 1 else change.mean(axis=1)
+    out[where] = np.round(change / unit) * unit
     return out
 
 
