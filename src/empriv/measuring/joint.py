@@ -156,6 +156,14 @@ class JointRisk:
         found = self._found(grid)[0]
         return found[:, 0].copy() if grid.ndim == 0 else found.copy()
 
+    def law_delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
+        """delta_i of the fitted joint law alone, in all its dimensions, whether vouched for or not: for study."""
+        grid = np.atleast_1d(epsilon_grid(epsilon))
+        out = np.zeros((len(self.shifts), len(grid)))
+        for row in np.flatnonzero(self.shifts > 0).tolist():
+            out[row] = self._row(row, grid)[0]
+        return out[:, 0] if np.ndim(epsilon) == 0 else out
+
     def delta(self, epsilon: npt.ArrayLike) -> Any:
         """Largest delta_i: a float, or an array for an array."""
         worst = self.delta_i(np.atleast_1d(epsilon_grid(epsilon))).max(axis=0, initial=0.0)

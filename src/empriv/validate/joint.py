@@ -216,7 +216,7 @@ def _chosen(seen: JointRisk, row: int, e: float, *, plane: bool) -> tuple[int, M
         flat = turned[:, np.abs((without - centre) @ turned).max(axis=0) <= 1e-6 * spread]
         return 0, lambda x: np.asarray(np.abs((space.coordinates(x) - centre) @ flat).max(axis=1) > 1e-5 * spread)
     parts = seen.both_directions(row, np.array([np.log(e)]))
-    direction = int(parts[1] > parts[0])
+    direction = int(parts[1][0] > parts[0][0])
 
     def member(x: FloatArray) -> npt.NDArray[np.bool_]:
         y = space.coordinates(x)
