@@ -82,7 +82,7 @@ def page_of(
     some = "" if shown == n else f"The table shows the {shown:,} riskiest at the first epsilon asked for, of {n:,}. "
     at = material.start
     content = {
-        "title": title or f"Privacy of {shortened(' '.join(audit.query.split()), 80)}",
+        "title": title_of(audit, title),
         "public": False,
         "verdicts": [
             (visible(text), {"word": str(one), "sentence": one.sentence, "reasons": one.reasons})
@@ -124,6 +124,13 @@ def page_of(
         },
     }
     return render("page.html", content, payload)
+
+
+def title_of(audit: Audit, title: str | None) -> str:
+    """The page's title: as given, or the query."""
+    if title is not None:
+        return visible(title)
+    return "Privacy of " + ("the query" if audit.origin is None else shortened(" ".join(audit.query.split()), 80))
 
 
 def bindings(material: Material) -> dict[str, list[str]]:

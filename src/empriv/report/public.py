@@ -17,7 +17,7 @@ import numpy as np
 from empriv.auditing import Audit
 from empriv.report.curves import banded_chart
 from empriv.report.gather import gather
-from empriv.report.page import SEVERITIES, UNCHECKED, label, picture_of, render, times
+from empriv.report.page import SEVERITIES, UNCHECKED, label, picture_of, render, times, title_of
 from empriv.report.text import shortened, visible
 from empriv.results import FloatArray
 from empriv.summary import Figure, figure_sentence
@@ -108,7 +108,7 @@ def public_page(
     ]
     asked = np.flatnonzero(np.isin(material.epsilons, audit.epsilons))
     content = {
-        "title": title or f"Privacy of {shortened(' '.join(audit.query.split()), 80)}",
+        "title": title_of(audit, title),
         "public": True,
         "verdicts": [
             (visible(text), {"word": str(one), "reasons": (),

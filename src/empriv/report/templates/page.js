@@ -85,7 +85,8 @@
     if (excess) excess.setAttribute("d", path(xs, r.map(across), edge));
     marks(figure, "limits", "line").forEach(function (rule, k) {
       const v = Math.min(epsilon, reach) * (k ? -1 : 1);
-      rule.setAttribute("transform", "translate(0," + across(v) + ")");
+      const left = /translate\(([-\d.e]+)/.exec(rule.getAttribute("transform"));
+      rule.setAttribute("transform", "translate(" + left[1] + "," + across(v) + ")");
     });
     if (figure.dataset.face !== String(live.index[at])) {
       figure.dataset.face = String(live.index[at]);
