@@ -1,0 +1,323 @@
+"""`Noise`: a law of noise with its certificate and its promise, to study, to save and to release answers with.
+
+A law comes from `design`, its certificate from `certify`; drawing is in `release`. Here is what the promise says and on
+what it rests, and what is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.density_specs import density_from_json, density_to_json
+from empriv.errors import CertificateError, FileFormatError, InputError
+from empriv.measuring.densities import Density, Kde
+from empriv.measuring.risk import Risk, measure
+from empriv.noise.certify import Certificate, certify
+from empriv.noise.lattice import Law
+from empriv.noise.release import release
+from empriv.results import FloatArray, Outcome, Results
+from empriv.storage import read_archive, write_archive
+
+TUNED = ("optimal", "calibrated", "paper")
+"""Methods whose laws are tuned to the estimate."""
+
+_DAMAGED = "The file is damaged: its facts about the noise are not what empriv writes."
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Noise that makes a query private enough, and the proof.
+
+    Attributes
+    ----------
+    law : what is drawn
+    certificate : what it achieves, computed from the law alone
+    risk : what was measured, that the noise is for
+    method : how the law was designed
+    epsilon, delta, total_risk : the target
+    declared_bound : the user's bound on one individual's influence, that the promise rests on, or None
+    declared_granularity : whether the user chose the granularity; only then may answers be released
+    notes : what the promise rests on, in sentences
+    study : whether the law may miss its target, and is for study only
+    """
+
+    law: Law
+    certificate: Certificate = field(repr=False)
+    risk: Risk = field(repr=False)
+    method: str
+    epsilon: float
+    delta: float | None
+    total_risk: float | None = None
+    declared_bound: float | None = None
+    declared_granularity: bool = False
+    notes: tuple[str, ...] = ()
+    study: bool = False
+
+    @property
+    def achieved_epsilon(self) -> float:
+        """Smallest epsilon at which every delta_i of the noisy answer is at most the target's delta."""
+        return self.certificate.achieved_epsilon()
+
+    @property
+    def achieved_epsilon_i(self) -> FloatArray:
+        """The same for each individual."""
+        return self.certificate.achieved_epsilon_i()
+
+    @property
+    def achieved_total_risk(self) -> float:
+        """Chance that somebody's privacy fails at the target's epsilon, if failures are independent."""
+        return self.certificate.achieved_total_risk(self.epsilon)
+
+    def achieved_delta(self, epsilon: float | None = None) -> float:
+        """Largest delta_i of the noisy answer, by default at the target's epsilon."""
+        return self.certificate.achieved_delta(self.epsilon if epsilon is None else epsilon)
+
+    def achieved_delta_i(self, epsilon: float | None = None) -> FloatArray:
+        """delta_i of the noisy answer, by default at the target's epsilon."""
+        return self.certificate.achieved_delta_i(self.epsilon if epsilon is None else epsilon)
+
+    @property
+    def granularity(self) -> float:
+        """What answers and noise are multiples of."""
+        return self.law.granularity
+
+    @property
+    def expected_error(self) -> float:
+        """Expected absolute noise."""
+        return self.law.expected_error
+
+    def quantile(self, p: float) -> float:
+        """The least noise that is not exceeded with probability ``p``."""
+        return self.law.quantile(p)
+
+    def pdf(self, x: npt.ArrayLike) -> FloatArray:
+        """Probability of the multiple nearest to x over the granularity: the law drawn as a step function."""
+        return np.asarray(self.law.pmf(self._cells(np.rint, x)) / self.law.granularity)
+
+    def cdf(self, x: npt.ArrayLike) -> FloatArray:
+        """Probability of noise of at most x: a step function, that rises at multiples of the granularity."""
+        return self.law.cdf(self._cells(np.floor, x))
+
+    def _cells(self, rounding: Any, x: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        places = np.asarray(x, float) / self.law.granularity
+        if np.isnan(places).any():
+            raise InputError("`x` must be numbers, got NaN.")
+        return np.asarray(rounding(np.clip(places, -(2.0**62), 2.0**62)), np.int64)
+
+    def sample(self, size: int | tuple[int, ...], rng: np.random.Generator | int | None = None) -> FloatArray:
+        """Pseudo-random draws of the noise: for study, never for a release."""
+        return self.law.sample(size, rng)
+
+    def release(self, value: float) -> float:
+        """A noisy answer, from the operating system's entropy; every call spends privacy anew."""
+        self.check_release()
+        return release(self.law, value)
+
+    def check_release(self) -> None:
+        """Refuse to release where the promise was not kept, or the granularity not declared."""
+        if self.study or not self.certificate.holds:
+            raise CertificateError(
+                "Noise must keep its promise to be released, and this one is for study: its certificate misses "
+                "the target, or was allowed to."
+            )
+        if not self.declared_granularity:
+            raise CertificateError(
+                "Noise must have a granularity that you declare, as one found from the data would tell about them. "
+                f"Hint: design_noise(..., granularity={self.law.granularity!r})."
+            )
+
+    def remeasure(
+        self,
+        *,
+        draws: int = 64,
+        rng: np.random.Generator | int | None = None,
+        density: Density | None = None,
+    ) -> Risk:
+        """The risk of noisy answers, measured anew from draws: rounded results with independent noise on both sides."""
+        if draws < 1:
+            raise InputError(f"`draws` must be at least 1, got {draws}.")
+        generator = np.random.default_rng(rng)
+        results = self.risk.results
+        many = (results.draws or 1) * draws
+
+        def noisy(values: FloatArray, outcomes: npt.NDArray[np.int8]) -> tuple[FloatArray, npt.NDArray[np.int8]]:
+            flat = np.repeat(values.reshape(len(values), -1), draws, axis=1)
+            codes = np.repeat(outcomes.reshape(len(outcomes), -1), draws, axis=1)
+            rounded = np.rint(flat / self.law.granularity) * self.law.granularity
+            drawn = rounded + self.law.sample(flat.shape, generator)
+            return np.where(codes == Outcome.NUMBER, drawn, np.nan), codes
+
+        q, outcomes = noisy(results.q, results.outcomes)
+        entry_q, entry_outcomes = noisy(results.entry_q, results.entry_outcomes)
+        return measure(
+            replace(results, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes, draws=many),
+            density=density,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict fit for JSON, without identifiers or results."""
+        achieved = self.achieved_epsilon
+        return {
+            "format": "empriv noise",
+            "version": 1,
+            "empriv": version("empriv"),
+            **self._facts(),
+            "words": self.law.words,
+            "expected_error": self.expected_error,
+            "achieved_epsilon": achieved if math.isfinite(achieved) else None,
+            "achieved_delta": self.achieved_delta(),
+            "holds": self.certificate.holds,
+            "notes": list(self.notes),
+        }
+
+    def save(self, path: str | PathLike[str], *, density: Density | None = None) -> None:
+        """Write to one file of mode 0600, which `load` reads. It holds the results: it is as secret as they are.
+
+        ``density`` is the recipe that the risk was measured with, by default that of `measure`.
+        """
+        recipe = Kde() if density is None else density
+        model = measure(self.risk.results, density=recipe).density
+        if (None if model is None else model.name) != (None if self.risk.density is None else self.risk.density.name):
+            raise InputError(
+                "`density` must be the recipe that the risk was measured with. Hint: save(path, density=...)."
+            )
+        spec = density_to_json(recipe)
+        if spec is None:
+            raise InputError("`density` must be one of empriv's own to be saved: a file does not hold code.")
+        meta, arrays = self.risk.results.to_parts()
+        facts = {"empriv": version("empriv"), "density": spec, "notes": list(self.notes), **self._facts()}
+        write_archive(path, kind="noise", meta={**meta, **facts}, arrays=arrays)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Noise:
+        """Read what `save` wrote; the certificate is computed anew, nothing is taken on trust."""
+        meta, arrays = read_archive(path, kinds=("noise",))
+        results = Results.from_parts(meta, arrays)
+        try:
+            density = density_from_json(meta["density"])
+            law = Law.from_json(meta["law"])
+            target = {name: _number_or_none(meta[name]) for name in ("epsilon", "delta", "total_risk")}
+            notes, method = tuple(map(_text, meta["notes"])), _text(meta["method"])
+            flags = [meta["declared_granularity"], meta["study"]]
+            bound = _number_or_none(meta["declared_bound"])
+            if target["epsilon"] is None or not all(isinstance(flag, bool) for flag in flags):
+                raise TypeError("facts")
+            risk = measure(results, density=density)
+            certificate = certify(
+                risk, law, epsilon=target["epsilon"], delta=target["delta"], total_risk=target["total_risk"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(_DAMAGED) from error
+        noise = Noise(
+            law=law,
+            certificate=certificate,
+            risk=risk,
+            method=method,
+            epsilon=target["epsilon"],
+            delta=target["delta"],
+            total_risk=target["total_risk"],
+            declared_bound=bound,
+            declared_granularity=flags[0],
+            notes=notes,
+            study=flags[1],
+        )
+        if not noise.study and not certificate.holds:
+            raise CertificateError("Noise must keep its promise, and that in the file does not: it was altered.")
+        return noise
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "law": self.law.to_json(),
+            "method": self.method,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "total_risk": self.total_risk,
+            "declared_bound": self.declared_bound,
+            "declared_granularity": self.declared_granularity,
+            "study": self.study,
+        }
+
+
+def certified(
+    risk: Risk,
+    law: Law,
+    *,
+    method: str,
+    epsilon: float,
+    delta: float | None,
+    total_risk: float | None = None,
+    declared_bound: float | None = None,
+    declared_granularity: bool = False,
+    notes: Sequence[str] = (),
+    study: bool = False,
+) -> Noise:
+    """A law with its certificate; one that misses its target is refused, unless it is for ``study``."""
+    certificate = certify(risk, law, epsilon=epsilon, delta=delta, total_risk=total_risk)
+    if not study and not certificate.holds:
+        raise CertificateError(
+            f"Noise must keep its promise, and that of method {method!r} does not at epsilon {epsilon:g}. "
+            "Hint: study=True gives it all the same, for study: it cannot be released."
+        )
+    promise = _promise(risk, method, delta, declared_bound)
+    if study and not certificate.holds:
+        promise = ("The certificate misses the target: nothing can be released.", *promise)
+    return Noise(
+        law=law,
+        certificate=certificate,
+        risk=risk,
+        method=method,
+        epsilon=float(epsilon),
+        delta=delta,
+        total_risk=total_risk,
+        declared_bound=declared_bound,
+        declared_granularity=declared_granularity,
+        notes=(*notes, *promise),
+        study=study,
+    )
+
+
+def _promise(risk: Risk, method: str, delta: float | None, declared_bound: float | None) -> tuple[str, ...]:
+    """On what the promise rests."""
+    if declared_bound is not None:
+        return (
+            f"The promise rests on your bound alone: no individual moves an answer by more than {declared_bound:g}. "
+            "Where that is true it holds unconditionally.",
+        )
+    said = []
+    n = risk.results.n_databases
+    unseen = -math.expm1(math.log(0.05) / n)  # 1 - .05^(1/n)
+    if delta is not None and delta < unseen:
+        said.append(
+            f"The promise assumes no unseen influence: {n:,} databases cannot show what happens with a probability "
+            f"below {unseen:.2g}."
+        )
+    if delta == 0.0:
+        said.append(
+            "At delta = 0 the promise is not unconditional: it holds for the influences seen and the density estimated. "
+            "Hint: a declared bound on one individual's influence makes it so."
+        )
+    if method in TUNED:
+        said.append("For study: tuned to the estimate, it misses the true target more often than a robust design.")
+    return tuple(said)
+
+
+def _number_or_none(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("number")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("text")
+    return value
