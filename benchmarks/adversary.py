@@ -1,6 +1,6 @@
 """How wrong delta is against an adversary who knows part of the data, and what everybody as an adversary costs.
 
-Run: python benchmarks/adversary.py --error      bias/RMSE of delta at epsilon 0.1, times 1000, on families of known truth
+Run: python benchmarks/adversary.py --error      bias/RMSE of delta at epsilon 0.1, times 1000, where the truth is known
      python benchmarks/adversary.py --rules      the same for other widths of the kernel in what is known
      python benchmarks/adversary.py --own        10,368 x 10,368 pairs over 41 databases, against the unpruned loop
 """

@@ -1,0 +1,174 @@
+"""A shop's daily takings, and an adversary who knows how many customers came. Run: python examples/adversaries.py
+
+Prints the figures of docs/adversaries.md and draws its pictures, docs/images/adversaries-*.svg. The data are made up.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import vl_convert
+
+from empriv.measuring.adversary import measure_against
+from empriv.measuring.conditional import ViewSearch
+from empriv.measuring.known import Buckets, Weighted
+from empriv.results import FloatArray, Results
+
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
+EPSILON = 0.1
+BLUE, RED = "#2f6f9f", "#b5432e"
+
+
+def shop(days: int = 365, seed: int = 1) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Customers of each day, takings, and takings without each of three regulars who spend the same every day."""
+    rng = np.random.default_rng(seed)
+    customers = rng.poisson(rng.normal(200, 30, size=days).clip(100))
+    takings = np.array([rng.gamma(4.0, 5.0, size=count).sum() for count in customers])
+    regulars = np.array([[100.0], [40.0], [10.0]])
+    return customers.astype(float), takings, takings - regulars
+
+
+def line(field: str, title: str) -> dict[str, Any]:
+    return {"field": field, "type": "quantitative", "title": title}
+
+
+def write(name: str, spec: dict[str, Any]) -> None:
+    spec = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "background": "white",
+        "config": {"font": "sans-serif", "axis": {"grid": False}, "view": {"stroke": None}},
+        **spec,
+    }
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    (IMAGES / name).write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+
+
+def curve(x: FloatArray, points: FloatArray, weights: FloatArray, h: float) -> FloatArray:
+    """Density at x of a weighted Laplace mixture."""
+    return np.asarray((weights * np.exp(-np.abs(x[:, None] - points) / h)).sum(axis=1) / (2 * h))
+
+
+def main() -> None:
+    customers, takings, without = shop()
+    results = Results.from_arrays(takings, without)
+    weighted = measure_against(results, Weighted(customers))
+    buckets = measure_against(results, Buckets(customers))
+    print(f"{results.n_databases} days, {results.n_individuals} regulars; delta at epsilon {EPSILON}")
+    print(f"knowing nothing          {weighted.unconditional.delta(EPSILON):.3f}")
+    print(f"customers, by weights    {weighted.delta(EPSILON):.3f}")
+    print(f"customers, five buckets  {buckets.delta(EPSILON):.3f}")
+    for said in (*weighted.sentences, *weighted.warnings):
+        print(said)
+
+    search = weighted.search
+    assert isinstance(search, ViewSearch)
+    condition = int(np.argmin(np.abs(weighted.conditions.values - np.median(customers))))
+    z = float(weighted.conditions.values[condition])
+    risk, model = weighted.unconditional, weighted.unconditional.density
+    assert model is not None
+    # q - trend + trend(z): the takings that a day with z customers may have
+    at_z = search.trends[0] - np.interp(z, *(part[np.argsort(customers)] for part in (customers, search.trends[0])))
+    x = np.linspace(2400, 5600, 500)
+    panels = {
+        "Knowing nothing": (risk.pdf(x), risk.pdf_without(0, x)),
+        f"Knowing that {z:.0f} customers came": tuple(
+            curve(x, side - at_z, search.weights[condition], search.bandwidths[condition])
+            for side in (takings, without[0])
+        ),
+    }
+    rows = [
+        {"panel": panel, "takings": float(place), "density": 1000 * float(height), "side": side}
+        for panel, pair in panels.items()
+        for side, heights in zip(("with everyone", "without the regular"), pair, strict=True)
+        for place, height in zip(x, heights, strict=True)
+    ]
+    write(
+        "adversaries-densities.svg",
+        {
+            "data": {"values": rows},
+            "facet": {"field": "panel", "type": "nominal", "title": None, "sort": list(panels)},
+            "columns": 1,
+            "spec": {
+                "width": 520,
+                "height": 150,
+                "mark": {"type": "line", "strokeWidth": 2},
+                "encoding": {
+                    "x": {**line("takings", "takings of a day"), "scale": {"zero": False, "nice": False}},
+                    "y": line("density", "density, per 1,000"),
+                    "color": {
+                        "field": "side",
+                        "type": "nominal",
+                        "title": None,
+                        "scale": {"domain": ["with everyone", "without the regular"], "range": [BLUE, RED]},
+                        "legend": {"orient": "top"},
+                    },
+                },
+            },
+        },
+    )
+
+    by_z = weighted.by_condition(EPSILON)
+    in_buckets = buckets.by_condition(EPSILON)["delta_i"]
+    edges = np.quantile(customers, np.linspace(0, 1, len(in_buckets) + 1))
+    y = line("delta", f"delta of the worst-off regular at epsilon = {EPSILON}")
+    write(
+        "adversaries-by-value.svg",
+        {
+            "width": 520,
+            "height": 260,
+            "layer": [
+                {
+                    "data": {
+                        "values": [
+                            {"z": float(low), "to": float(high), "delta": float(delta), "by": "buckets"}
+                            for low, high, delta in zip(edges[:-1], edges[1:], in_buckets, strict=True)
+                        ]
+                    },
+                    "mark": {"type": "bar", "opacity": 0.35, "stroke": "white"},
+                    "encoding": {
+                        "x": {**line("z", "customers of the day, as the adversary knows"), "scale": {"zero": False}},
+                        "x2": {"field": "to"},
+                        "y": y,
+                        "color": {"field": "by", "type": "nominal", "title": None},
+                    },
+                },
+                {
+                    "data": {
+                        "values": [
+                            {"z": float(z), "delta": float(delta), "by": "weights"}
+                            for z, delta in zip(by_z["z"], by_z["delta_i"], strict=True)
+                        ]
+                    },
+                    "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 30}},
+                    "encoding": {
+                        "x": line("z", "customers of the day, as the adversary knows"),
+                        "y": y,
+                        "color": {"field": "by", "type": "nominal", "title": None},
+                    },
+                },
+                {
+                    "data": {"values": [{"delta": float(risk.delta(EPSILON)), "by": "knowing nothing"}]},
+                    "mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 2},
+                    "encoding": {
+                        "y": y,
+                        "color": {
+                            "field": "by",
+                            "type": "nominal",
+                            "title": None,
+                            "scale": {
+                                "domain": ["buckets", "weights", "knowing nothing"],
+                                "range": [BLUE, BLUE, RED],
+                            },
+                            "legend": {"orient": "top"},
+                        },
+                    },
+                },
+            ],
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
