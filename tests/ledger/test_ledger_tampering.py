@@ -57,7 +57,7 @@ MOVE = (
         (["UPDATE entries SET body = replace(body, '\"q1\"', '\"q9\"') WHERE id = 3"], "Entry 3 was changed"),
         (["UPDATE entries SET body = x'ff00' WHERE id = 3"], "Entry 3 was changed"),
         (["UPDATE entries SET body = CAST(x'ff00' AS TEXT) WHERE id = 3"], "Entry 3 was changed"),
-        (["UPDATE entries SET hash = replace(hash, 'a', 'b') WHERE id = 3"], "Entry 3 was changed"),
+        (["UPDATE entries SET hash = printf('%064d', 7) WHERE id = 3"], "Entry 3 was changed"),
         (["UPDATE entries SET body = replace(body, '\"queries\":3', '\"queries\":9') WHERE id = 1"], "Entry 1 was"),
         (["DELETE FROM entries WHERE id = 3"], "Entry 3 is missing: entry 4 stands in its place"),
         (["DELETE FROM entries WHERE id = 1"], "Entry 1 is missing"),
