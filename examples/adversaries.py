@@ -18,7 +18,7 @@ from empriv.results import FloatArray, Results
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 EPSILON = 0.1
-BLUE, RED = "#2f6f9f", "#b5432e"
+BLUE, RED, OCHRE = "#2f6f9f", "#b5432e", "#c9952f"
 
 
 def shop(days: int = 365, seed: int = 1) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -112,7 +112,7 @@ def main() -> None:
     by_z = weighted.by_condition(EPSILON)
     in_buckets = buckets.by_condition(EPSILON)["delta_i"]
     edges = np.quantile(customers, np.linspace(0, 1, len(in_buckets) + 1))
-    y = line("delta", f"delta of the worst-off regular at epsilon = {EPSILON}")
+    y = {**line("delta", f"delta of the worst-off regular, epsilon = {EPSILON}"), "scale": {"domain": [0, 0.32]}}
     write(
         "adversaries-by-value.svg",
         {
@@ -126,7 +126,7 @@ def main() -> None:
                             for low, high, delta in zip(edges[:-1], edges[1:], in_buckets, strict=True)
                         ]
                     },
-                    "mark": {"type": "bar", "opacity": 0.35, "stroke": "white"},
+                    "mark": {"type": "rule", "strokeWidth": 5, "opacity": 1},
                     "encoding": {
                         "x": {**line("z", "customers of the day, as the adversary knows"), "scale": {"zero": False}},
                         "x2": {"field": "to"},
@@ -141,7 +141,7 @@ def main() -> None:
                             for z, delta in zip(by_z["z"], by_z["delta_i"], strict=True)
                         ]
                     },
-                    "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 30}},
+                    "mark": {"type": "line", "strokeWidth": 2, "point": {"size": 30, "opacity": 1}},
                     "encoding": {
                         "x": line("z", "customers of the day, as the adversary knows"),
                         "y": y,
@@ -159,7 +159,7 @@ def main() -> None:
                             "title": None,
                             "scale": {
                                 "domain": ["buckets", "weights", "knowing nothing"],
-                                "range": [BLUE, BLUE, RED],
+                                "range": [OCHRE, BLUE, RED],
                             },
                             "legend": {"orient": "top"},
                         },
