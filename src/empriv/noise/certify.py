@@ -507,8 +507,9 @@ def _margins(certificate: Certificate, exact_tails: bool) -> tuple[int, int]:
         kernel = max(kernel, min(45.0 / gap, 400.0 * widest)) if gap > 0 else kernel
     if tails == "bounded":
         kernel = widest
-    if tails == "geometric":
-        kernel = max(kernel, 24.0 * scale)
+    if tails == "geometric":  # a Laplace kernel is geometric from its centre on, a logistic one from 41 bandwidths
+        exact = isinstance(certificate._answers.model, Mixture) and certificate._answers.model.kernel.name == "laplace"
+        kernel = max(12.0 * widest if exact else kernel, 6.0 * scale)
     return math.ceil(kernel) + 2, compact + 2
 
 

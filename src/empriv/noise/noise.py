@@ -157,10 +157,9 @@ class Noise:
 
         q, outcomes = noisy(results.q, results.outcomes)
         entry_q, entry_outcomes = noisy(results.entry_q, results.entry_outcomes)
-        return measure(
-            replace(results, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes, draws=many),
-            density=density,
-        )
+        drawn = replace(results, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes, draws=many)
+        risk: Risk = measure(drawn, density=density)
+        return risk
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers or results."""
@@ -301,8 +300,8 @@ def _promise(risk: Risk, method: str, delta: float | None, declared_bound: float
         )
     if delta == 0.0:
         said.append(
-            "At delta = 0 the promise is not unconditional: it holds for the influences seen and the density estimated. "
-            "Hint: a declared bound on one individual's influence makes it so."
+            "At delta = 0 the promise is not unconditional: it holds for the influences seen and the density "
+            "estimated. Hint: a declared bound on one individual's influence makes it so."
         )
     if method in TUNED:
         said.append("For study: tuned to the estimate, it misses the true target more often than a robust design.")

@@ -1,0 +1,220 @@
+"""The commands `noise` and `release`: parse, call the public API, print.
+
+Numerics and rich are imported inside commands, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from empriv.cli_runs import POLICY_FAILED, check_targets
+from empriv.errors import CertificateError, InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from empriv.noise.noise import Noise
+
+METHODS = ("robust", "optimal", "calibrated", "paper", "classical")
+_POINTS = 1_000_000  # noisy results that are measured anew, at most
+
+
+@click.command(short_help="Design the noise that makes a saved audit private enough.")
+@click.argument("path", metavar="SAVED")
+@click.option("--epsilon", type=float, required=True, metavar="E", help="The epsilon to reach.")
+@click.option("--delta", type=float, default=0.0, metavar="D", help="Each individual's delta_i at most. [default: 0]")
+@click.option("--total-risk", type=float, metavar="T", help="The total risk at most.")
+@click.option("--method", type=click.Choice(METHODS), default="robust", help="How the law is found. [default: robust]")
+@click.option("--granularity", type=float, metavar="G", help="A power of two; answers are released in multiples of it.")
+@click.option("--bound", type=float, metavar="B", help="The most that one individual can move an answer, if you know.")
+@click.option("--compare", is_flag=True, help="Design by every method, side by side.")
+@click.option("--save", metavar="PATH", help="Save the noise, for `empriv release` (mode 0600).")
+@click.option("--json", "json_path", metavar="PATH", help="Write the figures; - prints them instead.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing; the exit code tells.")
+def noise(
+    path: str,
+    epsilon: float,
+    delta: float,
+    total_risk: float | None,
+    method: str,
+    granularity: float | None,
+    bound: float | None,
+    compare: bool,
+    save: str | None,
+    json_path: str | None,
+    quiet: bool,
+) -> None:
+    """Design noise for an audit that was saved with --save, and certify what it achieves.
+
+    Exit codes: 0 done, 3 no noise keeps the promise.
+
+    \b
+    Example:
+      empriv noise audit.empriv --epsilon 0.05 --delta 0.01 --granularity 0.25 --save noise.empriv
+    """
+    check_targets((save, json_path), (path,))
+    import empriv
+    from empriv.noise.design import design_noise
+
+    found: Any = empriv.load(path)
+    audit = empriv.audit(found, epsilon=epsilon) if isinstance(found, empriv.Results) else found
+    quiet = quiet or json_path == "-"
+
+    def design(chosen: str) -> Noise:
+        return design_noise(
+            audit.risk, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen, granularity=granularity,
+            bound=bound, progress=False if quiet else None,
+        )  # fmt: skip
+
+    try:
+        made = design(method)
+    except CertificateError as error:
+        click.echo(f"Error: {error}", err=True)
+        click.get_current_context().exit(POLICY_FAILED)
+    others = {method: made}
+    names = METHODS if compare else ("classical", "paper")
+    missed = {}
+    for name in dict.fromkeys(names):
+        if name not in others:
+            try:
+                others[name] = design(name)
+            except (CertificateError, InputError) as error:
+                missed[name] = str(error)
+    verdicts = _verdicts(audit, made)
+    if not quiet:
+        from empriv.terminal import console_for
+
+        _show(made, {name: others.get(name) for name in dict.fromkeys((method, *names))}, missed, verdicts,
+              console_for(sys.stdout))  # fmt: skip
+    if save is not None:
+        made.save(save, density=audit.density)
+    if json_path is not None:
+        figures = {
+            **made.to_json(),
+            "compared": {name: one.expected_error for name, one in others.items()},
+            "verdict_before": None if verdicts[0] is None else str(verdicts[0]),
+            "verdict_after": None if verdicts[1] is None else str(verdicts[1]),
+        }
+        text = json.dumps(figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        if json_path == "-":
+            click.echo(text, nl=False)
+        else:
+            from empriv.storage import write_atomically
+
+            write_atomically(json_path, text.encode("utf-8", "backslashreplace"))
+
+
+@click.command(short_help="Release one answer with saved noise.")
+@click.argument("path", metavar="SAVED")
+@click.option(
+    "--value", metavar="V", help="The answer; - reads it from standard input, so that no list of processes shows it."
+)
+@click.option("--database", metavar="LABEL", help="Release the audited answer of this database.")
+def release(path: str, value: str | None, database: str | None) -> None:
+    """Print an answer with noise that was saved by `empriv noise --save`; every call spends privacy anew.
+
+    \b
+    Example:
+      echo 1234.5 | empriv release noise.empriv --value -
+    """
+    if (value is None) == (database is None):
+        raise click.UsageError("Give either --value or --database.")
+    from empriv.noise.noise import Noise
+
+    saved = Noise.load(path)
+    saved.check_release()
+    if database is not None:
+        answer = _audited(saved, database)
+    else:
+        text = sys.stdin.readline().strip() if value == "-" else str(value)
+        try:
+            answer = float(text)
+        except ValueError:
+            raise InputError("`--value` must be a number.") from None  # what was given stays unsaid
+    noisy = saved.release(answer)
+    limit = "" if saved.delta is None else f", delta {saved.delta:g}"
+    click.echo(f"Noisy answer at epsilon {saved.epsilon:g}{limit}; {saved.law.words[0].lower()}{saved.law.words[1:]}",
+               err=True)  # fmt: skip
+    click.echo(repr(noisy))
+
+
+def _audited(saved: Noise, database: str) -> float:
+    """The answer of one database."""
+    results = saved.risk.results
+    here = [index for index, label in enumerate(results.databases) if str(label) == database]
+    if len(here) != 1:
+        raise InputError(f"`--database` must name one of the databases, got a label that matches {len(here)}.")
+    if results.draws is not None:
+        raise InputError("`--database` must be of a query without draws. Hint: --value.")
+    if results.outcomes[here[0]]:
+        raise InputError("`--database` must have an answer that is a number.")
+    return float(results.q[here[0]])
+
+
+def _verdicts(audit: Any, made: Noise) -> tuple[Any, Any]:
+    """The verdict on the audit, and on noisy answers measured anew; (None, None) where no target fits."""
+    from empriv.validate.verdict import verdict
+
+    targets = {"epsilon": made.epsilon, "delta": made.delta, "total_risk": made.total_risk}
+    before = audit.verdict(**targets)
+    entries = max(1, audit.results.entry_q.size)
+    draws = max(1, min(64, _POINTS // entries))
+    after = verdict(
+        made.remeasure(draws=draws, rng=0), epsilon=made.epsilon, delta=made.delta, total_risk=made.total_risk
+    )
+    return before, after
+
+
+def _show(
+    made: Noise,
+    rows: dict[str, Noise | None],
+    missed: dict[str, str],
+    verdicts: tuple[Any, Any],
+    console: Console,
+) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from empriv.terminal import printable
+
+    def say(text: str, style: str = "") -> None:
+        console.print(Text(printable(text, console.encoding), style=style))
+
+    limit = "" if made.delta is None else f", delta {made.delta:g}"
+    say(f"Noise for epsilon {made.epsilon:g}{limit} ({made.method})", "bold")
+    say(made.law.words)
+    console.print()
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim")
+    for header in ("method", "expected error", "of classical", "of the paper's", "achieved epsilon", "achieved delta"):
+        table.add_column(header, justify="left" if header == "method" else "right")
+    classical, paper = rows.get("classical"), rows.get("paper")
+    for name, one in rows.items():
+        if one is None:
+            table.add_row(name, "keeps no promise", "", "", "", "")
+            continue
+        table.add_row(
+            name, f"{one.expected_error:.5g}", _ratio(one, classical), _ratio(one, paper),
+            _epsilon(one.achieved_epsilon), f"{one.achieved_delta():.3g}",
+        )  # fmt: skip
+    console.print(table)
+    console.print()
+    for name, sentence in missed.items():
+        say(f"{name}: {sentence}")
+    if verdicts[0] is not None:
+        say(f"Verdict without noise: {verdicts[0]}; noisy answers measured anew: {verdicts[1]}.")
+    for note in made.notes:
+        say(note)
+
+
+def _ratio(one: Noise, other: Noise | None) -> str:
+    return "" if other is None or not other.expected_error else f"{one.expected_error / other.expected_error:.3f}"
+
+
+def _epsilon(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "none"
