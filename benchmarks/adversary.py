@@ -18,8 +18,9 @@ from scipy.stats import norm
 from empriv import datasets
 from empriv.measuring import known
 from empriv.measuring.adversary import measure_against
-from empriv.measuring.conditional import ViewSearch, rows_of
+from empriv.measuring.conditional import ViewSearch
 from empriv.measuring.known import Adversary, Buckets, OwnContribution, Weighted
+from empriv.measuring.rows import rows_of
 from empriv.results import FloatArray, Results
 
 EPSILON, SHIFT = 0.1, 0.5

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from empriv import InputError, Kde, measure
 from empriv.measuring.adversary import AdversaryRisk, measure_against
-from empriv.measuring.conditional import ViewSearch, rows_of
+from empriv.measuring.conditional import ViewSearch
 from empriv.measuring.known import (
     Buckets,
     OwnContribution,
@@ -23,6 +23,7 @@ from empriv.measuring.known import (
     weights_near,
     whitened,
 )
+from empriv.measuring.rows import rows_of
 from empriv.measuring.weighted import WeightedBlock, ceiling
 from empriv.results import FloatArray, Outcome, Results
 

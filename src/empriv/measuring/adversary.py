@@ -2,7 +2,7 @@
 
 For each value z of what the adversary knows, the results with everyone and without each individual are compared given
 g(X) = z, and delta_i is the largest over z (the paper's "Adversarial Setting"). `known` holds what adversaries can be,
-`conditional` the search under kernel weights, `buckets` the comparison within buckets; here they are put together.
+`views` and `conditional` the search under kernel weights, `buckets` the comparison within buckets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from empriv.errors import InputError
 from empriv.measuring.atoms import split
 from empriv.measuring.buckets import bucket_search
-from empriv.measuring.conditional import View, ViewSearch, views_of
+from empriv.measuring.conditional import ViewSearch
 from empriv.measuring.densities import Density, Kde
 from empriv.measuring.known import (
     FEW_EFFECTIVE,
@@ -31,6 +31,7 @@ from empriv.measuring.known import (
 )
 from empriv.measuring.own_contribution import Cost, cost, names_of, own_views
 from empriv.measuring.risk import Risk, check_delta, epsilon_grid, measure, total_risk_of
+from empriv.measuring.views import View, views_of
 from empriv.results import FloatArray, IntArray, Results
 
 

@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.atoms import Pairs, split, tie_tolerance
-from empriv.measuring.conditional import View, ViewSearch, database_means, exactness, rows_of
+from empriv.measuring.conditional import ViewSearch
 from empriv.measuring.densities import Density
 from empriv.measuring.known import LEAST_EFFECTIVE, bucket_labels, known_columns, trend
 from empriv.measuring.risk import Risk, measure
+from empriv.measuring.rows import rows_of
+from empriv.measuring.views import View, database_means, exactness
 from empriv.results import FloatArray, IntArray, Results
 
 

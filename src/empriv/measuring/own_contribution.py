@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.atoms import Pairs
-from empriv.measuring.conditional import View, ViewSearch, rows_of, views_of
+from empriv.measuring.conditional import ViewSearch
 from empriv.measuring.densities import Density
+from empriv.measuring.rows import rows_of
+from empriv.measuring.views import View, views_of
 from empriv.progress import progress
 from empriv.results import FloatArray, IntArray, Results
 
@@ -31,8 +33,8 @@ class Cost:
     pairs : (adversary, individual) pairs in all
     subject : individuals whom no adversary's screening clears
     conditions : values of what is known, of all adversaries
-    at_most : columns (an individual under a condition) that may have to be computed
-    seconds : estimated for these, from a few of them
+    at_most, seconds : comparisons (an individual under a condition) that no bound at zero rules out, and their
+        time, both estimated from a few individuals; most need not be made once a bad condition is found
     """
 
     pairs: int
@@ -45,7 +47,7 @@ class Cost:
     def sentence(self) -> str:
         return (
             f"{self.pairs:,} pairs of adversary and individual: {self.subject:,} individuals are left after screening, "
-            f"{self.at_most:,} comparisons at most, about {self.seconds:,.0f} s."
+            f"with about {self.at_most:,} comparisons at most: {self.seconds:,.0f} s or less."
         )
 
 
@@ -86,7 +88,9 @@ def cost(search: ViewSearch, epsilon: float) -> Cost:
     """What `search` costs at ``epsilon``, estimated from a few of its comparisons."""
     rows = search.subject(epsilon)
     n_rows = len(search.shifts)
-    look = rows[np.linspace(0, len(rows) - 1, min(len(rows), 16)).astype(int)] if len(rows) else rows
+    # a few of all strengths of influence: those who move the results most keep the most conditions
+    ordered = rows[np.argsort(search.shifts[rows], kind="stable")]
+    look = ordered[((np.arange(min(len(rows), 24)) + 0.5) * len(rows) / min(max(len(rows), 1), 24)).astype(int)]
     owners = len({view.owner for view in search.views})
     if not len(look):
         return Cost(owners * (n_rows - 1), 0, search.n_conditions, 0, 0.0)
