@@ -112,17 +112,11 @@ def test_wrong_density_is_refused_before_any_work(data: empriv.Databases) -> Non
 
 
 class TestVectors:
-    def test_several_numbers_are_refused_by_name(self, data: empriv.Databases) -> None:
-        with pytest.raises(InputError, match=r"components total, n: .*Hint: component='total'"):
-            empriv.audit(data, "SELECT sum(amount) AS total, count(*) AS n FROM data")
-
-    def test_groups_are_refused_without_showing_their_keys(self, data: empriv.Databases) -> None:
+    def test_a_wrong_component_is_refused_without_showing_the_keys_of_groups(self, data: empriv.Databases) -> None:
         query = "SELECT region, sum(amount) FROM data GROUP BY region"
-        with pytest.raises(InputError, match="2 components") as caught:
-            empriv.audit(data, query)
         with pytest.raises(InputError, match="`component` must name one of 2 components") as wrong:
             empriv.audit(data, query, component="nowhere")
-        assert "north" not in str(caught.value) + str(wrong.value)
+        assert "north" not in str(wrong.value)
 
     def test_one_component_is_audited_and_said_to_be_one(self, data: empriv.Databases) -> None:
         query = "SELECT sum(amount) AS total, count(*) AS n, max(amount) AS most FROM data"

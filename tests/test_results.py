@@ -97,8 +97,53 @@ def test_components_are_results_of_their_own() -> None:
     assert r.component("count").without(7).tolist() == [1.0, 3.0, 8.0]
     with pytest.raises(empriv.InputError, match="one of the components"):
         r.component("median")
-    with pytest.raises(empriv.InputError, match="vector of 2 components"):
-        empriv.measure(r)
+    assert r.select(["count"]).component("count").without(7).tolist() == [1.0, 3.0, 8.0]
+    assert r.combined({"mean": 1.0, "count": -2.0}).without(7).tolist() == [-2.0, -4.0, -7.0]
+
+
+class TestStack:
+    def _sparse(self) -> empriv.Results:
+        dense = empriv.Results.from_arrays(np.arange(5.0), np.arange(15.0).reshape(3, 5) + 100)
+        keep = np.array([0, 2, 5, 14])
+        return empriv.Results(
+            q=dense.q,
+            outcomes=dense.outcomes,
+            databases=dense.databases,
+            individuals=dense.individuals,
+            starts=np.array([0, 2, 3, 4]),
+            entry_database=dense.entry_database[keep],
+            entry_q=dense.entry_q[keep],
+            entry_outcomes=dense.entry_outcomes[keep],
+        )
+
+    def test_entries_are_the_union_and_what_is_absent_is_unchanged(self) -> None:
+        rng = np.random.default_rng(0)
+        one, other = empriv.Results.from_arrays(rng.normal(size=5), rng.normal(size=(3, 5))), self._sparse()
+        both = empriv.Results.stack({"one": one, "other": other})
+        assert both.components == ("one", "other")
+        for i in range(3):
+            np.testing.assert_array_equal(both.without(i), np.stack((one.without(i), other.without(i)), axis=1))
+        assert len(empriv.Results.stack({"other": other}).entry_q) == 4
+
+    def test_order_of_databases_and_individuals_does_not_matter(self) -> None:
+        one, people, dates = self._sparse(), np.array([2, 0, 1]), np.array([4, 3, 0, 1, 2])
+        dense = np.array([one.without(i) for i in range(3)])
+        other = empriv.Results.from_arrays(one.q[dates], dense[people][:, dates], individuals=people, databases=dates)
+        both = empriv.Results.stack({"one": one, "other": other})
+        for i in range(3):
+            np.testing.assert_array_equal(both.without(i)[:, 0], both.without(i)[:, 1])
+
+    def test_other_individuals_are_refused(self) -> None:
+        other = empriv.Results.from_arrays(np.zeros(5), np.zeros((3, 5)), individuals=[7, 8, 9])
+        with pytest.raises(empriv.InputError, match="same databases and individuals"):
+            empriv.Results.stack({"one": self._sparse(), "other": other})
+
+    def test_a_deterministic_query_is_repeated_for_each_draw(self) -> None:
+        drawn = empriv.Results.from_arrays(np.zeros((5, 2)), np.ones((3, 5, 2)))
+        both = empriv.Results.stack({"one": self._sparse(), "drawn": drawn})
+        assert both.draws == 2
+        assert both.q.shape == (5, 2, 2)
+        np.testing.assert_array_equal(both.without(0)[:, 1, 0], self._sparse().without(0))
 
 
 def test_saved_and_loaded_to_the_bit(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ differences of two components (`pair_leaks`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -85,7 +85,7 @@ def pair_leaks(results: Results) -> tuple[tuple[Leak, ...], tuple[Pairs, ...]]:
     leaks, kept = [], []
     for a, b in combinations(results.components, 2):
         for sign in (-1.0, 1.0):
-            pairs = split(results.combined({a: 1.0, b: sign}), look=True)
+            pairs = split(_rounding_mended(results, a, b, sign), look=True)
             if not pairs.names and not pairs.own:
                 continue
             kept.append(pairs)
@@ -125,6 +125,23 @@ def certain(mass: float, without: FloatArray) -> FloatArray:
     share = np.maximum(np.where(without == 0, mass, 0.0), np.where(without == 1, 1.0 - mass, 0.0))
     share = np.maximum(share, np.where(mass == 0, without, np.where(mass == 1, 1.0 - without, 0.0)))
     return np.asarray(np.where(without == mass, 0.0, share))
+
+
+def _rounding_mended(results: Results, a: str, b: str, sign: float) -> Results:
+    """a + sign b, where values that differ by what rounding a and b makes are made one.
+
+    A difference of large numbers keeps their roundings, which atoms would take for other values.
+    """
+    both = results.combined({a: 1.0, b: sign})
+    size = [np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in (results.select((a, b)).q, both.entry_q)]
+    flat = np.concatenate((both.q.ravel(), both.entry_q.ravel()))
+    numbers = np.flatnonzero(np.isfinite(flat))
+    order = numbers[np.argsort(flat[numbers], kind="stable")]
+    apart = np.concatenate(([True], np.diff(flat[order]) > 16 * np.spacing(max(size)))) if len(order) else order
+    flat[order] = flat[order][np.maximum.accumulate(np.where(apart, np.arange(len(order)), 0))]
+    return replace(
+        both, q=flat[: both.q.size].reshape(both.q.shape), entry_q=flat[both.q.size :].reshape(both.entry_q.shape)
+    )
 
 
 def _told(mass: FloatArray, without: FloatArray, epsilon: FloatArray) -> FloatArray:
