@@ -99,8 +99,8 @@ class Cases:
         values = np.concatenate((points, entries.ravel()))
         values = values[np.isfinite(values)]
         low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-        reach = _REACH[kernel.tail] * float(np.quantile(widths[widths > 0], 0.9) if np.any(widths > 0) else 0)
-        reach = min(reach, MOST_CELLS * cell)
+        reach = _REACH[kernel.tail] * float(widths.max(initial=0.0))
+        reach = min(reach, MOST_CELLS // 2 * cell)
         lowest, last = int(np.floor((low - reach) / cell)), int(np.ceil((high + reach) / cell))
         n = results.n_databases
         codes, entry_codes = results.outcomes.reshape(-1), results.entry_outcomes.reshape(n_entries, draws)
