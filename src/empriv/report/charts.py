@@ -14,7 +14,7 @@ from empriv.report.chart import Chart
 from empriv.report.curves import delta_chart, sensitivity_chart, total_risk_chart
 from empriv.report.databases import results_chart, scores_chart
 from empriv.report.gather import Material, gather
-from empriv.report.laws import density_chart, outcomes_chart
+from empriv.report.laws import density_chart, outcomes_chart, pair_chart
 from empriv.report.people import delta_i_chart, influence_chart
 
 CHARTS: dict[str, Callable[[Material], Chart | None]] = {
@@ -22,6 +22,7 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "total_risk": total_risk_chart,
     "density": density_chart,
     "outcomes": outcomes_chart,
+    "joint": pair_chart,
     "delta_i": delta_i_chart,
     "influence": influence_chart,
     "results": results_chart,

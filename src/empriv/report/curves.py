@@ -10,6 +10,7 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.blocks import largest_shifts
 from empriv.measuring.densities import Mixture
+from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk, measure
 from empriv.report.chart import (
     BLUE,
@@ -76,10 +77,11 @@ def total_risk_chart(material: Material) -> Chart:
 
 def sensitivity_chart(material: Material) -> Chart | None:
     """delta against epsilon under other bandwidths and kernels, over the riskiest individuals; None without any."""
-    if material.audit.risk.density is None:
+    risk = material.audit.risk
+    if isinstance(risk, JointRisk) or risk.density is None:
         return None
     grid = material.epsilons[material.finite]
-    lines = {"as measured": material.curves.delta[material.finite], **_otherwise(material, grid)}
+    lines = {"as measured": material.curves.delta[material.finite], **_otherwise(material, risk, grid)}
     return lines_chart(
         grid,
         lines,
@@ -210,9 +212,8 @@ def _on(scale: Scale, values: FloatArray) -> FloatArray:
     return np.maximum(values, scale.low) if scale.kind == "log" else values
 
 
-def _otherwise(material: Material, grid: FloatArray) -> dict[str, FloatArray]:
+def _otherwise(material: Material, risk: Risk, grid: FloatArray) -> dict[str, FloatArray]:
     """delta under other smoothings; the riskiest at both ends of the epsilons asked for are measured again."""
-    risk = material.audit.risk
     ends = {material.audit.epsilons[0], material.audit.epsilons[-1]}
     rows = np.unique(np.concatenate([robustness.riskiest(risk, one, 10) for one in ends]))
     some = robustness.subset(risk.results, rows)

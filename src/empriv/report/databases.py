@@ -34,9 +34,11 @@ _MOST_POINTS = 1_200
 _MOST_SCORES = 24
 
 
-def results_chart(material: Material) -> Chart:
-    """The result on each database, in their order, with trend, median and change point."""
+def results_chart(material: Material) -> Chart | None:
+    """The result on each database, in their order, with trend, median and change point; None for several numbers."""
     results = material.audit.results
+    if results.components is not None:
+        return None
     q = results.q.reshape(results.n_databases, -1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a database of which no draw is a number

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from empriv.errors import InputError
+from empriv.measuring.densities import Mixture
+from empriv.measuring.joint import JointRisk
 from empriv.report.chart import (
     BLUE,
     FAINT,
@@ -42,6 +45,8 @@ _MOST_WORST = 12  # different most exposed individuals along the grid whose curv
 def density_chart(material: Material) -> Chart | None:
     """Densities with everyone and without the most exposed individual, and their log ratio; None without a density."""
     risk = material.audit.risk
+    if isinstance(risk, JointRisk):
+        return None
     points = risk.pairs.points[np.isfinite(risk.pairs.points)]
     if risk.density is None or not len(points):
         return None
@@ -88,6 +93,8 @@ def two_laws(
     widest = max(float(np.nanmax(np.abs(np.where(np.isfinite(one), one, 0.0)))) for one in every)
     finite = [] if epsilons is None else [float(e) for e in epsilons if math.isfinite(e)]
     shown_epsilon = epsilon if math.isfinite(epsilon) else 0.0
+    if any(np.isinf(one).any() for one in every):  # one law has mass where the other has none: beyond any scale
+        widest = max(widest, 3 * max([shown_epsilon, *finite, 0.05]))
     reach = 1.15 * max(widest, shown_epsilon, 1e-9)
     reach = min(reach, 4 * max(shown_epsilon, max(finite, default=0.0), 0.05))
     top = 1.08 * float(max(with_all.max(), without.max(), 1e-300 if others is None else others.max()))
@@ -168,7 +175,10 @@ def exceeds(ratio: FloatArray, epsilon: float) -> np.ndarray[tuple[int, ...], np
 
 def outcomes_chart(material: Material) -> Chart | None:
     """Outcomes with a mass of their own, with everyone and without the most exposed; None where there are none."""
-    pairs = material.audit.risk.pairs
+    risk = material.audit.risk
+    if isinstance(risk, JointRisk):
+        return None
+    pairs = risk.pairs
     row = int(material.curves.worst[material.start])
     own = next((alone for position, alone in pairs.own if position == row), None)
     names, mass, without = (
@@ -194,6 +204,33 @@ def outcomes_chart(material: Material) -> Chart | None:
             "epsilon asked for. They are compared by counts. An outcome with one bar only gives that individual's "
             "presence or absence away for certain."
         ),
+    )
+
+
+def pair_chart(material: Material) -> Chart | None:
+    """The joint density of the first two of several numbers; None if there is one number, or no density of both."""
+    risk = material.audit.risk
+    if not isinstance(risk, JointRisk):
+        return None
+    (one, first), (other, second) = list(risk.components.items())[:2]
+    if not (isinstance(first.density, Mixture) and isinstance(second.density, Mixture)):
+        return None
+    both = np.isfinite(first.pairs.points) & np.isfinite(second.pairs.points)
+    a, b = first.pairs.points[both], second.pairs.points[both]
+    if len(a) < 2:
+        return None
+    sides = [_even(points, model.bandwidths[both]) for points, model in ((a, first.density), (b, second.density))]
+    kernels = [
+        model.kernel.pdf((places[:, None] - points) / model.bandwidths[both]) / model.bandwidths[both]
+        for places, points, model in ((sides[0], a, first.density), (sides[1], b, second.density))
+    ]
+    drawn = joint_chart(sides[0], sides[1], kernels[1] @ kernels[0].T / len(a), points=(a, b), names=(one, other))
+    more = len(risk.components) - 2
+    others = f" {more} more, released with them, cannot be drawn." if more else ""
+    return replace(
+        drawn,
+        caption=f"{drawn.caption}{others} The picture smooths each number with its own bandwidth; delta was measured "
+        "with the joint density.",
     )
 
 
@@ -376,6 +413,11 @@ def _places(risk: Any, points: FloatArray) -> FloatArray:
     if len(points) <= _POINTS:
         return np.unique(np.concatenate((even, points)))
     return even
+
+
+def _even(points: FloatArray, widths: FloatArray) -> FloatArray:
+    margin = 2 * float(np.median(widths))
+    return np.linspace(float(points.min()) - margin, float(points.max()) + margin, 48)
 
 
 def _same_length(one: Any, other: Any) -> None:

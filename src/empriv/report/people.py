@@ -79,9 +79,11 @@ def delta_i_chart(material: Material) -> Chart:
     )
 
 
-def influence_chart(material: Material) -> Chart:
-    """Largest influence against presence, coloured by delta_i."""
+def influence_chart(material: Material) -> Chart | None:
+    """Largest influence against presence, coloured by delta_i; None if nobody changes a number."""
     cells = material.cells
+    if not len(cells.count):
+        return None
     influence = material.influence
     silent, odd = int(np.count_nonzero(influence == 0)), int(np.count_nonzero(np.isnan(influence)))
     left_out = ""
@@ -89,7 +91,7 @@ def influence_chart(material: Material) -> Chart:
         left_out += f" {people(silent)} who never change the result {'is' if silent == 1 else 'are'} not drawn."
     if odd:
         left_out += f" Nor {'is' if odd == 1 else 'are'} {people(odd)} whose absence makes a result no number."
-    low, high = (cells.influence.min(), cells.influence.max()) if len(cells.influence) else (0.1, 1.0)
+    low, high = (cells.influence.min(), cells.influence.max())
     y = Scale(float(low) / 1.6, float(high) * 1.6, "log", _decades(float(low) / 1.6, float(high) * 1.6))
     most_present = float(cells.presence.max(initial=1.0))
     x = Scale(0.0, most_present + max(0.5, 0.03 * most_present))
