@@ -59,11 +59,11 @@ def test_every_command_and_option_has_help_and_is_documented(name: str, command:
 
 def test_init_list_verify_export(run: Run) -> None:
     made = run("init", "a.ledger", "--epsilon", "0.1", "--delta", "0.01", "--queries", "5")
-    assert made.output == "Made a.ledger: delta at most 0.01 at epsilon 0.1 and at most 5 releases.\n"
+    assert made.output == "Made a.ledger: delta at most 0.01 at epsilon 0.1 and at most 5 queries.\n"
     release("a.ledger")
     release("a.ledger", "SELECT\n  max(x)  FROM data -- \x1b[31m", joint=Joint(0.1, 0.008, entries=(2,)))
     listed = run("list", "a.ledger").output
-    assert "made: delta at most 0.01 at epsilon 0.1 and at most 5 releases" in listed
+    assert "made: delta at most 0.01 at epsilon 0.1 and at most 5 queries" in listed
     assert "released: 1234.5" in listed
     assert "2 databases, 100 individuals; robust noise; alone delta 0.005 and total_risk 0.05 at epsilon 0.1" in listed
     assert "together with entries 2: delta 0.008 at epsilon 0.1" in listed

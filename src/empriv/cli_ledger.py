@@ -27,7 +27,7 @@ _json = click.option("--json", metavar="PATH", help="Write this as JSON; - print
 def _limits(command: F) -> F:
     """The options that make a policy."""
     for option in (
-        click.option("--queries", type=click.IntRange(min=1), metavar="N", help="How many releases there may be."),
+        click.option("--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries there may be."),
         click.option("--total-risk", type=float, metavar="R", help="Most total risk of all of them at --epsilon."),
         click.option("--delta", type=float, metavar="D", help="Most delta of all of them together at --epsilon."),
         click.option("--epsilon", type=float, metavar="E", help="The epsilon of --delta and --total-risk."),
@@ -177,7 +177,7 @@ def _policy_words(policy: Policy) -> str:
         if limit is not None
     ]
     if policy.queries is not None:
-        parts.append(f"at most {policy.queries:,} {'release' if policy.queries == 1 else 'releases'}")
+        parts.append(f"at most {policy.queries:,} {'query' if policy.queries == 1 else 'queries'}")
     return " and ".join(parts) if parts else "no limits"
 
 

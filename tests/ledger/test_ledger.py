@@ -285,10 +285,11 @@ class TestPolicy:
         ledger = self.limited(tmp_path, queries=2)
         for query in ("q1", "q2"):
             ledger.release(asked(query), lambda: 1.0)
-        with pytest.raises(RefusalError, match=r"2 releases are recorded .* number 3, above the limit of 2 releases"):
+        with pytest.raises(RefusalError, match=r"2 releases are recorded .* query number 3, above the limit of 2 queries"):
             ledger.release(asked("q3"), forbidden)
-        # Neither a repeated release nor one from other databases is a third.
+        # Neither a repeated release, nor the same query of another database, nor one from other databases is a third.
         assert ledger.release(asked("q1"), forbidden).repeated
+        assert not ledger.release(asked("q1", database="2026-01-08"), lambda: 1.0).repeated
         ledger.release(asked("q3", identity=identity_of(["2026-02-01"]), database="2026-02-01"), lambda: 1.0)
 
     def test_joint_figures_are_needed_and_must_cover_all(self, tmp_path: Path) -> None:
@@ -520,7 +521,7 @@ def test_any_sequence_of_releases(
         if key in model:
             done = ledger.release(release, forbidden)
             assert (done.repeated, done.answer) == (True, model[key])
-        elif len(earlier) >= limit or delta > 0.01:
+        elif len({one[0] for one in earlier} | {query}) > limit or delta > 0.01:
             with pytest.raises(RefusalError):
                 ledger.release(release, forbidden)
         else:

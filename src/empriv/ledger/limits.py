@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from empriv.ledger.values import Figures, Joint, Policy, Release, ReleaseEntry
+from empriv.ledger.values import Figures, Joint, Policy, Release, ReleaseEntry, canonical
 
 _LIMITED = ("delta", "total_risk")
 
@@ -19,8 +19,10 @@ def refusal(policy: Policy, release: Release, earlier: Sequence[tuple[ReleaseEnt
     earlier : releases from overlapping databases, each with how many databases are shared
     """
     said = spent(earlier, release)
-    if policy.queries is not None and len(earlier) + 1 > policy.queries:
-        return f"{said} This one would be number {len(earlier) + 1}, above the limit of {policy.queries:,} releases."
+    number = len({_asked(entry) for entry, _ in earlier} | {_asked(release)})
+    if policy.queries is not None and number > policy.queries:
+        limit = "1 query" if policy.queries == 1 else f"{policy.queries:,} queries"
+        return f"{said} This one would be query number {number}, above the limit of {limit}."
     if policy.epsilon is None:
         return None
     if earlier and release.joint is None:
@@ -52,6 +54,11 @@ def refusal(policy: Policy, release: Release, earlier: Sequence[tuple[ReleaseEnt
             at = f"at epsilon {figures.epsilon:.6g}"
             return f"{said} This one would make {name} {found:.{digits}g} {at}, above the limit {limit:.{digits}g}."
     return None
+
+
+def _asked(release: Release | ReleaseEntry) -> tuple[str, str | None, str]:
+    """What makes two releases the same query: asked of another database it is no further one."""
+    return release.query.strip(), release.component, canonical(dict(release.law), name="law")
 
 
 def spent(earlier: Sequence[tuple[ReleaseEntry, int]], release: Release) -> str:

@@ -124,7 +124,8 @@ class Policy:
     ----------
     epsilon : the joint figures must be measured at this epsilon or a smaller one
     delta, total_risk : and must be at most this there
-    queries : how many releases there may be
+    queries : how many different queries there may be; the same query, with the same noise, released from one database
+        after the other is one
     """
 
     epsilon: float | None = None
