@@ -1,9 +1,10 @@
 """Empirical differential privacy: how private a statistic already is, from the data's own randomness.
 
-    rows ──collect──▶ Results ──measure──▶ Risk
+    rows ──collect──▶ Results ──measure──▶ Risk ──design_noise──▶ Noise ──release──▶ answer
 
-`databases` says where the rows are and who the individuals are; `audit` does all of it at once; `collect` and
-`measure` are its two stages. Names are imported when first used, so that ``import empriv`` is quick.
+`databases` says where the rows are and who the individuals are; `audit` collects and measures at once; `design_noise`
+finds the least noise where the data's own randomness is not enough; `Ledger` remembers what has been released.
+Names are imported when first used, so that ``import empriv`` is quick.
 """
 
 from __future__ import annotations
@@ -25,16 +26,26 @@ if TYPE_CHECKING:
         subsamples,
     )
     from empriv.errors import (
+        CertificateError,
         EmprivError,
         FileFormatError,
         InputError,
+        LedgerError,
         MissingExtraError,
         QueryError,
+        RefusalError,
         SourceError,
     )
+    from empriv.ledger import Ledger, Policy
+    from empriv.measuring.adversary import AdversaryRisk, measure_against
     from empriv.measuring.densities import BestOf, Density, Ecdf, Kde, Model, VariableKde
+    from empriv.measuring.joint import JointRisk
     from empriv.measuring.kernels import KERNELS, Kernel
+    from empriv.measuring.known import Buckets, OwnContribution, Weighted
     from empriv.measuring.risk import Risk, measure
+    from empriv.noise.design import design_noise
+    from empriv.noise.joint import JointNoise, design_joint_noise
+    from empriv.noise.noise import Noise
     from empriv.results import Outcome, Results
     from empriv.validate.bounds import Bounds, bounds
     from empriv.validate.checks import Check, checks
@@ -43,22 +54,35 @@ if TYPE_CHECKING:
 _HOMES = {
     "auditing": ("Audit", "audit", "load"),
     "collecting": ("Databases", "DuckDBEngine", "Query", "collect", "databases", "explain", "splits", "subsamples"),
-    "errors": ("EmprivError", "FileFormatError", "InputError", "MissingExtraError", "QueryError", "SourceError"),
+    "errors": (
+        "CertificateError", "EmprivError", "FileFormatError", "InputError", "LedgerError", "MissingExtraError",
+        "QueryError", "RefusalError", "SourceError",
+    ),
+    "ledger": ("Ledger", "Policy"),
+    "measuring.adversary": ("AdversaryRisk", "measure_against"),
     "measuring.densities": ("BestOf", "Density", "Ecdf", "Kde", "Model", "VariableKde"),
+    "measuring.joint": ("JointRisk",),
     "measuring.kernels": ("KERNELS", "Kernel"),
+    "measuring.known": ("Buckets", "OwnContribution", "Weighted"),
     "measuring.risk": ("Risk", "measure"),
+    "noise.design": ("design_noise",),
+    "noise.joint": ("JointNoise", "design_joint_noise"),
+    "noise.noise": ("Noise",),
     "results": ("Outcome", "Results"),
     "validate.bounds": ("Bounds", "bounds"),
     "validate.checks": ("Check", "checks"),
     "validate.verdict": ("Verdict",),
-}
+}  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "KERNELS",
+    "AdversaryRisk",
     "Audit",
     "BestOf",
     "Bounds",
+    "Buckets",
+    "CertificateError",
     "Check",
     "Databases",
     "Density",
@@ -67,27 +91,39 @@ __all__ = [
     "EmprivError",
     "FileFormatError",
     "InputError",
+    "JointNoise",
+    "JointRisk",
     "Kde",
     "Kernel",
+    "Ledger",
+    "LedgerError",
     "MissingExtraError",
     "Model",
+    "Noise",
     "Outcome",
+    "OwnContribution",
+    "Policy",
     "Query",
     "QueryError",
+    "RefusalError",
     "Results",
     "Risk",
     "SourceError",
     "VariableKde",
     "Verdict",
+    "Weighted",
     "audit",
     "bounds",
     "checks",
     "collect",
     "databases",
     "datasets",
+    "design_joint_noise",
+    "design_noise",
     "explain",
     "load",
     "measure",
+    "measure_against",
     "splits",
     "subsamples",
 ]

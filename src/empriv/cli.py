@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from empriv.cli_ledger import ledger
+from empriv.cli_noise import noise, release
 from empriv.cli_options import (
     epsilon_option,
     fail_if_option,
@@ -45,6 +47,10 @@ def main() -> None:
     Example:
       empriv demo
     """
+
+
+for _command in (noise, release, ledger):
+    main.add_command(_command)
 
 
 @main.command(short_help="Audit a query on your data.")
