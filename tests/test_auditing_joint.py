@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 
 import empriv
@@ -16,11 +17,12 @@ from empriv.measuring.joint import JointRisk
 TARGET = 0
 
 
-def rows(n_databases: int = 40, people: int = 6) -> dict[str, Any]:
+def rows(n_databases: int = 40, people: int = 6) -> Any:
     rng = np.random.default_rng(3)
     database, person = (a.ravel() for a in np.meshgrid(np.arange(n_databases), np.arange(people), indexing="ij"))
     amount = rng.lognormal(1, 0.6, len(person))
-    return {"day": database, "client": person, "amount": amount, "region": np.where(person % 2, "north", "south")}
+    region = np.where(person % 2, "north", "south")
+    return pyarrow.table({"day": database, "client": person, "amount": amount, "region": region})
 
 
 @pytest.fixture(scope="module")
