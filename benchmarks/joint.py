@@ -2,6 +2,7 @@
 
     python benchmarks/joint.py              root mean square errors by number of databases and dimension
     python benchmarks/joint.py --coverage   coverage of the bounds
+    python benchmarks/joint.py --hard       the same for rare participation, two peaks, heavy tails
     python benchmarks/joint.py --speed      time for 10,368 individuals, 41 databases, two numbers
 
 Each law has a known truth: one individual whose removal shifts a vector by x. Errors are of delta at epsilon 0.1.
@@ -29,18 +30,14 @@ EPSILON = 0.1
 
 def stacked(q: Array, without: Array) -> Results:
     """Results from (n, d) and (individuals, n, d)."""
-    return Results.stack(
-        {f"c{k}": Results.from_arrays(q[:, k], without[:, :, k]) for k in range(q.shape[1])}
-    )
+    return Results.stack({f"c{k}": Results.from_arrays(q[:, k], without[:, :, k]) for k in range(q.shape[1])})
 
 
 def gaussian_truth(distance: float, epsilon: float) -> float:
     """Hockey stick of two normal laws at this Mahalanobis distance."""
     if distance == 0:
         return 0.0
-    return float(
-        ndtr(distance / 2 - epsilon / distance) - math.exp(epsilon) * ndtr(-distance / 2 - epsilon / distance)
-    )
+    return float(ndtr(distance / 2 - epsilon / distance) - math.exp(epsilon) * ndtr(-distance / 2 - epsilon / distance))
 
 
 def laplace_truth(shift: Array, epsilon: float, draws: int = 400_000) -> float:
@@ -91,6 +88,55 @@ def errors(runs: int) -> None:
         print(f"| {n} | " + " | ".join(cells) + " |", flush=True)
 
 
+def hard_laws() -> dict[str, tuple[object, object, float]]:
+    """Two numbers: how the results with everyone and without are drawn, and the true delta, by simulation."""
+    shift = np.array([2.0, 1.0])
+
+    def rare(g: np.random.Generator, n: int) -> tuple[Array, Array]:
+        rest = g.normal(size=(n, 2))
+        return rest + shift * (g.random(n) < 0.1)[:, None], rest
+
+    def bimodal(g: np.random.Generator, n: int) -> tuple[Array, Array]:
+        rest = 0.3 * g.normal(size=(n, 2)) + 3.0 * np.sign(g.random(n) - 0.5)[:, None]
+        return rest + 0.1, rest
+
+    def heavy(g: np.random.Generator, n: int) -> tuple[Array, Array]:
+        rest = g.standard_t(3, size=(n, 2))
+        return rest + np.array([0.5, 0.0]), rest
+
+    e = math.exp(EPSILON)
+    x = np.random.default_rng(0).normal(size=(1_000_000, 2))
+    # with everyone over without: 0.9 + 0.1 exp(s.x - |s|^2/2)
+    ratio = 0.9 + 0.1 * np.exp(x @ shift - 0.5 * shift @ shift)
+    rare_truth = max(float(np.maximum(ratio - e, 0).mean()), float(np.maximum(1 - e * ratio, 0).mean()))
+    grid = np.linspace(-400, 400, 4_000_001)
+    t = (1 + grid**2 / 3) ** -2
+    moved = (1 + (grid - 0.5) ** 2 / 3) ** -2
+    heavy_truth = float(np.maximum(moved - e * t, 0).sum() / t.sum())
+    return {
+        "in one database of ten": (rare, None, rare_truth),
+        "two peaks": (bimodal, None, gaussian_truth(0.1 * math.sqrt(2) / 0.3, EPSILON)),
+        "t with 3 degrees of freedom": (heavy, None, heavy_truth),
+    }
+
+
+def hard_coverage(runs: int) -> None:
+    """Print how often the bounds hold on laws of other shapes."""
+    print("| law | d | n | upper holds | lower holds | median upper | truth |")
+    print("|---|---|---|---|---|---|---|")
+    for n in (41, 100, 365):
+        for name, (draw, _, truth) in hard_laws().items():
+            g = np.random.default_rng(11 * n)
+            upper, lower = [], []
+            for _ in range(runs):
+                q, without = draw(g, n)  # type: ignore[operator]
+                found = empriv.bounds(measure_joint(stacked(q, without[None])), EPSILON)
+                upper.append(found.upper)
+                lower.append(found.lower)
+            held, under = np.mean(np.array(upper) >= truth), np.mean(np.array(lower) <= truth)
+            print(f"| {name} | 2 | {n} | {held:.2f} | {under:.2f} | {np.median(upper):.3f} | {truth:.3f} |", flush=True)
+
+
 def coverage(runs: int) -> None:
     """Print how often the bounds hold."""
     print(f"bounds at 95%, epsilon {EPSILON:g}, {runs} runs: share of upper bounds that hold / of lower bounds, and")
@@ -127,17 +173,22 @@ def speed() -> None:
     fit, joint, alone = np.diff(marks)
     subject = np.count_nonzero(risk.shifts > EPSILON)
     print("10,368 individuals, 41 databases, two numbers, all influences dense:")
-    print(f"leaks and density {fit:.2f} s, delta_i of all {joint:.2f} s ({subject:,} integrated); one number {alone:.2f} s")
+    print(
+        f"leaks and density {fit:.2f} s, delta_i of all {joint:.2f} s ({subject:,} integrated); one number {alone:.2f} s"
+    )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--coverage", action="store_true")
+    parser.add_argument("--hard", action="store_true")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--runs", type=int, default=0)
     asked = parser.parse_args()
     if asked.coverage:
         coverage(asked.runs or 100)
+    elif asked.hard:
+        hard_coverage(asked.runs or 100)
     elif asked.speed:
         speed()
     else:
