@@ -93,7 +93,10 @@ def own(epsilons: list[float]) -> None:
     search = risk.search
     assert isinstance(search, ViewSearch)
     count = results.n_individuals
-    print(f"{count:,} x {count - 1:,} pairs over {results.n_databases} databases; {search.n_conditions:,} conditions")
+    print(f"{count:,} x {count - 1:,} pairs over {results.n_databases} databases")
+    print(
+        f"{search.n_conditions:,} conditions, {risk.left_out:,} left out; {risk.effective.max():.0f} databases at most"
+    )
     print(f"views of all adversaries: {views:.1f} s")
     # the unpruned loop: every individual under every condition, on a sample of columns drawn at random
     rng = np.random.default_rng(0)
