@@ -1,0 +1,115 @@
+"""The commands `noise` and `release`, with a design of the test's own where the law does not matter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import empriv
+from empriv.cli_noise import noise, release
+from empriv.cli_runs import Commands
+from empriv.errors import CertificateError
+from empriv.noise import design
+from empriv.noise.lattice import Law
+from empriv.noise.noise import certified
+
+
+@click.group(cls=Commands)
+def group() -> None:
+    pass
+
+
+group.add_command(noise)
+group.add_command(release)
+
+
+def _run(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(group, list(arguments), input=text)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    rng = np.random.default_rng(3)
+    q = rng.normal(50, 8, 30)
+    results = empriv.Results.from_arrays(q, q - rng.exponential(1.0, (4, 30)), databases=[f"d{j}" for j in range(30)])
+    path = tmp_path / "audit.empriv"
+    empriv.audit(results, epsilon=[0.5]).save(path)
+    return str(path)
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A design that takes no time: one Laplace law, another scale for each method."""
+
+    def design_noise(risk: Any, *, method: str, epsilon: float, delta: float, **options: Any) -> Any:
+        if method == "paper":
+            raise CertificateError("Noise must keep its promise, and that of method 'paper' does not.")
+        if epsilon == 0:
+            raise CertificateError("Noise must keep its promise.")
+        granularity = options["granularity"]
+        law = Law.of(granularity or 0.25, [("laplace", 1.0, 80.0 if method == "classical" else 40.0)])
+        return certified(
+            risk, law, method=method, epsilon=epsilon, delta=delta, declared_granularity=granularity is not None
+        )
+
+    monkeypatch.setattr(design, "design_noise", design_noise)
+
+
+@pytest.mark.usefixtures("plain")
+def test_noise_is_shown_compared_and_saved(saved: str, tmp_path: Path) -> None:
+    target, figures = str(tmp_path / "noise.empriv"), str(tmp_path / "noise.json")
+    done = _run(
+        "noise", saved, "--epsilon", "0.5", "--delta", "0.1", "--granularity", "0.25", "--compare", "--save", target,
+        "--json", figures,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    for words in ("scale 40", "classical", "0.500", "achieved", "Verdict without noise", "keeps no promise"):
+        assert words in done.output
+    read = json.loads(Path(figures).read_text())
+    assert read["holds"] is True
+    assert read["compared"]["classical"] > read["compared"]["robust"]
+
+    released = _run("release", target, "--value", "-", text="50\n")
+    assert released.exit_code == 0
+    assert float(released.stdout) % 0.25 == 0
+    assert len(released.stdout.split()) == 1
+    assert "epsilon 0.5" in released.stderr
+    assert _run("release", target, "--database", "d3").exit_code == 0
+
+
+@pytest.mark.usefixtures("plain")
+def test_undeclared_granularity_is_not_released(saved: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "noise.empriv")
+    assert _run("noise", saved, "--epsilon", "0.5", "--delta", "0.1", "--save", target, "--quiet").output == ""
+    refused = _run("release", target, "--value", "50")
+    assert refused.exit_code == 1
+    assert refused.stdout == ""
+    assert "granularity=0.25" in refused.stderr
+
+
+@pytest.mark.usefixtures("plain")
+def test_what_cannot_be_done_is_one_sentence(saved: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "noise.empriv")
+    assert _run("noise", saved, "--epsilon", "0").exit_code == 3
+    assert _run("noise", saved).exit_code == 2
+    given = ("noise", saved, "--epsilon", "0.5", "--delta", "0.1", "--granularity", "0.25", "--save", target, "--quiet")
+    assert _run(*given).exit_code == 0
+    assert _run("release", target).exit_code == 2
+    assert _run("release", target, "--value", "1", "--database", "d3").exit_code == 2
+    wrong = _run("release", target, "--value", "secret")
+    assert wrong.exit_code == 1
+    assert "secret" not in wrong.output
+    assert _run("release", target, "--database", "nowhere").exit_code == 1
+    assert _run("release", saved, "--value", "1").exit_code == 1
+
+
+def test_with_the_real_design(saved: str) -> None:
+    done = _run("noise", saved, "--epsilon", "0.5", "--delta", "0.2", "--method", "classical", "--json", "-")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["achieved_delta"] <= 0.2
