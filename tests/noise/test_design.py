@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -123,7 +124,7 @@ def test_the_error_falls_with_epsilon_and_with_delta(method: str) -> None:
     by_epsilon = [design_noise(risk, epsilon=e, delta=0.01, method=method).expected_error for e in (0.1, 0.3, 0.6, 1.2)]
     by_delta = [design_noise(risk, epsilon=0.3, delta=d, method=method).expected_error for d in (0.0, 0.005, 0.05)]
     for errors in (by_epsilon, by_delta):
-        assert all(later <= earlier * 1.01 + 1e-12 for earlier, later in zip(errors, errors[1:], strict=False))
+        assert all(later <= earlier * 1.01 + 1e-12 for earlier, later in pairwise(errors))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -75,8 +75,13 @@ class Cases:
         weights: FloatArray | None = None,
         factor: float = 1.0,
         literal: bool = True,
+        pure: bool = False,
     ) -> Cases:
-        """Cases of a risk; ``literal`` keeps a density that is no mixture as it is, instead of a mixture near it."""
+        """Cases of a risk.
+
+        ``literal`` keeps a density that is no mixture as it is, instead of a mixture near it. ``pure`` looks three
+        times as far beyond the results: at delta = 0 a ratio far out in the tails counts like any other.
+        """
         results, pairs = risk.results, risk.pairs
         draws = pairs.draws
         model = risk.density
@@ -99,7 +104,7 @@ class Cases:
         values = np.concatenate((points, entries.ravel()))
         values = values[np.isfinite(values)]
         low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-        reach = _REACH[kernel.tail] * float(widths.max(initial=0.0))
+        reach = _REACH[kernel.tail] * float(widths.max(initial=0.0)) * (3.0 if pure else 1.0)
         reach = min(reach, MOST_CELLS // 2 * cell)
         lowest, last = int(np.floor((low - reach) / cell)), int(np.ceil((high + reach) / cell))
         n = results.n_databases

@@ -38,6 +38,8 @@ MARGIN_PURE = 0.7
 """The same at delta = 0 without a declared bound, where the tails decide."""
 
 _ATTEMPTS = 5
+_ROUNDING = 3e-9  # what a certificate may add to delta
+_TIGHTER = (0.9995, 0.99)  # first a little, for what rounding and tails add; then who misses is asked, too
 _WIDER = (1.0, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 4.0)
 
 
@@ -374,7 +376,8 @@ def _certified_least(
     task: _Task, delta: float, weights: FloatArray | None, advance: Advance
 ) -> tuple[Law, tuple[str, ...]]:
     """The least noise at one delta for everyone that a certificate accepts, and what is to be said of it."""
-    plug_in = Cases.of(task.risk, granularity=task.granularity)
+    pure = delta == 0
+    plug_in = Cases.of(task.risk, granularity=task.granularity, pure=pure)
     start = largest_distance(plug_in, "bottleneck") / task.epsilon
     if start == 0.0:
         start = task.granularity
@@ -386,7 +389,9 @@ def _certified_least(
             f"Designed at {margin:g} epsilon and half the bandwidth, "
             f"on the databases and {len(weights) - 1} resamples of them.",
         )
-        resampled = Cases.of(task.risk, granularity=task.granularity, weights=weights, factor=0.5, literal=False)
+        resampled = Cases.of(
+            task.risk, granularity=task.granularity, weights=weights, factor=0.5, literal=False, pure=pure
+        )
     tighter, also = 1.0 - 1e-7, dict[int, None]()
     for attempt in range(_ATTEMPTS):
         aims = [Aim(plug_in, task.epsilon * tighter)]
@@ -396,7 +401,7 @@ def _certified_least(
                 aims.append(Aim(plug_in, task.epsilon * tighter))
         parts = least_noise(
             aims,
-            delta * tighter,
+            max(delta * tighter - _ROUNDING, 0.5 * delta),
             mixed=task.method != "calibrated",
             start=start,
             also=[(len(aims) - 1, individual, 0) for individual in also],
@@ -408,10 +413,9 @@ def _certified_least(
         certificate = certify(task.risk, law, epsilon=task.epsilon, delta=delta)
         if certificate.holds:
             return law, notes + ((_NONE,) if law.only_point else ())
-        fresh = [individual for individual in _missed(certificate, task.epsilon, delta) if individual not in also]
-        also.update(dict.fromkeys(fresh))
-        if not fresh or attempt > 1:
-            tighter *= 0.997 if attempt < 3 else 0.98
+        if attempt >= len(_TIGHTER):
+            also.update(dict.fromkeys(_missed(certificate, task.epsilon, delta)))
+        tighter *= _TIGHTER[min(attempt, len(_TIGHTER) - 1)]
     # Far tails that the design's window does not see can decide (kernels of several widths at delta = 0): then the
     # certificate itself is asked, for one scale.
     scale = smallest_scale(
