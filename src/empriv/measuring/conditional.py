@@ -279,7 +279,7 @@ class ViewSearch:
         """Whose results are a linear function of what is known, to within `exactness`."""
         inside = np.repeat(view.fitted[:, 0] > 0, self.pairs.draws)
         without = block.without[rows][:, inside] - self.centre
-        usable = np.isfinite(without).all(axis=1)
+        usable = np.asarray(np.all(np.isfinite(without), axis=1))
         design = np.repeat(view.fitted, self.pairs.draws, axis=0)[inside]
         scale = np.abs(design).max(axis=0)
         basis = np.linalg.svd(design / np.where(scale > 0, scale, 1.0), full_matrices=False)

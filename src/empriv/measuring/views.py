@@ -62,16 +62,15 @@ def views_of(
     a value.
     """
     n = len(known)
-    absent = np.isnan(known).any(axis=1)
-    _, inverse, counts = np.unique(
-        np.where(absent[:, None], 0.0, known), axis=0, return_inverse=True, return_counts=True
-    )
+    absent = np.asarray(np.any(np.isnan(known), axis=1))
+    plain: FloatArray = np.where(absent[:, None], 0.0, known)
+    _, inverse, counts = np.unique(plain, axis=0, return_inverse=True, return_counts=True)
     same = absent if absent.any() else inverse.reshape(-1) == int(np.argmax(counts))
     apart = not same.all() and (absent.any() or 2 * np.count_nonzero(same) > n)
     parts = (same, ~same) if apart else (np.ones(n, bool),)
 
     def key(part: npt.NDArray[np.bool_]) -> bytes:
-        inside = np.where(absent[:, None], 0.0, known)[part]
+        inside = plain[part]
         flat = np.all(inside == inside[0])
         return part.tobytes() + (b"" if flat else inside.tobytes())
 
