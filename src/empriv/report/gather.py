@@ -115,7 +115,7 @@ class Material:
         owner = self.cells.owner
         cells = np.zeros((len(self.cells.count), len(epsilons)))
         table = np.empty((len(self.rows), len(epsilons)))
-        for part in _parts(len(epsilons), n):
+        for part in _parts(epsilons, n):
             delta_i = self.audit.delta_i(epsilons[part])
             total[part] = self.audit.total_risk(epsilons[part])  # the same curve again, which the risk still holds
             delta[part], worst[part] = delta_i.max(axis=0), delta_i.argmax(axis=0)
@@ -211,10 +211,14 @@ def _grid(audit: Audit, asked: list[float]) -> FloatArray:
     return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(asked))))
 
 
-def _parts(n_epsilons: int, n_individuals: int) -> Iterator[slice]:
+def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:
+    """Epsilons that are measured at once; an infinite one alone, where screening proves more."""
     step = max(1, _AT_ONCE // max(1, n_individuals))
-    for start in range(0, n_epsilons, step):
-        yield slice(start, min(start + step, n_epsilons))
+    last = int(np.count_nonzero(np.isfinite(epsilons)))
+    for start in range(0, last, step):
+        yield slice(start, min(start + step, last))
+    if last < len(epsilons):
+        yield slice(last, len(epsilons))
 
 
 def _cells(presence: IntArray, influence: FloatArray) -> Cells:

@@ -1,0 +1,146 @@
+"""Charts: specs that vl-convert draws, data as measured, and pictures that hold no markup from data."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.errors import InputError
+from empriv.report import CHARTS, chart
+from empriv.report.chart import risk_scale
+from empriv.report.charts import charts_of
+from empriv.report.gather import HISTOGRAM_EDGES, gather
+from empriv.report.laws import buckets_chart, joint_chart, noise_chart, two_laws
+from report.cases import EXTREMES, NASTY, extreme, results
+
+
+@pytest.mark.parametrize("name", [name for name in CHARTS if name not in ("outcomes", "joint")])
+def test_every_chart_is_drawn(ordinary: empriv.Audit, name: str) -> None:
+    made = chart(ordinary, name)
+    assert made.name == name
+    assert made.caption
+    assert len({len(column) for column in made.data.values()}) == 1
+    json.dumps(made.spec, allow_nan=False)
+    root = ElementTree.fromstring(made.svg)
+    assert root.tag.endswith("svg")
+    assert made._repr_html_().startswith("<svg")
+    assert set(made._repr_mimebundle_()) == {"application/vnd.vegalite.v5+json", "image/svg+xml", "text/plain"}
+
+
+def test_delta_is_what_was_measured(ordinary: empriv.Audit) -> None:
+    made = chart(ordinary, "delta", epsilon=0.1)
+    assert made.live is not None
+    epsilons = np.array(made.live["epsilons"])
+    assert 0.1 in epsilons
+    assert made.live["values"] == pytest.approx(ordinary.delta(epsilons), rel=1e-5)
+    material = gather(ordinary)
+    own = np.flatnonzero(material.band["own"])
+    for k in own:
+        found = ordinary.bounds(float(material.epsilons[k]))
+        assert material.band["upper"][k] == found.upper
+    # never narrower than the library's own bound at the same epsilon
+    between = [k for k in range(len(material.epsilons)) if k not in own][::12]
+    for k in between:
+        found = ordinary.bounds(float(material.epsilons[k]))
+        assert material.band["upper"][k] >= found.upper - 1e-12
+        assert material.band["lower"][k] <= found.lower + 1e-12
+
+
+def test_histogram_counts_everybody(ordinary: empriv.Audit) -> None:
+    material = gather(ordinary)
+    assert (material.curves.histogram.sum(axis=1) == 30).all()
+    one = ordinary.delta_i(float(material.epsilons[5]))
+    for k in range(1, len(HISTOGRAM_EDGES)):
+        inside = (one > HISTOGRAM_EDGES[k - 1]) & (one <= HISTOGRAM_EDGES[k])
+        assert material.curves.histogram[5, k] == np.count_nonzero(inside)
+
+
+def test_the_shaded_area_is_where_the_ratio_exceeds() -> None:
+    x = np.linspace(-5, 5, 201)
+    p, p_i = np.exp(-np.abs(x)) / 2, np.exp(-np.abs(x - 0.3)) / 2
+    made = two_laws(x, p, p_i, 0.2)
+    shade = next(one for one in made.spec["vconcat"][0]["layer"] if one["name"] == "shade")
+    shaded = [row["x"] for row in shade["data"]["values"] if row["p"] > 0]
+    truth = x[np.abs(np.log(p / p_i)) > 0.2]
+    assert shaded == pytest.approx(truth)
+    assert len(shaded) != len(x)
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extremes_are_drawn(name: str) -> None:
+    for made in charts_of(gather(extreme(name), [0.0, 0.1, math.inf])):
+        json.dumps(made.spec, allow_nan=False)
+        assert "NaN" not in made.svg
+
+
+def test_many_databases_are_thinned() -> None:
+    audit = empriv.audit(results(n=1500, m=2))
+    audit.__dict__["checks"] = ()  # their time grows with the square, and no picture hangs on them
+    made = chart(audit, "results")
+    assert len(made.svg) < 60_000
+    assert len(made.data["result"]) == 1500
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf", "html", "json"])
+def test_save(ordinary: empriv.Audit, tmp_path: Path, kind: str) -> None:
+    target = tmp_path / f"delta.{kind}"
+    chart(ordinary, "delta").save(target)
+    starts = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>", "json": b"{"}
+    assert target.read_bytes().lstrip().startswith(starts[kind])
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_wrong_use_is_said(ordinary: empriv.Audit, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="`name` must be one of delta"):
+        chart(ordinary, "nothing")
+    with pytest.raises(InputError, match="nothing of the kind"):
+        chart(ordinary, "outcomes")
+    with pytest.raises(InputError, match="`path` must end in one of"):
+        chart(ordinary, "delta").save(tmp_path / "delta.bmp")
+    with pytest.raises(InputError, match="`scale` must be positive"):
+        chart(ordinary, "delta").save(tmp_path / "delta.png", scale=math.nan)
+    with pytest.raises(InputError, match="`epsilons` must be at least 0"):
+        gather(ordinary, [-1.0])
+    with pytest.raises(InputError, match="at least one finite"):
+        gather(ordinary, [math.inf])
+
+
+def test_plain_arrays() -> None:
+    x = np.linspace(-3, 3, 61)
+    law = np.exp(-np.abs(x)) / 2
+    noise = noise_chart(x, law, (x, law), (x, np.exp(-np.abs(x) / 2) / 4))
+    y = np.linspace(0, 1, 11)
+    joint = joint_chart(x, y, np.outer(np.ones(11), law), points=(x[::20], y[::3]), names=("a", NASTY[0]))
+    buckets = buckets_chart([*NASTY, "same", "same"], np.full(7, 1 / 7), np.full(7, 1 / 7))
+    for made in (noise, joint, buckets):
+        tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(made.svg).iter()}
+        assert not tags & {"script", "img", "image", "foreignObject", "a"}
+    assert buckets.data["outcome"][-2:] == ["same (1)", "same (2)"]
+    with pytest.raises(InputError, match="must have shape"):
+        joint_chart(x, y, np.zeros((3, 3)), points=(x, x), names=("a", "b"))
+    with pytest.raises(InputError, match="must be as many"):
+        buckets_chart(["a"], np.ones(2), np.ones(3))
+
+
+def test_several_numbers() -> None:
+    rng = np.random.default_rng(0)
+    q = rng.normal(size=40)
+    one, other = (
+        empriv.Results.from_arrays(values, values - 0.05 * rng.exponential(size=(4, 40))) for values in (q, q**2)
+    )
+    audit = empriv.audit(empriv.stack({"a": one, "b": other}) if hasattr(empriv, "stack") else one)
+    names = [made.name for made in charts_of(gather(audit, [0.05, 0.2]))]
+    assert names[:2] == ["delta", "total_risk"]
+
+
+def test_scales() -> None:
+    assert risk_scale(np.zeros(3), np.zeros(3)).high == 1.0
+    wide = risk_scale(np.array([1e-4, 0.1]), np.array([1.0]))
+    assert (wide.kind, wide.high) == ("log", 1.0)
+    assert risk_scale(np.array([0.2, 0.3]), np.array([0.5])).kind == "linear"

@@ -1,0 +1,57 @@
+"""The page in headless Chromium, of names that would do harm and of audits at the edge of what there is."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import empriv
+from empriv.report import compare_page, write_report
+from empriv.validate.words import number
+from report.cases import EXTREMES, NASTY, extreme, results
+
+
+def test_nasty_names_stay_inert(tmp_path: Path, read: Any) -> None:
+    names = [*NASTY, *(f"{text} {k}" for k in range(7) for text in NASTY)]
+    held = results(n=40, m=40, individuals=names, databases=[f"{NASTY[k % 5]}{k}" for k in range(40)])
+    audit = empriv.audit(held)
+    object.__setattr__(audit, "query", " ".join(NASTY))
+    object.__setattr__(
+        audit, "origin", empriv.auditing.Origin(sources=NASTY, database=NASTY[0], individual=NASTY[:3], tables=NASTY)
+    )
+    verdict = audit.verdict(epsilon=0.05, delta=0.5)
+    made = write_report(
+        audit, tmp_path / "r.html", show_ids=True, verdicts=[(NASTY[0], verdict)], title=NASTY[2], config=NASTY[2]
+    )
+    public = write_report(audit, tmp_path / "p.html", public=True, verdicts=[(NASTY[0], verdict)])
+    compared = compare_page({NASTY[0]: audit, NASTY[2]: audit}, tmp_path / "c.html")
+    for path in (made.page, public.page, compared):
+        reader = read(path)
+        reader.slide(2)
+        assert reader.noises == []
+        assert reader.requests == [path.as_uri()]
+        assert reader.page.locator("img").count() == 0
+        assert reader.page.locator("script").count() == 2
+        assert NASTY[0] in reader.page.inner_text("body")
+    shown = set(read(made.page).texts("#individuals tbody td:first-child"))
+    assert {NASTY[0], NASTY[1], NASTY[2]} <= shown
+    assert not any("\u2028" in text or "\x1b" in text for text in shown)
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extremes(name: str, tmp_path: Path, read: Any) -> None:
+    audit = extreme(name)
+    reader = read(write_report(audit, tmp_path / "r.html", epsilons=[0.0, 0.05, 0.1, 0.2, 1.0, math.inf]).page)
+    for stop in range(int(reader.page.get_attribute("#epsilon", "max")) + 1):
+        reader.slide(stop)
+        shown = " ".join(reader.texts("svg"))
+        html = reader.page.inner_html("main")
+        assert "NaN" not in shown
+        assert "NaN" not in html
+        assert "undefined" not in html
+    assert reader.texts("output [data-bind=epsilon]") == ["∞"]
+    assert reader.texts("[data-bind=delta]") == [number(audit.delta(math.inf), 3)]
+    assert reader.noises == []
