@@ -69,7 +69,7 @@ def test_noise_is_shown_compared_and_saved(saved: str, tmp_path: Path) -> None:
         "--json", figures,
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    for words in ("scale 40", "classical", "0.500", "achieved", "Verdict without noise", "keeps no promise"):
+    for words in ("scale 40", "classical", "0.500", "achieved", "Verdict without noise", "missed"):
         assert words in done.output
     read = json.loads(Path(figures).read_text())
     assert read["holds"] is True

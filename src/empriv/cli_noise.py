@@ -163,7 +163,7 @@ def _verdicts(audit: Any, made: Noise) -> tuple[Any, Any]:
     targets = {"epsilon": made.epsilon, "delta": made.delta, "total_risk": made.total_risk}
     before = audit.verdict(**targets)
     entries = max(1, audit.results.entry_q.size)
-    draws = max(1, min(64, _POINTS // entries))
+    draws = max(1, min(8, _POINTS // entries))
     after = verdict(
         made.remeasure(draws=draws, rng=0), epsilon=made.epsilon, delta=made.delta, total_risk=made.total_risk
     )
@@ -196,7 +196,7 @@ def _show(
     classical, paper = rows.get("classical"), rows.get("paper")
     for name, one in rows.items():
         if one is None:
-            table.add_row(name, "keeps no promise", "", "", "", "")
+            table.add_row(name, "missed", "", "", "", "")
             continue
         table.add_row(
             name, f"{one.expected_error:.5g}", _ratio(one, classical), _ratio(one, paper),
