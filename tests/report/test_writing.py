@@ -83,7 +83,7 @@ def test_figures_fit_the_schema(name: str, tmp_path: Path) -> None:
     assert made.config.read_text(encoding="utf-8") == "top = 5\n"
     for broken in ({**figures, "version": 2}, {**figures, "curves": [{"epsilon": 0.1}]}, {"format": "other"}):
         assert not validator.is_valid(broken)
-    assert figures["curves"][0]["delta"] == audit.delta(figures["curves"][0]["epsilon"])
+    assert figures["curves"][0]["delta"] == pytest.approx(audit.delta(figures["curves"][0]["epsilon"]), rel=1e-9)
 
 
 def test_to_publish(ordinary: empriv.Audit, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_to_publish(ordinary: empriv.Audit, tmp_path: Path) -> None:
 def test_coarse_figures_round_to_the_private_side(value: float) -> None:
     assert coarse_down(value) <= value * (1 + 1e-9)
     assert coarse_up(value) >= value * (1 - 1e-9)
-    assert coarse_up(value) <= 2.5 * value * (1 + 1e-9) or value == 0
+    assert coarse_up(value) <= 2.5 * value * (1 + 1e-9) or value < 1e-12
 
 
 @given(st.lists(st.floats(0.0, 1.0) | st.floats(1e-12, 1e-3), min_size=1, max_size=20))

@@ -188,6 +188,7 @@ def numbers(values: npt.ArrayLike) -> list[float | None]:
 
 def round_up(value: float) -> float:
     """The next number that is easy to read."""
+    value = max(value, 1e-300)  # below, powers of ten lose their digits
     scale = 10.0 ** math.floor(math.log10(value))
     steps = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
     return next(step for step in steps if step * scale >= value * (1 - 1e-12)) * scale

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _STOPS = 11
 _STEPS = (1.0, 2.0, 5.0, 10.0)
+_TINY = 1e-12
 
 
 def public_page(
@@ -147,18 +148,19 @@ def public_page(
 
 
 def coarse_up(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten, at most 1; 0 stays 0."""
+    """The next of 1, 2, 5 times a power of ten, from 1e-12 to 1; 0 stays 0."""
     if value <= 0 or value >= 1:
         return min(max(value, 0.0), 1.0)
+    value = max(value, _TINY)
     scale = 10.0 ** math.floor(math.log10(value))
     found = next(step * scale for step in _STEPS if step * scale >= value * (1 - 1e-12))
     return min(1.0, float(f"{found:.1g}"))
 
 
 def coarse_down(value: float) -> float:
-    """The last of 1, 2, 5 times a power of ten that is not above; 0 stays 0."""
-    if value <= 0 or value >= 1:
-        return min(max(value, 0.0), 1.0)
+    """The last of 1, 2, 5 times a power of ten that is not above; 0 below 1e-12."""
+    if value < _TINY or value >= 1:
+        return 1.0 if value >= 1 else 0.0
     scale = 10.0 ** math.floor(math.log10(value))
     found = next(step * scale for step in reversed(_STEPS) if step * scale <= value * (1 + 1e-12))
     return float(f"{found:.1g}")
