@@ -16,7 +16,8 @@ from empriv.report import CHARTS, chart
 from empriv.report.chart import risk_scale
 from empriv.report.charts import charts_of
 from empriv.report.gather import HISTOGRAM_EDGES, gather
-from empriv.report.laws import buckets_chart, joint_chart, noise_chart, two_laws
+from empriv.report.laws import buckets_chart, joint_chart, two_laws
+from empriv.report.released import noise_chart, released_chart
 from report.cases import EXTREMES, NASTY, extreme, results
 
 
@@ -65,10 +66,10 @@ def test_histogram_counts_everybody(ordinary: empriv.Audit) -> None:
 def test_the_shaded_area_is_where_the_ratio_exceeds() -> None:
     x = np.linspace(-5, 5, 201)
     p, p_i = np.exp(-np.abs(x)) / 2, np.exp(-np.abs(x - 0.3)) / 2
-    made = two_laws(x, p, p_i, 0.2)
+    made = two_laws(x, p, p_i, 0.21)
     shade = next(one for one in made.spec["vconcat"][0]["layer"] if one["name"] == "shade")
     shaded = [row["x"] for row in shade["data"]["values"] if row["p"] > 0]
-    truth = x[np.abs(np.log(p / p_i)) > 0.2]
+    truth = x[np.abs(np.log(p / p_i)) > 0.21]
     assert shaded == pytest.approx(truth.tolist(), abs=1e-9)
     assert len(shaded) != len(x)
 
@@ -127,6 +128,30 @@ def test_plain_arrays() -> None:
         joint_chart(x, y, np.zeros((3, 3)), points=(x, x), names=("a", "b"))
     with pytest.raises(InputError, match="must be as many"):
         buckets_chart(["a"], np.ones(2), np.ones(3))
+
+
+def test_the_released_distribution_is_wider(ordinary: empriv.Audit) -> None:
+    class Laplace:
+        def quantile(self, p: float) -> float:
+            return -2.0 * math.log(2 * (1 - p))
+
+        def pdf(self, x: np.ndarray) -> np.ndarray:
+            return np.exp(-np.abs(x) / 2.0) / 4.0
+
+        def cdf(self, x: np.ndarray) -> np.ndarray:
+            return np.where(x < 0, np.exp(x / 2.0) / 2, 1 - np.exp(-x / 2.0) / 2)
+
+    made = released_chart(ordinary, Laplace())
+    assert made is not None
+    rows = made.spec["vconcat"][1]["layer"][0]["data"]["values"]
+    spread = {}
+    for law in ("as measured", "as released"):
+        x, p = (np.array([row[key] for row in rows if row["law"] == law]) for key in ("x", "p"))
+        assert np.trapezoid(p, x) == pytest.approx(1.0, abs=0.03)
+        spread[law] = math.sqrt(np.trapezoid(p * (x - np.trapezoid(p * x, x)) ** 2, x))
+    # variances add: that of Laplace noise of scale 2 is 8, less what lies beyond the 0.999 quantiles
+    assert spread["as released"] ** 2 - spread["as measured"] ** 2 == pytest.approx(8.0, rel=0.1)
+    assert released_chart(extreme("constant"), Laplace()) is None
 
 
 def test_several_numbers() -> None:

@@ -1,5 +1,5 @@
-"""Charts of laws: densities with and without an individual, outcomes with a mass of their own, noise, pairs of numbers,
-and an adversary's buckets. The last three take plain arrays, and know nothing of what made them.
+"""Charts of laws: densities with and without an individual, outcomes with a mass of their own, pairs of numbers, and an
+adversary's buckets. The last two take plain arrays, and know nothing of what made them. Noise is in `released`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from empriv.measuring.joint import JointRisk
 from empriv.report.chart import (
     BLUE,
     FAINT,
-    GREEN,
     INK,
     ORANGE,
     PLAIN,
@@ -38,7 +37,7 @@ from empriv.results import FloatArray
 from empriv.validate.words import percent
 
 _POINTS = 220
-_TALL, _LOW = 220, 130
+TALL, LOW = 220, 130
 _MOST_WORST = 12  # different most exposed individuals along the grid whose curves the page holds
 
 
@@ -114,7 +113,7 @@ def two_laws(
     high = np.maximum(with_all, without)
     shade = records(x=x, p=np.where(beyond, high, 0.0), zero=np.zeros(len(x)))
     upper = {
-        "width": WIDTH, "height": _TALL,
+        "width": WIDTH, "height": TALL,
         "layer": [
             layer("shade", {"type": "area", "color": ORANGE, "opacity": 0.45}, shade,
                   {"x": x_top, "y": y_scale.encoding("p", "density"), "y2": {"field": "zero"}}),
@@ -130,7 +129,7 @@ def two_laws(
     if not math.isfinite(epsilon):
         excess = records(x=x, r=np.zeros(len(x)), edge=np.zeros(len(x)))
     lower = {
-        "width": WIDTH, "height": _LOW,
+        "width": WIDTH, "height": LOW,
         "layer": [
             layer("excess", {"type": "area", "color": ORANGE, "opacity": 0.6}, excess,
                   {"x": x_low, "y": at_r, "y2": {"field": "edge"}}),
@@ -142,7 +141,7 @@ def two_laws(
     live = None
     if others is not None and epsilons is not None:
         live = {
-            "kind": "laws", "x": x_scale.live(WIDTH), "y": y_scale.live(_TALL), "r": r_scale.live(_LOW),
+            "kind": "laws", "x": x_scale.live(WIDTH), "y": y_scale.live(TALL), "r": r_scale.live(LOW),
             "places": numbers(x), "with": numbers(with_all), "without": [numbers(side) for side in others],
             "index": list(index), "epsilons": [None if math.isinf(e) else float(e) for e in epsilons],
         }  # fmt: skip
@@ -234,56 +233,6 @@ def pair_chart(material: Material) -> Chart | None:
     )
 
 
-def noise_chart(
-    x: FloatArray, noise: FloatArray, before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray]
-) -> Chart:
-    """The law of the noise, and what the released distribution looks like.
-
-    Parameters
-    ----------
-    x, noise : places and the density of the noise there
-    before, after : places and density of the results as they are, and of what is released
-    """
-    _same_length(x, noise)
-    for places, density in (before, after):
-        _same_length(places, density)
-    n_scale = Scale(float(x[0]), float(x[-1]))
-    noise_top = Scale(0.0, 1.08 * float(np.max(noise)) or 1.0)
-    low, high = min(before[0][0], after[0][0]), max(before[0][-1], after[0][-1])
-    r_scale = Scale(float(low), float(high))
-    law_top = Scale(0.0, 1.08 * float(max(np.max(before[1]), np.max(after[1]))) or 1.0)
-    legend = {"domain": ["as measured", "as released"], "range": [BLUE, VERMILION]}
-    kind = {"field": "law", "type": "nominal"}
-    rows = [
-        *({**row, "law": "as measured"} for row in records(x=before[0], p=before[1])),
-        *({**row, "law": "as released"} for row in records(x=after[0], p=after[1])),
-    ]
-    upper = {
-        "width": WIDTH, "height": _LOW,
-        "layer": [layer("noise", {"type": "area", "color": GREEN, "opacity": 0.4, "line": {"color": GREEN}},
-                        records(x=x, p=noise),
-                        {"x": n_scale.encoding("x", "noise added to the result"),
-                         "y": noise_top.encoding("p", "density", format=".2~g")})],
-    }  # fmt: skip
-    lower = {
-        "width": WIDTH, "height": _TALL,
-        "layer": [layer("released", {"type": "line", "strokeWidth": 2}, rows,
-                        {"x": r_scale.encoding("x", "result"), "y": law_top.encoding("p", "density", format=".2~g"),
-                         "color": {**kind, "scale": legend},
-                         "strokeDash": {**kind, "scale": {**legend, "range": [[1, 0], [6, 3]]}}})],
-    }  # fmt: skip
-    return Chart(
-        name="noise",
-        title="The noise, and what is released",
-        caption=(
-            "Above: how likely each error is that the noise adds. Below: the distribution of the results as measured "
-            "(solid), and as released with the noise added (dashed). The closer the two, the less the noise costs."
-        ),
-        spec=stacked([upper, lower]),
-        data={"noise": numbers(x), "density": numbers(noise)},
-    )
-
-
 def joint_chart(
     x: FloatArray,
     y: FloatArray,
@@ -346,7 +295,7 @@ def buckets_chart(
     ),
 ) -> Chart:
     """Shares of each bucket in the two worlds, side by side."""
-    _same_length(with_all, without)
+    same_length(with_all, without)
     if len(labels) != len(with_all):
         raise InputError(f"`labels` must be as many as the shares, {len(with_all)}, got {len(labels)}.")
     names = [shortened(label, 56) for label in labels]
@@ -420,6 +369,6 @@ def _even(points: FloatArray, widths: FloatArray) -> FloatArray:
     return np.linspace(float(points.min()) - margin, float(points.max()) + margin, 48)
 
 
-def _same_length(one: Any, other: Any) -> None:
+def same_length(one: Any, other: Any) -> None:
     if len(one) != len(other) or len(one) == 0:
         raise InputError(f"Places and densities must be as many, and at least one, got {len(one)} and {len(other)}.")

@@ -20,6 +20,7 @@ from empriv.report.chart import Chart
 from empriv.report.gather import Material, gather
 from empriv.report.page import individuals_rows, page_of
 from empriv.report.public import public_page
+from empriv.report.released import Additive, released_chart
 from empriv.report.text import pseudonyms, visible
 from empriv.storage import write_atomically
 
@@ -48,6 +49,7 @@ def write_report(
     public: bool = False,
     epsilons: Iterable[float] | None = None,
     verdicts: Sequence[tuple[str, Verdict]] = (),
+    noise: Additive | None = None,
     charts: Iterable[Chart] = (),
     config: str | None = None,
     beside: bool = False,
@@ -63,7 +65,8 @@ def write_report(
     public : a version fit to be published: no individuals, no results, coarse figures
     epsilons : where the slider may stop; default: about 50, the epsilons asked for among them
     verdicts : targets in words, and the verdict on each
-    charts : others to be shown as well, such as those of noise
+    noise : designed for this query, whose law and released distribution are to be shown
+    charts : others to be shown as well
     config : the text of an audit.toml that repeats the run
     beside : write ``<name>.json``, ``<name>.individuals.parquet`` (needs pyarrow) and, with ``config``,
         ``<name>.toml`` beside the page
@@ -77,14 +80,17 @@ def write_report(
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"`path` must end in .html, got {target.suffix!r}.")
     if public:
-        if show_ids or beside or tuple(charts):
+        if show_ids or beside or noise is not None or tuple(charts):
             raise InputError(
-                "`public` must not go with `show_ids`, `beside` or `charts`, which hold more than may be published."
+                "`public` must not go with `show_ids`, `beside`, `noise` or `charts`, which hold more than may be "
+                "published."
             )
         text = public_page(audit, epsilons=epsilons, verdicts=verdicts, title=title)
         write_atomically(target, text.encode("utf-8", "backslashreplace"), mode=0o644)
         return Written(target)
     material = gather(audit, epsilons)
+    released = None if noise is None else released_chart(audit, noise)
+    extra = (*charts, *(() if released is None else (released,)))
     labels = [_plain(label) for label in audit.results.individuals[material.rows]]
     key = None
     if show_ids:
@@ -95,7 +101,7 @@ def write_report(
         key = target.with_suffix(".key.json")
         said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
     text = page_of(
-        material, names=names, names_said=said, verdicts=verdicts, extra=charts, config=config, title=title
+        material, names=names, names_said=said, verdicts=verdicts, extra=extra, config=config, title=title
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
