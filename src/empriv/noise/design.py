@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -272,10 +273,9 @@ def _classical(task: _Task) -> Noise:
 
 def _widened(task: _Task, make: Callable[[float], Law], *notes: str) -> Noise:
     """The first law that holds as its scale is widened step by step: rounding costs a little."""
-    for wider in (1.0,) if task.study else _WIDER:
-        law = make(wider)
-        if task.study or task.certificate(law).holds:
-            return task.finish(law, *notes)
+    for wider in _WIDER:
+        with suppress(CertificateError):  # a design for study never raises it: it is returned as it is
+            return task.finish(make(wider), *notes)
     raise CertificateError(
         f"The {task.method} design must keep its target, but no widening up to {_WIDER[-1]:g} times makes it. "
         "Hint: results that are no numbers cannot be hidden by noise."
@@ -310,9 +310,8 @@ def _paper(task: _Task, distance: str) -> Noise:
     if distance == "hausdorff":  # as printed: not widened
         return task.finish(deconvolved(1.0), words)
     for wider in (1.0, 1.001, 1.003, 1.01):
-        law = deconvolved(wider)
-        if task.study or task.certificate(law).holds:
-            return task.finish(law, words)
+        with suppress(CertificateError):
+            return task.finish(deconvolved(wider), words)
     return _widened(
         task,
         lambda wider: task.law([(1.0, wider * scale)]),
@@ -348,15 +347,18 @@ _NONE = "No noise is needed: the law is the point mass at 0."
 def _programme(task: _Task, rng: int | np.random.Generator, advance: Advance) -> Noise:
     """Calibrated, optimal and robust: the least noise, certified; tightened where the certificate misses."""
     weights = _resampled(task.risk.results.n_databases, rng) if task.method == "robust" else None
-    law, notes = _certified_least(task, task.delta, weights, advance)
-    if task.total_risk is None or task.certificate(law).holds:
+    first = _certified_least(task, task.delta, weights, advance)
+    if isinstance(first, Noise) or task.total_risk is None:
+        return first if isinstance(first, Noise) else task.finish(first[0], *first[1])
+    law, notes = first
+    if task.certificate(law).holds:
         return task.finish(law, *notes)
     # One delta for everyone, as large as the total allows: with delta = total/individuals it always does.
     low, high = -math.log1p(-task.total_risk) / max(1, int(np.count_nonzero(task.risk.shifts > 0))), task.delta
-    law, notes = _certified_least(task, low * (1 - 1e-6), weights, advance)
+    law, notes = _drawn(_certified_least(task, low * (1 - 1e-6), weights, advance))
     for _ in range(7):
         middle = math.sqrt(low * high)
-        found, words = _certified_least(task, middle, weights, advance)
+        found, words = _drawn(_certified_least(task, middle, weights, advance))
         if task.certificate(found).holds:
             low = middle
             if found.expected_error <= law.expected_error:
@@ -364,6 +366,10 @@ def _programme(task: _Task, rng: int | np.random.Generator, advance: Advance) ->
         else:
             high = middle
     return task.finish(law, *notes)
+
+
+def _drawn(found: Noise | tuple[Law, tuple[str, ...]]) -> tuple[Law, tuple[str, ...]]:
+    return (found.law, found.notes) if isinstance(found, Noise) else found
 
 
 def _resampled(n: int, rng: int | np.random.Generator) -> FloatArray:
@@ -374,8 +380,11 @@ def _resampled(n: int, rng: int | np.random.Generator) -> FloatArray:
 
 def _certified_least(
     task: _Task, delta: float, weights: FloatArray | None, advance: Advance
-) -> tuple[Law, tuple[str, ...]]:
-    """The least noise at one delta for everyone that a certificate accepts, and what is to be said of it."""
+) -> Noise | tuple[Law, tuple[str, ...]]:
+    """The least noise at one delta for everyone that a certificate accepts.
+
+    Without a total risk that is the answer. With one, the law and its notes: the total is yet to be seen.
+    """
     pure = delta == 0
     plug_in = Cases.of(task.risk, granularity=task.granularity, pure=pure)
     start = largest_distance(plug_in, "bottleneck") / task.epsilon
@@ -410,10 +419,16 @@ def _certified_least(
         law = task.law(parts)
         if task.bound is not None and weights is not None:
             law = _cheaper(task, law)
-        certificate = certify(task.risk, law, epsilon=task.epsilon, delta=delta)
-        if certificate.holds:
-            return law, notes + ((_NONE,) if law.only_point else ())
+        words = notes + ((_NONE,) if law.only_point else ())
+        if task.total_risk is None:
+            with suppress(CertificateError):  # certified once: the certificate is what takes long
+                noise = task.finish(law, *words)
+                if noise.certificate.holds:
+                    return noise
+        elif certify(task.risk, law, epsilon=task.epsilon, delta=delta).holds:
+            return law, words
         if attempt >= len(_TIGHTER):
+            certificate = certify(task.risk, law, epsilon=task.epsilon, delta=delta)
             also.update(dict.fromkeys(_missed(certificate, task.epsilon, delta)))
         tighter *= _TIGHTER[min(attempt, len(_TIGHTER) - 1)]
     # Far tails that the design's window does not see can decide (kernels of several widths at delta = 0): then the
@@ -428,7 +443,8 @@ def _certified_least(
     )
     if scale is None:
         raise HopelessError
-    return task.law([(1.0, scale)]), (*notes, _FAR)
+    law = task.law([(1.0, scale)])
+    return (law, (*notes, _FAR)) if task.total_risk is not None else task.finish(law, *notes, _FAR)
 
 
 def _cheaper(task: _Task, law: Law) -> Law:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from empriv.noise.constraints import Parts, Rows, component, tail_steps
+from empriv.noise.rows import Parts, Rows, component, tail_steps
 from empriv.results import FloatArray, IntArray
 
 _CUTS = 48  # rows cut in one round

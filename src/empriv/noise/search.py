@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from empriv.noise.constraints import Cases, Parts, Rows
+from empriv.noise.constraints import Cases
 from empriv.noise.programme import calibrate, expected_error, ladder, limit, optimise, worst
+from empriv.noise.rows import Parts, Rows
 from empriv.results import IntArray
 
 Label = tuple[int, int, int]

@@ -1,0 +1,104 @@
+"""Rows that a design is constrained on, and what one component of noise does to them.
+
+Recursions along the cells do the convolution with a discrete Laplace law, and closed forms continue it beyond the last
+cell. Where rows come from is in `constraints`; which noise is best for them in `programme`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from empriv.results import FloatArray, IntArray
+
+Parts = Sequence[tuple[float, float]]
+"""(weight, scale) of each component; scale 0 is the point mass, the others are Laplace."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows that a design is constrained on, each with its own e^epsilon; ``labels`` say which they are.
+
+    Noise is applied to numbers' cells; ``tails`` are offsets beyond the last cell, where only noise reaches.
+    """
+
+    p: FloatArray
+    q: FloatArray
+    e: FloatArray
+    labels: tuple[tuple[int, int, int], ...]
+    numbers: int  # cells that noise applies to; categories follow
+    cell: float
+
+    @staticmethod
+    def join(blocks: Sequence[Rows]) -> Rows:
+        first = blocks[0]
+        return Rows(
+            p=np.concatenate([one.p for one in blocks]),
+            q=np.concatenate([one.q for one in blocks]),
+            e=np.concatenate([one.e for one in blocks]),
+            labels=tuple(label for one in blocks for label in one.labels),
+            numbers=first.numbers,
+            cell=first.cell,
+        )
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+
+def tail_steps(widest: float) -> IntArray:
+    """Offsets beyond the last cell, in cells, at which tails are looked at; ``widest`` in cells."""
+    return np.unique(np.rint(np.geomspace(1.0, max(2.0, 60.0 * widest), 36)).astype(np.int64))
+
+
+def component(masses: FloatArray, scale: float, *, numbers: int, steps: IntArray, pointwise: bool) -> FloatArray:
+    """Rows of masses with one component of noise: cells, left tail, right tail, categories.
+
+    A tail's columns are the masses of the stretches between the steps (the last one endless), or with ``pointwise``
+    the masses of single cells there.
+    """
+    inside, apart = masses[:, :numbers], masses[:, numbers:]
+    if scale == 0.0:
+        return np.concatenate((inside, np.zeros((len(masses), 2 * len(steps))), apart), axis=1)
+    rate = 1.0 / scale  # scale in cells
+    a = np.exp(-rate)
+    forward, backward = both_ways(inside, a)
+    norm = np.tanh(0.5 * rate)  # (1 - a)/(1 + a)
+    at = np.exp(-rate * steps)
+    if not pointwise:
+        at = (at - np.append(at[1:], 0.0)) / -np.expm1(-rate)
+    right = forward[:, -1:] * at
+    left = (backward[:, :1] + inside[:, :1]) * at
+    return np.concatenate((norm * (forward + backward), norm * left, norm * right, apart), axis=1)
+
+
+def both_ways(masses: FloatArray, a: float) -> tuple[FloatArray, FloatArray]:
+    """``F_k = a F_{k-1} + P_k`` and ``R_k = a (R_{k+1} + P_{k+1})`` along the last axis."""
+    forward = _decay(masses, a)
+    backward = _decay(masses[:, ::-1], a)[:, ::-1]
+    return forward, backward - masses
+
+
+def _decay(masses: FloatArray, a: float) -> FloatArray:
+    """``F_k = a F_{k-1} + P_k`` by sums within blocks that a^-k does not overflow."""
+    count = masses.shape[1]
+    rate = -np.log(a)
+    block = max(1, min(count, int(300.0 / rate)))
+    if block == 1:
+        block = 2
+    grow = np.exp(rate * np.arange(min(block, count)))
+    out = np.empty_like(masses)
+    carry = np.zeros(len(masses))
+    for start in range(0, count, block):
+        part = masses[:, start : start + block]
+        g = grow[: part.shape[1]]
+        if rate > 300.0:  # next to nothing is carried over
+            out[:, start : start + block] = part
+            continue
+        found = np.cumsum(part * g, axis=1)
+        found += (carry * a)[:, None]
+        found /= g
+        out[:, start : start + block] = found
+        carry = found[:, -1]
+    return out
