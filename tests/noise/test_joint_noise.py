@@ -94,6 +94,15 @@ def test_what_noise_cannot_hide_is_refused() -> None:
     assert design_joint_noise(risk, epsilon=0.5, delta=0.05, granularity=0.25).achieved_delta == 1 / 40
 
 
+def test_all_numbers_are_released_at_once_and_on_the_lattice() -> None:
+    noise = design_joint_noise(risk_of(), epsilon=0.5, granularity={"a": 0.25, "b": 0.5})
+    released = noise.release({"a": 100.1, "b": 90.3})
+    assert released["a"] % 0.25 == 0.0
+    assert released["b"] % 0.5 == 0.0
+    with pytest.raises(InputError, match="each of the 2 numbers"):
+        noise.release({"a": 100.1})
+
+
 def test_wrong_input_is_refused() -> None:
     risk = risk_of()
     with pytest.raises(InputError, match="`epsilon` must be positive"):
