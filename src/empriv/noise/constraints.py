@@ -2,7 +2,7 @@
 
 A row is one individual on one weighting of the databases (as they are, or resampled), two vectors of masses on the
 cells of a lattice. `Cases` makes rows, ranks individuals by what they may need (`Cases.scores`, a quick look on merged
-cells), and `Rows` answers what noise does to them. Choosing the noise is for `programme`; the certificate, which trusts
+cells). What noise does to rows is in `rows`, choosing it is for `programme`; the certificate, which trusts
 none of this, is computed in `certify`.
 """
 
@@ -371,7 +371,7 @@ class _Looks:
             out[:, merged - 1] += np.where(number, 1.0 - under[:, -1], 0.0)
             for column, code in enumerate(self.cases.categories):
                 out[:, merged + column] += codes[:, draw] == code
-        return out / values.shape[1]
+        return np.asarray(out / values.shape[1])
 
 
 def _worst(p: FloatArray, q: FloatArray, epsilon: float, delta: float) -> FloatArray:
