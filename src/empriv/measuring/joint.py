@@ -24,7 +24,6 @@ import numpy.typing as npt
 from empriv.errors import InputError
 from empriv.measuring import cubature
 from empriv.measuring.atoms import Pairs
-from empriv.measuring.blocks import largest_of
 from empriv.measuring.cubature import Cloud, Grid, Masses
 from empriv.measuring.densities import Density, Kde
 from empriv.measuring.directions import Leak, atom_curves, merged, pair_leaks, plane_leaks
@@ -409,10 +408,3 @@ def _pairs_to_measure(results: Results) -> list[tuple[str, str]]:
         correlation = np.abs(scaled.T @ scaled)
         pairs = sorted(pairs, key=lambda pair: -correlation[pair])[:MOST_PAIRS]
     return [(names[a], names[b]) for a, b in pairs]
-
-
-def largest_influences(results: Results) -> FloatArray:
-    """(individuals, components) largest change of each component; NaN where one side is no number."""
-    change = np.abs(results.entry_q - results.q[results.entry_database])
-    columns = change.reshape(len(change), -1, change.shape[-1]).max(axis=1)
-    return np.stack([largest_of(column[:, None], results.starts) for column in columns.T], axis=1)
