@@ -7,7 +7,7 @@ noise found tells who has to join. It ends when nobody does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -95,7 +95,6 @@ def least_noise(
     mixed: bool,
     start: float,
     also: Sequence[Label] = (),
-    advance: Callable[[], None] = lambda: None,
 ) -> list[tuple[float, float]]:
     """The least noise that keeps every aim: a single Laplace law, or with ``mixed`` the programme's mixture.
 
@@ -123,9 +122,7 @@ def least_noise(
         new = gather(aims, more)
         if limit(new, delta) > 0:
             raise HopelessError
-        # Rows that keep the target with something to spare are not needed: only the known labels grow.
         rows = Rows.join((rows, new))
-        advance()
         return True
 
     none = [(1.0, 0.0)]
