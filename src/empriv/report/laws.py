@@ -263,7 +263,7 @@ def joint_chart(
     )  # fmt: skip
     titles = [shortened(name, 40) for name in names]
     at = {"x": x_scale.encoding("x", titles[0], grid=False), "y": y_scale.encoding("y", titles[1], grid=False)}
-    colour = {"field": "p", "type": "quantitative", "legend": {"title": "density", "orient": "right", "format": ".1~g"},
+    colour = {"field": "p", "type": "quantitative", "legend": {"title": "density", "orient": "right", "format": ".2~g"},
               "scale": {"range": ["#f7fbff", SKY, BLUE, "#08306b"], "domainMin": 0}}  # fmt: skip
     layers = [
         layer("joint", {"type": "rect"}, rows, {**at, "x2": {"field": "x2"}, "y2": {"field": "y2"}, "color": colour}),
