@@ -44,7 +44,7 @@ def released_chart(audit: Audit, noise: Additive) -> Chart | None:
     before = np.interp(places, fine, density)
     # the noise beyond the 0.999 quantiles is left out of the picture, not of the noise
     after = sum(w * np.interp(places - shift, fine, density) for w, shift in zip(mass, middle, strict=True))
-    return noise_chart(middle, mass / np.diff(edges), (places, before), (places, np.asarray(after)))
+    return noise_chart(middle, noise.pdf(middle), (places, before), (places, np.asarray(after)))
 
 
 def noise_chart(
