@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import empriv
+from empriv.origins import Origin
 from empriv.report import compare_page, write_report
 from empriv.validate.words import number
 from report.cases import EXTREMES, NASTY, extreme, results
@@ -19,9 +20,7 @@ def test_nasty_names_stay_inert(tmp_path: Path, read: Any) -> None:
     held = results(n=40, m=40, individuals=names, databases=[f"{NASTY[k % 5]}{k}" for k in range(40)])
     audit = empriv.audit(held)
     object.__setattr__(audit, "query", " ".join(NASTY))
-    object.__setattr__(
-        audit, "origin", empriv.auditing.Origin(sources=NASTY, database=NASTY[0], individual=NASTY[:3], tables=NASTY)
-    )
+    object.__setattr__(audit, "origin", Origin(sources=NASTY, database=NASTY[0], individual=NASTY[:3], tables=NASTY))
     verdict = audit.verdict(epsilon=0.05, delta=0.5)
     made = write_report(
         audit, tmp_path / "r.html", show_ids=True, verdicts=[(NASTY[0], verdict)], title=NASTY[2], config=NASTY[2]
