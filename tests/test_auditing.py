@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.auditing import check_epsilons, describe
+from empriv.audits import check_epsilons
 from empriv.density_specs import density_from_json, density_from_text, density_to_json
 from empriv.errors import FileFormatError, InputError
 from empriv.measuring.densities import BestOf, Ecdf, Kde, VariableKde
 from empriv.measuring.kernels import KERNELS
 from empriv.measuring.risk import measure
+from empriv.origins import describe
 from empriv.results import Outcome, Results
 from empriv.summary import atoms_of, smallest_supported_delta
 from empriv.validate.words import floor, number, percent

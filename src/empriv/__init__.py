@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from empriv import datasets
-    from empriv.auditing import Audit, audit, load
+    from empriv.auditing import audit, load
+    from empriv.audits import Audit
     from empriv.collecting import (
         Databases,
         DuckDBEngine,
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 _HOMES = {
-    "auditing": ("Audit", "audit", "load"),
+    "auditing": ("audit", "load"),
+    "audits": ("Audit",),
     "collecting": ("Databases", "DuckDBEngine", "Query", "collect", "databases", "explain", "splits", "subsamples"),
     "errors": (
         "CertificateError", "EmprivError", "FileFormatError", "InputError", "LedgerError", "MissingExtraError",

@@ -27,7 +27,9 @@ _json = click.option("--json", metavar="PATH", help="Write this as JSON; - print
 def _limits(command: F) -> F:
     """The options that make a policy."""
     for option in (
-        click.option("--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries there may be."),
+        click.option(
+            "--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries there may be."
+        ),
         click.option("--total-risk", type=float, metavar="R", help="Most total risk of all of them at --epsilon."),
         click.option("--delta", type=float, metavar="D", help="Most delta of all of them together at --epsilon."),
         click.option("--epsilon", type=float, metavar="E", help="The epsilon of --delta and --total-risk."),

@@ -27,7 +27,7 @@ from empriv.policy import Outcome, judge, parse_policy, parse_target
 from empriv.terminal import Page, console_for, printable, pseudonyms, round_up, show
 
 if TYPE_CHECKING:
-    from empriv.auditing import Audit
+    from empriv.audits import Audit
     from empriv.collecting.sources import Unidentified
     from empriv.validate.verdict import Verdict
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from empriv.measuring.adversary import AdversaryRisk
 from empriv.measuring.atoms import Pairs
 from empriv.measuring.joint import MOST_PAIRS, JointRisk
 from empriv.measuring.risk import Risk
@@ -85,9 +86,11 @@ def summarise(
     origin: Origin | None = None,
     component: str | None = None,
     n_components: int | None = None,
+    against: AdversaryRisk | None = None,
+    earlier: int = 0,
 ) -> Summary:
-    """Put an audit in words."""
-    found = figures(risk, epsilons)
+    """Put an audit in words; ``against`` an adversary, and beside ``earlier`` releases, if there are any."""
+    found = figures(risk if against is None else against, epsilons)
     atoms = atoms_of(risk)
     n = risk.results.n_databases
     least = smallest_supported_delta(n)
@@ -99,6 +102,17 @@ def summarise(
         alarms = [words.exact_leak(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks] + alarms
         if not risk.complete:
             warnings.insert(0, dimension_sentence(risk))
+    extra = [] if against is None else list(against.sentences)
+    if against is not None:
+        leaks = [warning for warning in against.warnings if warning.startswith("EXACT LEAK")]
+        alarms += leaks
+        alone = risk.delta(found[0].epsilon)
+        extra.append(f"Against somebody who knows nothing, delta is {number(alone)} at epsilon {found[0].epsilon:g}.")
+    if earlier:
+        extra.append(
+            f"Measured together with {earlier:,} earlier {'release' if earlier == 1 else 'releases'} from the same "
+            "databases, each with its noise."
+        )
     if component is not None:
         others = "" if n_components is None else f", not the {n_components - 1:,} other released beside it"
         if n_components is not None and n_components > 2:
@@ -119,13 +133,14 @@ def summarise(
         notes=(
             words.estimate(found[0].delta, found[0].epsilon, n),
             *joint,
+            *extra,
             words.floor(n, least, below=any(figure.delta < least for figure in found)),
             *_model(risk),
         ),
     )
 
 
-def figures(risk: Risk | JointRisk, epsilons: Sequence[float]) -> tuple[Figure, ...]:
+def figures(risk: Risk | JointRisk | AdversaryRisk, epsilons: Sequence[float]) -> tuple[Figure, ...]:
     """delta, total risk and the number of exposed individuals at each epsilon."""
     grid = np.asarray(epsilons, float)
     deltas, totals = risk.delta(grid), risk.total_risk(grid)

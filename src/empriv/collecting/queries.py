@@ -5,7 +5,7 @@ Parsing only: whether a query can be rewritten is for `rewrite` to say, and whet
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -78,6 +78,18 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
     _make_counts_plain(select)
     groups = tuple(_safe(group) for group in groups)
     return Query(query, select, None, items, keys, names, groups, post)
+
+
+def canonical_text(queries: Sequence[Query]) -> str | None:
+    """The one text of these queries, however they are written; None where a text does not suffice to ask them again."""
+    if any(query.select is None or query.post is not None for query in queries):
+        return None
+    return "; ".join(_parse(query.text).sql(dialect="duckdb", comments=False) for query in queries)
+
+
+def queries_in(text: str) -> list[str]:
+    """The queries that a canonical text holds."""
+    return [statement.sql(dialect="duckdb") for statement in parse(text, dialect="duckdb") if statement is not None]
 
 
 def _parse(text: str) -> exp.Select | exp.SetOperation:

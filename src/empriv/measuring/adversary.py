@@ -8,7 +8,7 @@ g(X) = z, and delta_i is the largest over z (the paper's "Adversarial Setting").
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,6 +77,7 @@ class AdversaryRisk:
     unconditional : the `Risk` against somebody who knows nothing
     adversary : who it is
     conditions : the values of what is known that were looked at, and how many were left out
+    known : what is known of each database, one array for each quantity
     """
 
     results: Results = field(repr=False)
@@ -85,6 +86,7 @@ class AdversaryRisk:
     conditions: Conditions = field(repr=False)
     search: Search = field(repr=False)
     notice: Callable[[str], None] | None = field(default=None, repr=False)
+    known: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False)
     _known: dict[tuple[float, ...], tuple[FloatArray, IntArray]] = field(default_factory=dict, repr=False)
 
     def delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
@@ -269,21 +271,23 @@ def measure_against(
         views, asked = own_views(
             results, pairs, contributions, density, sample=adversary.sample, rng=adversary.rng, show=progress
         )
-        return _by_views(unconditional, adversary, views, asked, progress, notice)
+        found = _by_views(unconditional, adversary, views, asked, progress, notice)
+        return found if contributions is None else replace(found, known=(np.asarray(contributions, float),))
     known = adversary.g if known is None else known
     if known is None or isinstance(known, str) or callable(known):
         raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
     if isinstance(adversary, Buckets):
-        found = bucket_search(results, known, density, count=adversary.count)
-        conditions = Conditions(found.values, found.sizes, found.left_out)
-        return AdversaryRisk(results, unconditional, adversary, conditions, found)
+        search = bucket_search(results, known, density, count=adversary.count)
+        conditions = Conditions(search.values, search.sizes, search.left_out)
+        columns = known_columns(known, n)
+        return AdversaryRisk(results, unconditional, adversary, conditions, search, known=tuple(columns))
     columns = known_columns(known, n)
     if any(column.dtype.kind not in "biuf" for column in columns):
         raise InputError("`known` must hold numbers, got labels. Hint: Buckets(g) makes a bucket of each label.")
     pairs = split(results, look=not getattr(density, "literal", False))
     known = numbers(np.column_stack(columns), n)
     views = [make() for _, make in views_of(pairs, known, density)]
-    return _by_views(unconditional, adversary, views, 1, progress, notice)
+    return replace(_by_views(unconditional, adversary, views, 1, progress, notice), known=tuple(columns))
 
 
 def _by_views(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from empriv.auditing import Audit
+from empriv.audits import Audit
 from empriv.errors import InputError
 from empriv.report.chart import Chart
 from empriv.report.curves import delta_chart, sensitivity_chart, total_risk_chart

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from empriv.auditing import Audit
+from empriv.audits import Audit
 from empriv.errors import InputError
 from empriv.report.curves import lines_chart
 from empriv.report.gather import gather

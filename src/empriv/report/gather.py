@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.auditing import Audit
+from empriv.audits import Audit
 from empriv.errors import InputError
 from empriv.report.chart import round_up
 from empriv.results import FloatArray, IntArray

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from empriv.auditing import Audit
+from empriv.audits import Audit
 from empriv.report.chart import Chart
 from empriv.report.charts import charts_of
 from empriv.report.gather import Material

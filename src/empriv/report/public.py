@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from empriv.auditing import Audit
+from empriv.audits import Audit
 from empriv.report.curves import banded_chart
 from empriv.report.gather import gather
 from empriv.report.page import SEVERITIES, UNCHECKED, label, picture_of, render, times, title_of

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from empriv.auditing import Audit
+from empriv.audits import Audit
 from empriv.measuring.joint import JointRisk
 from empriv.report.chart import BLUE, GREEN, VERMILION, WIDTH, Chart, Scale, layer, numbers, records, stacked
 from empriv.report.laws import LOW, TALL, same_length

@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from empriv.auditing import Audit
+from empriv.audits import Audit
 from empriv.errors import InputError, MissingExtraError
 from empriv.report.chart import Chart
 from empriv.report.gather import Material, gather

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
+from empriv.measuring.adversary import AdversaryRisk
 from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk
 from empriv.results import FloatArray
@@ -71,7 +72,7 @@ class Bounds:
 
 
 def bounds(
-    risk: Risk | JointRisk,
+    risk: Risk | JointRisk | AdversaryRisk,
     epsilon: npt.ArrayLike,
     level: float = 0.95,
     method: str = "analytic",
@@ -103,6 +104,8 @@ def bounds(
     grid = np.atleast_1d(np.asarray(epsilon, float))
     if isinstance(risk, JointRisk):
         return _joint(risk, epsilon, level, method, rng)
+    if isinstance(risk, AdversaryRisk):
+        return _against(risk, epsilon, level, method, rng)
     ground = ground_of(risk)
     n = ground.n_databases
     lower = np.minimum(lower_bounds(ground, grid, level, rng), 1.0)
@@ -128,6 +131,16 @@ def bounds(
     return _made(risk, epsilon, level, method, lower, upper_i, total_upper, finest=finest, notes=notes)
 
 
+def _against(risk: AdversaryRisk, epsilon: npt.ArrayLike, level: float, method: str, rng: int) -> Bounds:
+    """Bounds against an adversary: none from above has been validated, and that from below needs no knowledge."""
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    # The hockey stick is jointly convex: averaged over what is known it is at least the one of who knows nothing.
+    lower = np.minimum(lower_bounds(ground_of(risk.unconditional), grid, level, rng), 1.0)
+    upper_i = np.ones((risk.results.n_individuals, len(grid)))
+    notes = [words.no_adversary_bound()]
+    return _made(risk, epsilon, level, method, lower, upper_i, np.ones(len(grid)), finest=float("nan"), notes=notes)
+
+
 def _joint(risk: JointRisk, epsilon: npt.ArrayLike, level: float, method: str, rng: int) -> Bounds:
     """Bounds on the joint law of several numbers."""
     if method != "analytic":
@@ -151,7 +164,7 @@ def _joint(risk: JointRisk, epsilon: npt.ArrayLike, level: float, method: str, r
 
 
 def _made(
-    risk: Risk | JointRisk,
+    risk: Risk | JointRisk | AdversaryRisk,
     epsilon: npt.ArrayLike,
     level: float,
     method: str,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from empriv.errors import InputError
+from empriv.measuring.adversary import AdversaryRisk
 from empriv.measuring.atoms import lattice
 from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk
@@ -65,7 +66,7 @@ class Check:
         }
 
 
-def checks(risk: Risk | JointRisk, epsilon: float, *, rng: int = 0) -> tuple[Check, ...]:
+def checks(risk: Risk | JointRisk | AdversaryRisk, epsilon: float, *, rng: int = 0) -> tuple[Check, ...]:
     """Look at everything that could make the figures at ``epsilon`` wrong; gravest first."""
     if np.ndim(epsilon) != 0:
         raise InputError("`epsilon` must be one number.")
@@ -73,6 +74,8 @@ def checks(risk: Risk | JointRisk, epsilon: float, *, rng: int = 0) -> tuple[Che
         from empriv.validate.joint_checks import joint_checks  # which is made of the checks here
 
         return _ordered(joint_checks(risk, epsilon, rng))
+    if isinstance(risk, AdversaryRisk):
+        return _ordered([*checks(risk.unconditional, epsilon, rng=rng), *map(_adversary_check, risk.warnings)])
     ground = ground_of(risk)
     found = [
         _iid(risk, ground, epsilon, rng),
@@ -87,6 +90,11 @@ def checks(risk: Risk | JointRisk, epsilon: float, *, rng: int = 0) -> tuple[Che
         dependent_check(risk, ground, epsilon),
     ]
     return _ordered(found)
+
+
+def _adversary_check(warning: str) -> Check:
+    severity = "error" if warning.startswith("EXACT LEAK") else "warning"
+    return Check("adversary", "What the adversary knows", severity, warning)
 
 
 def _ordered(found: list[Check]) -> tuple[Check, ...]:

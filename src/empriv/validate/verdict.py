@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from empriv.errors import InputError
+from empriv.measuring.adversary import AdversaryRisk
 from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk
 from empriv.validate import words
@@ -74,7 +75,7 @@ class Verdict(str):
 
 
 def verdict(
-    risk: Risk | JointRisk,
+    risk: Risk | JointRisk | AdversaryRisk,
     *,
     epsilon: float,
     delta: float | None = None,

@@ -121,6 +121,13 @@ def no_joint_bound(dimension: int, vouched: int) -> str:
     )
 
 
+def no_adversary_bound() -> str:
+    return (
+        "No upper bound is known against an adversary who knows part of the data: the estimate stands alone, and a "
+        "target can be failed or left unresolved by the bound, not passed."
+    )
+
+
 def beyond_dimension(dimension: int, vouched: int, n: int) -> str:
     return (
         f"The results vary in {dimension} dimensions, and {databases(n)} can carry a joint density in {vouched} only: "
