@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from empriv.noise.noise import Noise
 
 JSON_VERSION = 1
+_MOST_BOUNDS = 8  # kept: each holds a figure for every individual
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,7 @@ class Audit:
     composition: Composition | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
     scope: str = ""
+    _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def measured(self) -> Risk | JointRisk | AdversaryRisk:
@@ -125,7 +127,12 @@ class Audit:
         progress: bool | None = None,
     ) -> Bounds:
         """Lower bound, estimate and upper bound of delta, of each delta_i and of total risk; see `empriv.bounds`."""
-        return bounds(self.measured, epsilon, level, method, rng=rng, progress=progress)
+        key = (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level, method, rng)
+        if key not in self._bounds:
+            while len(self._bounds) >= _MOST_BOUNDS:
+                del self._bounds[next(iter(self._bounds))]
+            self._bounds[key] = bounds(self.measured, epsilon, level, method, rng=rng, progress=progress)
+        return self._bounds[key]
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
@@ -148,7 +155,7 @@ class Audit:
         """
         return verdict(
             self.measured, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level,
-            looked=self.checks,
+            found=self.bounds(float(epsilon), level), looked=self.checks,
         )  # fmt: skip
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:

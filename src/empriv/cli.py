@@ -15,18 +15,31 @@ import click
 from empriv.cli_ledger import ledger
 from empriv.cli_noise import noise, release
 from empriv.cli_options import (
+    adversary_options,
     epsilon_option,
     fail_if_option,
     json_option,
+    ledger_options,
     queries_option,
     query_option,
     quiet_option,
+    report_options,
     show_ids_option,
     source_options,
     target_options,
     top_option,
 )
-from empriv.cli_runs import Commands, Wanted, check_targets, finish, paths_read, source_of
+from empriv.cli_runs import (
+    Commands,
+    Wanted,
+    adversary_of,
+    check_targets,
+    finish,
+    ledger_of,
+    load_audit,
+    paths_read,
+    source_of,
+)  # fmt: skip
 from empriv.config import Settings, read_config, settings_of, to_toml
 from empriv.errors import InputError
 from empriv.policy import parse_policy, parse_target
@@ -64,9 +77,12 @@ for _command in (noise, release, ledger):
     "gaussian:0.5); variable:KERNEL:METHOD (variable:gaussian:breiman); ecdf; best. [default: laplace:one-se]",
 )
 @click.option("--component", metavar="NAME", help="Audit this one of several numbers that the query gives.")
+@adversary_options
+@ledger_options
 @click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
 @json_option
 @click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
+@report_options
 @fail_if_option
 @target_options
 @show_ids_option
@@ -87,7 +103,7 @@ def audit(config: str | None, write_config: str | None, **given: Any) -> None:
         --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
     """
     settings = _settings(config, given)
-    check_targets((settings.json, settings.save, write_config), paths_read(settings))
+    check_targets((settings.json, settings.save, settings.report, write_config), paths_read(settings))
     density = _usage(_density, settings.density)
 
     def run(engine: Any) -> Any:
@@ -95,11 +111,12 @@ def audit(config: str | None, write_config: str | None, **given: Any) -> None:
 
         return empriv.audit(
             source_of(settings), settings.asked, epsilon=settings.epsilon, density=density,
-            component=settings.component, engine=engine, progress=False if settings.quiet else None,
+            component=settings.component, adversary=adversary_of(settings), ledger=ledger_of(settings),
+            scope=settings.scope, engine=engine, progress=False if settings.quiet else None,
             notice=_unsaid if settings.quiet else None,
         )  # fmt: skip
 
-    wanted = Wanted.of(settings)
+    wanted = Wanted.of(settings, config=to_toml(settings))
     written = None if write_config is None else (write_config, to_toml(settings))
     finish(run, wanted, save=settings.save, config=written, memory_limit=settings.memory_limit)
 
@@ -134,6 +151,7 @@ def explain(**given: Any) -> None:
 @click.argument("path", metavar="SAVED")
 @epsilon_option
 @json_option
+@report_options
 @fail_if_option
 @target_options
 @show_ids_option
@@ -147,16 +165,11 @@ def show(path: str, **given: Any) -> None:
       empriv show audit.empriv --epsilon 0.1,0.5
     """
     settings = settings_of({}, given)
-    check_targets((settings.json,), (path,))
+    check_targets((settings.json, settings.report), (path,))
 
     def run(engine: Any) -> Any:
         del engine
-        import empriv
-
-        found = empriv.load(path)
-        if isinstance(found, empriv.Results):
-            found = empriv.audit(found, epsilon=settings.epsilon)
-        return found
+        return load_audit(path, settings.epsilon)
 
     finish(run, Wanted.of(settings, epsilons=given["epsilon"]))
 
@@ -215,6 +228,10 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
         _usage(parse_target, target)
     if not settings.files:
         raise click.UsageError("Missing argument 'FILES...'.")
+    try:
+        settings.check_adversary()
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
     for name in ("individual", "query"):
         if not getattr(settings, name):
             raise click.UsageError(f"Missing option '--{name}'.")

@@ -137,3 +137,40 @@ queries_option = click.option(
     metavar="SQL",
     help="SELECT ... FROM data, or an expression such as avg(amount). Repeated: all of them are released together.",
 )
+adversary_options = options(
+    click.option(
+        "--adversary",
+        multiple=True,
+        callback=_several,
+        metavar="SQL",
+        help="What an adversary knows of each database, such as count(*): delta is the largest over what they may see. "
+        "Repeated: all of it is known.",
+    ),
+    click.option(
+        "--buckets",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The adversary knows in which of N quantile buckets it lies, as in the paper.",
+    ),
+    click.option(
+        "--own-contribution/--no-own-contribution",
+        default=None,
+        help="Every individual as an adversary who knows their own contribution.",
+    ),
+)
+ledger_options = options(
+    click.option(
+        "--ledger", metavar="PATH", help="Audit together with what this ledger says was released from these databases."
+    ),
+    click.option("--scope", metavar="NAME", help="Name of the body of data in the ledger, if it is kept for several."),
+)
+report_options = options(
+    click.option(
+        "--report", metavar="PATH", help="Write the report, one page of HTML, with the key to its pseudonyms."
+    ),
+    click.option(
+        "--public/--no-public",
+        default=None,
+        help="Make the report fit to be published: no individuals, no results, coarse figures.",
+    ),
+)

@@ -82,13 +82,20 @@ class Wanted:
     show_ids: bool
     top: int
     quiet: bool
+    report: str | None = None
+    public: bool = False
     epsilons: tuple[float, ...] | None = None
+    config: str | None = None
 
     @staticmethod
-    def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None) -> Wanted:
+    def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None, config: str | None = None) -> Wanted:
+        if settings.public and settings.report is None:
+            raise click.UsageError("--public must be given with --report.")
+        if settings.public and settings.show_ids:
+            raise click.UsageError("--public must not be given with --show-ids.")
         return Wanted(
             settings.json, settings.fail_if, settings.target, settings.basis, settings.show_ids, settings.top,
-            settings.quiet or settings.json == "-", epsilons,
+            settings.quiet or settings.json == "-", settings.report, settings.public, epsilons, config,
         )  # fmt: skip
 
 
@@ -135,6 +142,8 @@ def finish(
             click.echo(content.decode(), nl=False)
         else:
             _write(wanted.json, lambda path: write_atomically(path, content))
+    if wanted.report is not None:
+        _write(wanted.report, lambda path: _report(done, wanted, path))
     if config is not None:
         path, toml = config
         _write(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
@@ -143,6 +152,49 @@ def finish(
         click.get_current_context().exit(POLICY_FAILED)
     if "unresolved" in given:
         click.get_current_context().exit(UNRESOLVED)
+
+
+def _report(done: _Done, wanted: Wanted, path: str) -> None:
+    written = done.audit.report(
+        path, show_ids=wanted.show_ids, public=wanted.public, verdicts=done.verdicts,
+        config=None if wanted.public else wanted.config,
+    )  # fmt: skip
+    if not wanted.quiet:
+        key = "" if written.key is None else f"; {written.key.name} tells who is who"
+        click.echo(printable(f"Wrote {written.page.name}{key}."))
+
+
+def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
+    """A saved audit, or an audit of saved results."""
+    import empriv
+
+    found = empriv.load(path)
+    if isinstance(found, empriv.Noise):
+        raise InputError("SAVED must be an audit or results, got noise. Hint: empriv release.")
+    return empriv.audit(found, epsilon=epsilons) if isinstance(found, empriv.Results) else found
+
+
+def adversary_of(settings: Settings) -> Any:
+    """Who the adversary is, None if nobody is named."""
+    if settings.own_contribution:
+        from empriv.measuring.known import OwnContribution
+
+        return OwnContribution()
+    if not settings.adversary:
+        return None
+    from empriv.measuring.known import Buckets, Weighted
+
+    known = settings.adversary[0] if len(settings.adversary) == 1 else list(settings.adversary)
+    return Weighted(known) if settings.buckets is None else Buckets(known, settings.buckets)
+
+
+def ledger_of(settings: Settings) -> Any:
+    """The ledger, None if there is none; it must exist, so that a wrong path is no new and empty one."""
+    if settings.ledger is None:
+        return None
+    from empriv.ledger import Ledger
+
+    return Ledger(settings.ledger, create=False)
 
 
 def source_of(settings: Settings) -> Any:

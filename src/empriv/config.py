@@ -33,9 +33,16 @@ class Settings:
     density: str = "laplace:one-se"
     unidentified: str = "error"
     component: str | None = None
+    adversary: tuple[str, ...] = ()
+    buckets: int | None = None
+    own_contribution: bool = False
+    ledger: str | None = None
+    scope: str = ""
     memory_limit: str | None = None
     json: str | None = None
     save: str | None = None
+    report: str | None = None
+    public: bool = False
     fail_if: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     basis: str = "bound"
@@ -48,6 +55,13 @@ class Settings:
     def asked(self) -> str | list[str]:
         """The one query, or the list of several, as `empriv.audit` takes them."""
         return self.query[0] if len(self.query) == 1 else list(self.query)
+
+    def check_adversary(self) -> None:
+        """Refuse adversaries that do not go together."""
+        if self.own_contribution and (self.adversary or self.buckets is not None):
+            raise InputError("`own_contribution` must not be given with `adversary` or `buckets`.")
+        if self.buckets is not None and not self.adversary:
+            raise InputError("`buckets` must be given with `adversary`, which says what is known.")
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
@@ -136,6 +150,16 @@ def _count(key: str, value: Any) -> int:
     return value
 
 
+def _positive(key: str, value: Any) -> int:
+    if _count(key, value) < 1:
+        raise InputError(f"`{key}` must be an integer of at least 1, got {value!r}.")
+    return int(value)
+
+
+def _any_text(key: str, value: Any) -> str:
+    return "" if value == "" else _text(key, value)
+
+
 def _choice(key: str, value: Any) -> str:
     if value not in UNIDENTIFIED:
         raise InputError(f"`{key}` must be one of {', '.join(UNIDENTIFIED)}, got {value!r}.")
@@ -167,9 +191,16 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "density": _text,
     "unidentified": _choice,
     "component": _text,
+    "adversary": _texts,
+    "buckets": _positive,
+    "own_contribution": _switch,
+    "ledger": _text,
+    "scope": _any_text,
     "memory_limit": _text,
     "json": _text,
     "save": _text,
+    "report": _text,
+    "public": _switch,
     "fail_if": _texts,
     "target": _texts,
     "basis": _basis,
