@@ -244,3 +244,17 @@ def shifted(seed: int) -> tuple[FloatArray, FloatArray]:
     without = points - rng.exponential(0.3, (8, 25)) * (rng.random((8, 25)) < 0.5)
     without[0] -= 5.0
     return points, without
+
+
+@pytest.mark.parametrize("kernel", empriv.KERNELS)
+@pytest.mark.parametrize("shift", [0.1, 1e6])
+def test_infinity_is_the_same_alone_and_in_a_curve(kernel: str, shift: float) -> None:
+    q = np.random.default_rng(0).normal(size=40)
+    risk = empriv.measure(q, (q + shift)[None, :], density=empriv.Kde(kernel))
+    assert risk.delta(np.inf) == risk.delta([0.1, 1.0, np.inf])[-1]
+
+
+def test_an_exact_leak_stays_at_infinity() -> None:
+    q = np.random.default_rng(0).normal(size=40)
+    risk = empriv.measure(q, np.full((1, 40), 0.3))
+    assert risk.delta(np.inf) == 1.0 == risk.delta([0.1, np.inf])[-1]

@@ -211,10 +211,13 @@ class Risk:
         out = np.zeros((len(self.shifts), len(epsilon)))
         for rows, found in self._map(self._subject_rows(epsilon[0]), lambda block: block.curves(epsilon)):
             out[rows] = found
-        if isinstance(self.density, Mixture) and not np.isfinite(self.density.kernel.log_lipschitz):
-            # Screened by a bound that is tiny rather than zero: said so, not rounded down.
-            screened = (self.shifts > 0) & ~self._beyond(self.shifts, epsilon[0])
-            out[screened] = mixtures.SLACK
+        # Screened by a bound that may be tiny rather than zero: said so, not rounded down.
+        bounded = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
+        least, moving = 0.0 if bounded else mixtures.SLACK, self.shifts > 0
+        out[moving & ~self._beyond(self.shifts, epsilon[0])] = least
+        if np.isinf(epsilon[-1]):
+            # e^inf times a density that rounds to 0 says nothing: what is proved for a single epsilon holds here too.
+            out[moving & ~self._beyond(self.shifts, np.inf), -1] = least
         return out
 
     def _subject_rows(self, epsilon: float) -> IntArray:
@@ -227,7 +230,8 @@ class Risk:
             return np.ones(len(shifts), bool)
         kernel = self.density.kernel
         if np.isfinite(kernel.log_lipschitz):
-            return np.asarray(shifts * kernel.log_lipschitz * (1 + 1e-14) > epsilon)
+            # who moves a result to or from an atom is beyond any epsilon
+            return np.asarray((shifts * kernel.log_lipschitz * (1 + 1e-14) > epsilon) | np.isinf(shifts))
         if kernel.tail == "gaussian":
             # The hockey stick of two normal laws s apart is below Phi(s/2 - epsilon/s); 8.3 makes it 1e-16.
             with np.errstate(divide="ignore", invalid="ignore"):
