@@ -17,6 +17,8 @@ from empriv.measuring.adversary import measure_against
 from empriv.measuring.densities import Density, Kde
 from empriv.measuring.known import as_adversary
 from empriv.measuring.risk import measure
+from empriv.noise.joint import JointNoise
+from empriv.noise.noise import Noise
 from empriv.origins import describe, origin_from_json, text, text_or_none
 from empriv.results import Results
 from empriv.storage import read_archive
@@ -24,7 +26,6 @@ from empriv.storage import read_archive
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine, Query
     from empriv.collecting.rows import FrameKind
-    from empriv.noise.noise import Noise
 
 DEFAULT_EPSILONS = (0.05, 0.1, 0.2)
 _DAMAGED = "The file is damaged: its facts about the audit are not what empriv writes."
@@ -118,8 +119,8 @@ def audit(
     return _against(found, adversary, data, engine, progress, notice)
 
 
-def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise:
-    """Read what `Audit.save`, `Results.save` or `Noise.save` wrote.
+def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | JointNoise:
+    """Read what the method ``save`` of an audit, of results or of noise wrote.
 
     Parameters
     ----------
@@ -127,14 +128,14 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
     density : measure a saved audit with this density instead of the one that it was made with; needed if that was
         of a kind of your own, since a file does not hold code
     """
-    meta, arrays = read_archive(path, kinds=("results", "audit", "noise"))
+    meta, arrays = read_archive(path, kinds=("results", "audit", "noise", "joint noise"))
     if meta["kind"] != "audit":
         if density is not None:
             raise InputError(f"`density` must be given for a saved audit only, got a file that holds {meta['kind']}.")
         if meta["kind"] == "noise":
-            from empriv.noise.noise import Noise
-
             return Noise.load(path)
+        if meta["kind"] == "joint noise":
+            return JointNoise.load(path)
         return Results.from_parts(meta, arrays)
     results = Results.from_parts(meta, arrays)
     facts = _facts(meta)

@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
+from empriv.cli_compare import compare
 from empriv.cli_ledger import ledger
-from empriv.cli_noise import noise, release
+from empriv.cli_noise import noise
 from empriv.cli_options import (
     adversary_options,
     epsilon_option,
@@ -29,6 +30,7 @@ from empriv.cli_options import (
     target_options,
     top_option,
 )
+from empriv.cli_release import release
 from empriv.cli_runs import (
     Commands,
     Wanted,
@@ -62,7 +64,7 @@ def main() -> None:
     """
 
 
-for _command in (noise, release, ledger):
+for _command in (noise, release, ledger, compare):
     main.add_command(_command)
 
 

@@ -169,7 +169,7 @@ def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
     import empriv
 
     found = empriv.load(path)
-    if isinstance(found, empriv.Noise):
+    if not isinstance(found, empriv.Audit | empriv.Results):
         raise InputError("SAVED must be an audit or results, got noise. Hint: empriv release.")
     return empriv.audit(found, epsilon=epsilons) if isinstance(found, empriv.Results) else found
 

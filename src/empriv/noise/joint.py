@@ -11,17 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from importlib.metadata import version
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from empriv.errors import CertificateError, InputError
+from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.joint import JointRisk, measure_joint
 from empriv.measuring.risk import check_delta
 from empriv.measuring.selection import spread
 from empriv.noise.lattice import Law, check_granularity, suggested_granularity
 from empriv.progress import progress as progress_bar
 from empriv.results import FloatArray, Results
+from empriv.storage import read_archive, write_archive
 
 _ROUNDS = 60
 _CUTS = 8  # constraints added in each round
@@ -92,8 +95,8 @@ class JointNoise:
         )
         return measure_joint(made)
 
-    def release(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Noisy answers, drawn from the operating system's entropy; all numbers at once, and once."""
+    def check_release(self) -> None:
+        """Refuse to release where the promise is not kept, or the granularity was not declared."""
         if not self.holds:
             raise CertificateError("Nothing is released: the noise does not keep what was promised.")
         if not self.declared_granularity:
@@ -101,10 +104,66 @@ class JointNoise:
                 "`granularity` must be declared for a release, since one taken from the data may tell of them. "
                 "Hint: design_joint_noise(..., granularity=0.25)."
             )
+
+    def release(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Noisy answers, drawn from the operating system's entropy; all numbers at once, and once."""
+        self.check_release()
         if set(values) != set(self.laws):
             raise InputError(f"`values` must hold each of the {len(self.laws)} numbers by name, and no other.")
         draw = import_module("empriv.noise.release").release
         return {name: float(draw(law, values[name])) for name, law in self.laws.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict fit for JSON, without identifiers or results."""
+        return {
+            "format": "empriv joint noise",
+            "version": 1,
+            **self._facts(),
+            "words": {name: law.words for name, law in self.laws.items()},
+            "expected_error": self.expected_error,
+            "achieved_epsilon": self.achieved_epsilon,
+            "achieved_delta": self.achieved_delta,
+            "notes": list(self.notes),
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to one file of mode 0600, which `load` reads. It holds the results: it is as secret as they are."""
+        meta, arrays = self.risk.results.to_parts()
+        facts = {"empriv": version("empriv"), "notes": list(self.notes), **self._facts()}
+        write_archive(path, kind="joint noise", meta={**meta, **facts}, arrays=arrays)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> JointNoise:
+        """Read what `save` wrote; what the laws achieve is computed anew, nothing is taken on trust."""
+        meta, arrays = read_archive(path, kinds=("joint noise",))
+        results = Results.from_parts(meta, arrays)
+        try:
+            laws = {str(name): Law.from_json(law) for name, law in meta["laws"].items()}
+            if tuple(laws) != results.components or not isinstance(meta["declared_granularity"], bool):
+                raise TypeError("facts")
+            achieved = _achieved(lattice_influence(results, [law.granularity for law in laws.values()]), laws)
+            return JointNoise(
+                laws=laws,
+                risk=measure_joint(results),
+                epsilon=float(meta["epsilon"]),
+                delta=float(meta["delta"]),
+                achieved_epsilon=achieved,
+                achieved_delta=_changes_of_kind(results),
+                declared_granularity=meta["declared_granularity"],
+                notes=tuple(map(str, meta["notes"])),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FileFormatError(
+                "The file is damaged: its facts about the noise are not what empriv writes."
+            ) from error
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "laws": {name: law.to_json() for name, law in self.laws.items()},
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "declared_granularity": self.declared_granularity,
+        }
 
 
 def design_joint_noise(
@@ -146,9 +205,7 @@ def design_joint_noise(
         name: Law.of(step, [("laplace", 1.0, 1.0 / rate)] if rate > 0 else [("point", 1.0, 0.0)])
         for name, step, rate in zip(names, steps, rates.tolist(), strict=True)
     }
-    scales = np.array([law.parts[0].scale or np.inf for law in laws.values()])
-    # The ratio of two discrete Laplace laws a distance d apart is at most exp(d/s), exactly, whatever the answers.
-    achieved = float((influence / scales).sum(axis=1).max(initial=0.0)) * (1 + _ROUNDING)
+    achieved = _achieved(influence, laws)
     if achieved > epsilon:
         raise CertificateError(f"The noise reaches epsilon {achieved:g}, not {epsilon:g}.")
     return JointNoise(
@@ -164,6 +221,21 @@ def design_joint_noise(
             "Assumes no unseen influence: an individual who moves a result further than any seen is not covered.",
         ),
     )
+
+
+def _achieved(influence: FloatArray, laws: Mapping[str, Law]) -> float:
+    """The epsilon that laws of one Laplace part each, or of no noise where nobody moves a number, achieve."""
+    total = np.zeros(len(influence))
+    for column, law in zip(influence.T, laws.values(), strict=True):
+        part = law.parts[0]
+        if len(law.parts) > 1 or part.kind not in ("laplace", "point"):
+            raise ValueError("a law of another kind")
+        if part.kind == "point":
+            total += np.where(column > 0, np.inf, 0.0)
+        else:
+            # The ratio of two discrete Laplace laws a distance d apart is at most exp(d/s), exactly.
+            total += column / part.scale
+    return float(total.max(initial=0.0)) * (1 + _ROUNDING)
 
 
 def lattice_influence(results: Results, steps: Sequence[float]) -> FloatArray:
