@@ -1,9 +1,8 @@
 """What a design must keep: the law of the rounded answer with everyone and without each individual, as rows.
 
 A row is one individual on one weighting of the databases (as they are, or resampled), two vectors of masses on the
-cells of a lattice. `Cases` makes rows, ranks individuals by what they may need (`Cases.scores`, a quick look on merged
-cells). What noise does to rows is in `rows`, choosing it is for `programme`; the certificate, which trusts
-none of this, is computed in `certify`.
+cells of a lattice. `Cases` makes rows. Whose rows are needed is found by `look` and `search`; what noise does to rows
+is in `rows`, choosing it is for `programme`; the certificate, which trusts none of this, is computed in `certify`.
 """
 
 from __future__ import annotations
@@ -18,12 +17,9 @@ from empriv.errors import InputError
 from empriv.measuring.densities import Kde, Mixture, Model
 from empriv.measuring.kernels import Kernel, kernel_named
 from empriv.measuring.risk import Risk
-from empriv.noise.rows import Parts, both_ways
 from empriv.results import FloatArray, IntArray
 
 MOST_CELLS = 4096
-_MERGED = 48  # cells of the quick look
-_FINER = 4  # steps of a cell in the table of the quick look
 _REACH = {"exponential": 10.0, "gaussian": 7.9, "bounded": 1.0, "power": 30.0}  # bandwidths looked at beyond the data
 
 
@@ -246,143 +242,6 @@ class Cases:
             with suppress(InputError):  # where no bandwidth can be fitted, the shared ones serve, as in measuring
                 model = model.refit.fit(points, np.arange(len(points)))
         return np.asarray(model.cdf(self._edges(), points))
-
-    # The quick look
-
-    def scores(self, individuals: IntArray, *, parts: Parts, epsilon: float, delta: float) -> FloatArray:
-        """(individuals, weightings): what each row seems to reach, seen on merged cells: never more than it does.
-
-        delta > 0: the larger hockey stick. delta = 0: the largest log ratio.
-        """
-        out = np.zeros((len(individuals), len(self.weights)))
-        if not len(individuals):
-            return out
-        results, n, m = self.risk.results, self.risk.results.n_databases, self.draws
-        looks = _Looks.of(self, parts)
-        with_all = looks.masses(self.points.reshape(n, m), self.widths.reshape(n, m), self.codes.reshape(n, m))
-        p = self.weights @ with_all  # (S, merged)
-        presence = results.presence[individuals]
-        order = np.argsort(presence, kind="stable")
-        begin = 0
-        while begin < len(order):
-            most = max(1, int(presence[order[begin]]))
-            step = max(1, min(512, 3_000_000 // (max(most, len(self.weights)) * m * with_all.shape[1])))
-            some = order[begin : begin + step]
-            begin += step
-            most = int(presence[some].max())
-            if most == 0:
-                continue
-            slots = results.starts[individuals[some]][:, None] + np.arange(most)
-            there = np.arange(most) < presence[some][:, None]
-            slots = np.where(there, slots, 0)
-            where = results.entry_database[slots]  # (some, most)
-            widths = self.entry_widths[slots]
-            if self.own:
-                widths = widths.copy()
-                for k, i in enumerate(individuals[some]):
-                    if int(i) in self.own:
-                        widths[k, : presence[some][k]] = self.own[int(i)][1]
-            moved = looks.masses(
-                self.entries[slots].reshape(-1, m), widths.reshape(-1, m), self.entry_codes[slots].reshape(-1, m)
-            ).reshape(len(some), most, -1)
-            change = np.where(there[:, :, None], moved - with_all[where], 0.0)
-            share = np.moveaxis(self.weights[:, where], 0, 1)  # (some, S, most)
-            q = np.maximum(p + share @ change, 0.0)
-            out[some] = _worst(np.broadcast_to(p, q.shape), q, epsilon, delta)
-        return out
-
-
-@dataclass(frozen=True, eq=False)
-class _Looks:
-    """Masses of noisy kernels on merged cells, by a table of their distribution function."""
-
-    cases: Cases
-    bounds: FloatArray  # edges of the merged cells, in fine steps
-    levels: FloatArray  # bandwidths that have a table; a point uses the widest one not wider than its own
-    table: FloatArray  # (levels, fine steps)
-    middle: int
-
-    @staticmethod
-    def of(cases: Cases, parts: Parts) -> _Looks:
-        fine = cases.cell / _FINER
-        levels = np.unique(np.concatenate((cases.widths, cases.entry_widths.ravel())))
-        if len(levels) > 12:
-            positive = levels[levels > 0]
-            levels = np.unique(
-                np.concatenate(([0.0], np.quantile(positive, np.linspace(0.0, 1.0, 11), method="lower")))
-            )
-        half = _FINER * (cases.cells + 2)
-        grid = fine * (np.arange(-half, half + 1))
-        table = np.empty((len(levels), len(grid)))
-        for k, width in enumerate(levels):
-            if width > 0:
-                edges = np.append(grid - 0.5 * fine, grid[-1] + 0.5 * fine)
-                masses = np.diff(cases.kernel.cdf(edges / width))
-            else:
-                masses = (np.arange(len(grid)) == half).astype(float)
-            noisy = np.zeros(len(grid))
-            below = 0.0
-            for weight, scale in parts:
-                if scale == 0.0:
-                    noisy += weight * masses
-                    continue
-                a = np.exp(-fine / scale)
-                forward, backward = both_ways(masses[None, :], a)
-                noisy += weight * (1 - a) / (1 + a) * (forward + backward)[0]
-                below += weight * (1 - a) / (1 + a) * (a / (1 - a)) * (backward[0, 0] + masses[0])
-            table[k] = below + np.cumsum(noisy) - 0.5 * noisy
-        # Merged cells: about equal numbers of results in each, and at least as fine as the data's range asks for.
-        values = cases.points[np.isfinite(cases.points)]
-        low, high = fine * _FINER * cases.lowest, fine * _FINER * (cases.lowest + cases.cells)
-        if len(values):
-            spread = np.concatenate(
-                (np.quantile(values, np.linspace(0, 1, _MERGED // 2)), np.linspace(low, high, _MERGED // 2))
-            )
-        else:
-            spread = np.array([low, high])
-        bounds = np.unique(
-            np.clip(np.rint(spread / fine), _FINER * cases.lowest, _FINER * (cases.lowest + cases.cells))
-        )
-        return _Looks(cases, bounds, levels, table, half)
-
-    def masses(self, values: FloatArray, widths: FloatArray, codes: IntArray) -> FloatArray:
-        """(points, merged cells + categories), averaged over the draws in the second axis."""
-        fine = self.cases.cell / _FINER
-        out = np.zeros((len(values), len(self.bounds) + 1 + len(self.cases.categories)))
-        level = np.maximum(np.searchsorted(self.levels, widths, side="right") - 1, 0)
-        last = self.table.shape[1] - 2
-        for draw in range(values.shape[1]):
-            number = codes[:, draw] == 0
-            place = np.where(number, values[:, draw], 0.0) / fine
-            offset = self.bounds[None, :] - place[:, None] + self.middle
-            index = np.clip(offset.astype(np.int64), 0, last)
-            share = offset - index
-            if len(self.levels) > 1:
-                flat = index + (level[:, draw] * self.table.shape[1])[:, None]
-                under = np.take(self.table.ravel(), flat)
-                under += share * (np.take(self.table.ravel(), flat + 1) - under)
-            else:
-                under = np.take(self.table[0], index)
-                under += share * (np.take(self.table[0], index + 1) - under)
-            under = np.clip(under, 0.0, 1.0)
-            merged = len(self.bounds) + 1
-            out[:, 0] += np.where(number, under[:, 0], 0.0)
-            out[:, 1 : merged - 1] += np.where(number[:, None], np.diff(under, axis=1), 0.0)
-            out[:, merged - 1] += np.where(number, 1.0 - under[:, -1], 0.0)
-            for column, code in enumerate(self.cases.categories):
-                out[:, merged + column] += codes[:, draw] == code
-        return np.asarray(out / values.shape[1])
-
-
-def _worst(p: FloatArray, q: FloatArray, epsilon: float, delta: float) -> FloatArray:
-    """Of the last axis, in the worse direction: the hockey stick, or at delta = 0 the largest log ratio."""
-    if delta > 0:
-        e = np.exp(epsilon)
-        return np.asarray(np.maximum(np.maximum(p - e * q, 0.0).sum(-1), np.maximum(q - e * p, 0.0).sum(-1)))
-    tiny = 1e-13  # masses below are rounding
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.abs(np.log(np.maximum(p, tiny) / np.maximum(q, tiny)))
-    return np.asarray(ratio.max(axis=-1))
 
 
 def _not_a_mixture(model: Model | None) -> bool:

@@ -1,7 +1,7 @@
 """The least noise that keeps given rows: one scale by bisection, or a mixture of scales by linear programming.
 
 Noise is a list of (weight, scale) with scale 0 for the point mass, scales in units of the result. Which rows there are
-is for `constraints` and `design`; what is found here is checked on them exactly, and later certified by others.
+is for `search`; what is found here is checked on them exactly, and later certified by others.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from empriv.noise.rows import Parts, Rows, component, tail_steps
+from empriv.noise.rows import Needs, Parts, Rows, Totals, component, tail_steps
 from empriv.results import FloatArray, IntArray
 
 _CUTS = 48  # rows cut in one round
 _ROUNDS = 60
 _TOLERANCE = 1e-7  # of a cut; what is left is mended by mixing
+_TOTAL_TOLERANCE = 1e-4  # the same for sums over individuals, whose cuts only touch a curved set
+_CERTAIN = 1.0 - 1e-6  # delta_i above are treated alike: their logarithm would rule every cut
 _LEAST_WEIGHT = 1e-7
 _STEEPEST = -1e4  # coefficients below are clipped: a solver loses small violations beside large numbers
 
@@ -46,10 +48,14 @@ def excess(p: FloatArray, q: FloatArray, e: FloatArray, delta: float) -> FloatAr
     delta > 0: hockey stick less delta. delta = 0: largest log ratio less epsilon.
     """
     if delta > 0:
-        e = e[:, None]
-        both = np.maximum(p - e * q, 0.0).sum(1), np.maximum(q - e * p, 0.0).sum(1)
-        return np.asarray(np.maximum(*both) - delta)
+        return np.asarray(np.maximum(*_sticks(p, q, e)) - delta)
     return np.asarray(np.maximum(_log_ratio(p, q).max(axis=1), _log_ratio(q, p).max(axis=1)) - np.log(e))
+
+
+def _sticks(p: FloatArray, q: FloatArray, e: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(rows,) sum of what p has above e q, and of what q has above e p."""
+    e = e[:, None]
+    return np.maximum(p - e * q, 0.0).sum(1), np.maximum(q - e * p, 0.0).sum(1)
 
 
 def _log_ratio(p: FloatArray, q: FloatArray) -> FloatArray:
@@ -58,17 +64,44 @@ def _log_ratio(p: FloatArray, q: FloatArray) -> FloatArray:
         return np.where(p > 1e-290, np.log(p / np.maximum(q, 1e-300)), -np.inf)
 
 
-def worst(rows: Rows, parts: Parts, delta: float) -> float:
-    """Largest excess of any row under this noise."""
-    widest = max(scale for _, scale in parts) / rows.cell
-    p, q = noisy(rows, parts, steps=tail_steps(widest), pointwise=delta == 0)
-    return float(excess(p, q, rows.e, delta).max(initial=-np.inf))
+def sums(totals: Totals, p: FloatArray, q: FloatArray) -> FloatArray:
+    """(groups,) sum over individuals of -log(1 - delta_i), as much as it exceeds its limit."""
+    found = np.bincount(totals.group, totals.share * _logs(_deltas(p, q, totals.rows.e)))
+    return np.asarray(found - totals.most, float)
 
 
-def limit(rows: Rows, delta: float) -> float:
-    """Largest excess of any row under boundless noise: only categories and the mass of all numbers are left."""
-    p, q = (np.column_stack((m[:, : rows.numbers].sum(1), m[:, rows.numbers :])) for m in (rows.p, rows.q))
-    return float(excess(p, q, rows.e, delta).max(initial=-np.inf))
+def _deltas(p: FloatArray, q: FloatArray, e: FloatArray) -> FloatArray:
+    return np.minimum(np.maximum(*_sticks(p, q, e)), _CERTAIN)
+
+
+def _logs(delta_i: FloatArray) -> FloatArray:
+    return -np.log1p(-delta_i)
+
+
+def worst(needs: Needs, parts: Parts) -> float:
+    """By how much any need is exceeded under this noise; at most 0 where all are kept."""
+    steps = tail_steps(max(scale for _, scale in parts) / needs.rows.cell)
+    found = excess(*_both(needs.rows, parts, steps, needs.delta), needs.rows.e, needs.delta).max(initial=-np.inf)
+    if needs.totals is not None and found <= 0.0:
+        found = sums(needs.totals, *_both(needs.totals.rows, parts, steps, 1.0)).max()
+    return float(found)
+
+
+def _both(rows: Rows, parts: Parts, steps: IntArray, delta: float) -> tuple[FloatArray, FloatArray]:
+    return noisy(rows, parts, steps=steps, pointwise=delta == 0)
+
+
+def limit(needs: Needs) -> float:
+    """The same under boundless noise: only categories and the mass of all numbers are left."""
+
+    def left(rows: Rows) -> tuple[FloatArray, FloatArray]:
+        p, q = (np.column_stack((m[:, : rows.numbers].sum(1), m[:, rows.numbers :])) for m in (rows.p, rows.q))
+        return p, q
+
+    found = float(excess(*left(needs.rows), needs.rows.e, needs.delta).max(initial=-np.inf))
+    if needs.totals is not None:
+        found = max(found, float(sums(needs.totals, *left(needs.totals.rows)).max()))
+    return found
 
 
 def smallest_scale(holds: Callable[[float], bool], start: float, *, tolerance: float = 1e-5) -> float | None:
@@ -96,12 +129,12 @@ def smallest_scale(holds: Callable[[float], bool], start: float, *, tolerance: f
     return high
 
 
-def calibrate(rows: Rows, delta: float, start: float, *, tolerance: float = 1e-5) -> float | None:
-    """The least scale of a single Laplace law that keeps every row."""
-    least = rows.cell * 2.0**-6
+def calibrate(needs: Needs, start: float, *, tolerance: float = 1e-5) -> float | None:
+    """The least scale of a single Laplace law that keeps every need."""
+    least = needs.rows.cell * 2.0**-6
 
     def holds(scale: float) -> bool:
-        return scale > least and worst(rows, [(1.0, scale)], delta) <= 0.0
+        return scale > least and worst(needs, [(1.0, scale)]) <= 0.0
 
     return smallest_scale(holds, start, tolerance=tolerance)
 
@@ -115,19 +148,19 @@ def ladder(calibrated: float, narrowest: float, widest: float) -> FloatArray:
     return np.asarray(scales[keep])
 
 
-def optimise(rows: Rows, delta: float, calibrated: float, scales: FloatArray) -> list[tuple[float, float]]:
-    """The mixture of a point mass and Laplace laws of these scales with the least expected error that keeps every row.
+def optimise(needs: Needs, calibrated: float, scales: FloatArray) -> list[tuple[float, float]]:
+    """The mixture of a point mass and Laplace laws of these scales with the least expected error that keeps every need.
 
     Cutting planes: the hockey stick is convex in the weights nu, so with S the set where a row exceeds now,
     ``sum_k nu_k sum_{x in S} (p_k - e^eps q_k)(x) <= delta`` holds for every admissible nu; at delta = 0 the sets are
-    single cells. The end is mixed with the calibrated law by the least share that keeps every row exactly, so it never
-    has the larger error.
+    single cells. The sum of -log(1 - delta_i) is convex too, and is cut by its tangent. The end is mixed with the
+    calibrated law by the least share that keeps every need exactly, so it never has the larger error.
     """
     from scipy.optimize import linprog
 
+    rows, delta, totals = needs.rows, needs.delta, needs.totals
     every = np.concatenate(([0.0], scales))
     steps = tail_steps(float(scales[-1]) / rows.cell)
-    pointwise = delta == 0
     cost = np.array([0.0 if s == 0 else rows.cell / np.sinh(rows.cell / s) for s in every])
     cost = cost / cost.max()
     base = [(1.0, calibrated)]
@@ -136,13 +169,14 @@ def optimise(rows: Rows, delta: float, calibrated: float, scales: FloatArray) ->
     limits: list[FloatArray] = []
     found = base
     for _ in range(_ROUNDS):
-        p, q = noisy(rows, parts, steps=steps, pointwise=pointwise)
-        more, bound = _cuts(rows, p, q, every, delta, steps)
-        if not len(more):
+        new = [_cuts(rows, *_both(rows, parts, steps, delta), every, delta, steps)]
+        if totals is not None:
+            new.append(_tangents(totals, *_both(totals.rows, parts, steps, 1.0), every, steps))
+        if not any(len(bounds) for _, bounds in new):
             found = parts
             break
-        cuts.append(more)
-        limits.append(bound)
+        cuts += [one for one, _ in new]
+        limits += [one for _, one in new]
         answer = linprog(
             cost,
             A_ub=np.concatenate(cuts),
@@ -159,7 +193,7 @@ def optimise(rows: Rows, delta: float, calibrated: float, scales: FloatArray) ->
         weights /= weights.sum()
         parts = [(float(w), float(s)) for w, s in zip(weights, every, strict=True) if w > 0]
         found = parts
-    return _mended(rows, found, base, delta, steps)
+    return _mended(needs, found, base, steps)
 
 
 def _cuts(
@@ -215,28 +249,64 @@ def _single_cells(ratio: FloatArray, density: FloatArray) -> FloatArray:
     return out
 
 
+def _tangents(
+    totals: Totals, p: FloatArray, q: FloatArray, every: FloatArray, steps: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Tangents of the sums that exceed their limit, sum_i s_i [f(d_i) + f'(d_i) (c_i nu - d_i)] <= limit.
+
+    f is -log(1 - d), and c_i nu, linear in the weights, is a lower bound of delta_i that is exact here.
+    """
+    rows, groups = totals.rows, totals.group.max() + 1
+    e = rows.e[:, None]
+    backwards = np.less(*_sticks(p, q, rows.e))
+    delta_i = _deltas(p, q, rows.e)
+    slope = totals.share / (1.0 - delta_i)
+    over = sums(totals, p, q) > _TOTAL_TOLERANCE * totals.most
+    some = np.flatnonzero(over[totals.group])
+    if not len(some):
+        return np.empty((0, len(every))), np.empty(0)
+    turned = backwards[some, None]
+    a, b = np.where(turned, q[some], p[some]), np.where(turned, p[some], q[some])
+    signed = np.where(turned, rows.q[some], rows.p[some]) - e[some] * np.where(turned, rows.p[some], rows.q[some])
+    inside = a > e[some] * b
+    coefficients = np.empty((groups, len(every)))
+    for k, scale in enumerate(every):
+        one = component(signed, scale / rows.cell, numbers=rows.numbers, steps=steps, pointwise=False)
+        linear = np.einsum("rx,rx->r", inside, one)
+        coefficients[:, k] = np.bincount(totals.group[some], slope[some] * linear, groups)
+    known = totals.share * _logs(delta_i) - slope * delta_i
+    right = totals.most - np.bincount(totals.group, known, groups)
+    largest = np.zeros(groups)
+    np.maximum.at(largest, totals.group[some], slope[some])  # near-certain individuals have enormous slopes
+    return coefficients[over] / largest[over, None], right[over] / largest[over]
+
+
 def _mended(
-    rows: Rows, parts: list[tuple[float, float]], base: list[tuple[float, float]], delta: float, steps: IntArray
+    needs: Needs, parts: list[tuple[float, float]], base: list[tuple[float, float]], steps: IntArray
 ) -> list[tuple[float, float]]:
-    """Mix in the least share of ``base``, which keeps every row, so that the mixture does. (What is kept is convex.)"""
-    p, q = noisy(rows, parts, steps=steps, pointwise=delta == 0)
-    if excess(p, q, rows.e, delta).max(initial=-np.inf) <= 0.0:
-        return parts
+    """Mix in the least share of ``base``, which keeps every need, so that the mixture does: what is kept is convex."""
+    rows, delta, totals = needs.rows, needs.delta, needs.totals
+    p, q = _both(rows, parts, steps, delta)
     bad: npt.NDArray[np.bool_] = excess(p, q, rows.e, delta) > 0.0
     few = Rows(rows.p[bad], rows.q[bad], rows.e[bad], (), rows.numbers, rows.cell)
-    p, q = p[bad], q[bad]
-    p1, q1 = noisy(few, base, steps=steps, pointwise=delta == 0)
+    pairs = [(few, (p[bad], q[bad]), _both(few, base, steps, delta))]
+    if totals is not None:
+        pairs.append((totals.rows, _both(totals.rows, parts, steps, 1.0), _both(totals.rows, base, steps, 1.0)))
+
+    def kept(share: float) -> bool:
+        for k, (some, ours, bases) in enumerate(pairs):
+            p, q = ((1 - share) * one + share * other for one, other in zip(ours, bases, strict=True))
+            over = excess(p, q, some.e, delta) if k == 0 or totals is None else sums(totals, p, q)
+            if over.max(initial=-np.inf) > 0.0:
+                return False
+        return True
+
+    if kept(0.0):
+        return parts
     low, high = 0.0, 1.0
-    for _ in range(40):
+    while high - low > 1e-9:
         middle = 0.5 * (low + high)
-        mixed = (1 - middle) * p + middle * p1, (1 - middle) * q + middle * q1
-        kept = excess(*mixed, few.e, delta).max() <= 0.0
-        if kept:
-            high = middle
-        else:
-            low = middle
-        if high - low < 1e-9:
-            break
+        low, high = (low, middle) if kept(middle) else (middle, high)
     return mixture([(1.0 - high, parts), (high, base)])
 
 

@@ -19,10 +19,7 @@ Parts = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows that a design is constrained on, each with its own e^epsilon; ``labels`` say which they are.
-
-    Noise is applied to numbers' cells; ``tails`` are offsets beyond the last cell, where only noise reaches.
-    """
+    """Rows that a design is constrained on, each with its own e^epsilon; ``labels`` say which they are."""
 
     p: FloatArray
     q: FloatArray
@@ -45,6 +42,33 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.p)
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Rows whose sum over individuals of -log(1 - delta_i) is limited, for each of several weightings.
+
+    Attributes
+    ----------
+    rows : of the individuals who stand for all
+    share : (rows,) how many individuals each stands for
+    group : (rows,) which sum it belongs to
+    most : limit of every sum
+    """
+
+    rows: Rows
+    share: FloatArray
+    group: IntArray
+    most: float
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """What noise has to keep: the largest delta of each row, and sums over individuals."""
+
+    rows: Rows
+    delta: float
+    totals: Totals | None = None
 
 
 def tail_steps(widest: float) -> IntArray:
