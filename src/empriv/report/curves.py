@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from empriv.errors import InputError
-from empriv.measuring.blocks import largest_shifts
 from empriv.measuring.densities import Mixture
 from empriv.measuring.joint import JointRisk
-from empriv.measuring.risk import Risk, measure
+from empriv.measuring.risk import Risk
 from empriv.report.chart import (
     BLUE,
     GREEN,
@@ -36,12 +33,15 @@ from empriv.validate import robustness
 from empriv.validate.words import number, percent
 
 _LINES = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
+_RISKIEST = 10  # at each end of the epsilons asked for, measured again under other smoothings
+_MANY_POINTS = 2_000  # with more only the riskiest is: a Gaussian takes time with their square
+_MOST_VARIABLE = 200  # points with bandwidths of their own; the check at one epsilon tries more
 _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
 
 def delta_chart(material: Material) -> Chart:
     """delta against epsilon, with its band."""
-    found = material.bounded[0]
+    found = material.bounded
     return _banded(
         material,
         name="delta",
@@ -213,23 +213,17 @@ def _on(scale: Scale, values: FloatArray) -> FloatArray:
 
 
 def _otherwise(material: Material, risk: Risk, grid: FloatArray) -> dict[str, FloatArray]:
-    """delta under other smoothings; the riskiest at both ends of the epsilons asked for are measured again."""
+    """delta under other smoothings of the riskiest at both ends of the epsilons asked for."""
     ends = {material.audit.epsilons[0], material.audit.epsilons[-1]}
-    rows = np.unique(np.concatenate([robustness.riskiest(risk, one, 10) for one in ends]))
-    some = robustness.subset(risk.results, rows)
+    most = _RISKIEST if len(risk.pairs.points) <= _MANY_POINTS else 1
+    rows = np.unique(np.concatenate([robustness.riskiest(risk, one, most) for one in ends]))
     found: dict[str, FloatArray] = {}
     if isinstance(risk.density, Mixture):
-        for name, factor in (("half the bandwidth", 0.5), ("double the bandwidth", 2.0)):
-            model = replace(risk.density, bandwidths=factor * risk.density.bandwidths, refit=None)
-            scaled = Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
-            found[name] = np.asarray(scaled.delta(grid))
-    for name, density in robustness.FAMILIES.items():
-        if density == material.audit.density:
-            continue
-        if "variable" in name and len(risk.pairs.points) > 600:  # its choice takes time with the square of the points
-            continue
-        try:
-            found[name] = np.asarray(measure(some, density=density).delta(grid))
-        except InputError:  # this family cannot be fitted to these results
-            continue
+        some = robustness.of_some(risk, rows)
+        for name, factor in robustness.SCALES.items():
+            found[name] = np.asarray(robustness.scaled(some, factor).delta(grid))
+    others = robustness.other_densities(risk, rows, most_variable=_MOST_VARIABLE)
+    for name, other in others.items():
+        if robustness.FAMILIES[name] != material.audit.density:
+            found[name] = np.asarray(other.delta(grid))
     return found

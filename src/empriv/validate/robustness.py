@@ -14,6 +14,7 @@ from empriv.measuring.atoms import Pairs
 from empriv.measuring.blocks import largest_shifts
 from empriv.measuring.densities import Density, Kde, Mixture, VariableKde
 from empriv.measuring.joint import JointRisk
+from empriv.measuring.kernels import kernel_named
 from empriv.measuring.risk import Risk, measure
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.analytic import smooth_bounds
@@ -25,15 +26,15 @@ FAMILIES: dict[str, Density] = {
     "gaussian kernel, variable bandwidth": VariableKde("gaussian"),
 }
 _MOST = 20  # riskiest individuals measured again
-_MOST_POINTS = 600  # for bandwidths of their own, whose choice takes time with the square of the points
+MOST_VARIABLE = 600  # points
+_EACH_CHOSEN = 2_000  # points up to which a Gaussian's bandwidth is chosen by itself
+SCALES = {"half the bandwidth": 0.5, "double the bandwidth": 2.0}
 _SPLITS = 200
 
 
 def subset(results: Results, rows: IntArray) -> Results:
     """The results of some individuals."""
-    counts = results.presence[rows]
-    starts = np.concatenate(([0], np.cumsum(counts)))
-    entry = np.arange(starts[-1]) + np.repeat(results.starts[rows] - starts[:-1], counts)
+    starts, entry = _entries(results.starts, rows)
     return replace(
         results,
         individuals=results.individuals[rows],
@@ -44,28 +45,84 @@ def subset(results: Results, rows: IntArray) -> Results:
     )
 
 
+def of_some(risk: Risk, rows: IntArray) -> Risk:
+    """The risk of some individuals, with the same density."""
+    pairs = risk.pairs
+    starts, entry = _entries(pairs.starts, rows)
+    place = {int(row): k for k, row in enumerate(rows)}
+    kept = replace(
+        pairs,
+        starts=starts,
+        entry_database=pairs.entry_database[entry],
+        entries=pairs.entries[entry],
+        mass_without=pairs.mass_without[rows],
+        own=tuple((place[row], own) for row, own in pairs.own if row in place),
+    )
+    return Risk(subset(risk.results, rows), risk.density, kept, risk.shifts[rows])
+
+
+def _entries(starts: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Starts of these individuals among themselves, and where their entries are."""
+    counts = starts[rows + 1] - starts[rows]
+    begins = np.concatenate(([0], np.cumsum(counts)))
+    return begins, np.arange(begins[-1]) + np.repeat(starts[rows] - begins[:-1], counts)
+
+
 def riskiest(risk: Risk | JointRisk, epsilon: float, most: int = _MOST) -> IntArray:
     """Individuals of the largest delta_i, then of the largest shift."""
     return np.lexsort((-risk.shifts, -risk.delta_i(float(epsilon))))[:most]
 
 
 def sensitivity(risk: Risk, epsilon: float) -> dict[str, float]:
-    """delta at half and double the bandwidth, and with other densities, over the riskiest individuals."""
-    some = subset(risk.results, riskiest(risk, epsilon))
+    """delta at half and double the bandwidth over everyone, and with other densities over the riskiest."""
     found = {}
     if isinstance(risk.density, Mixture):
-        for name, factor in (("half the bandwidth", 0.5), ("double the bandwidth", 2.0)):
-            model = replace(risk.density, bandwidths=factor * risk.density.bandwidths, refit=None)
-            scaled = Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
-            found[name] = float(scaled.delta(epsilon))
+        for name, factor in SCALES.items():
+            found[name] = float(scaled(risk, factor).delta(epsilon))
+    # a Gaussian takes time with the square of the points, for each individual
+    most = max(3, min(_MOST, _MOST * _EACH_CHOSEN // max(1, len(risk.pairs.points))))
+    others = other_densities(risk, riskiest(risk, epsilon, most))
+    return {**found, **{name: float(other.delta(epsilon)) for name, other in others.items()}}
+
+
+def scaled(risk: Risk, factor: float) -> Risk:
+    """The risk with a multiple of the bandwidth."""
+    assert isinstance(risk.density, Mixture)
+    model = replace(risk.density, bandwidths=factor * risk.density.bandwidths, refit=None)
+    return Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
+
+
+def other_densities(risk: Risk, rows: IntArray, *, most_variable: int = MOST_VARIABLE) -> dict[str, Risk]:
+    """These individuals measured with other densities.
+
+    Bandwidths of each point's own are tried for up to ``most_variable`` points, since their choice takes time with the
+    square of the points. With more than 2,000 the Gaussian's bandwidth is not chosen but that of the Laplace kernel in
+    its own unit, for the same reason.
+    """
+    some = subset(risk.results, rows)
+    found: dict[str, Risk] = {}
     for name, density in FAMILIES.items():
-        if isinstance(density, VariableKde) and len(risk.pairs.points) > _MOST_POINTS:
+        many = len(risk.pairs.points) > _EACH_CHOSEN
+        if isinstance(density, VariableKde) and len(risk.pairs.points) > most_variable:
             continue
         try:
-            found[name] = float(measure(some, density=density).delta(epsilon))
-        except InputError:  # this family cannot be fitted to these results
+            if many and isinstance(density, Kde) and density.kernel == "gaussian":
+                found[name] = _gaussian(found["laplace kernel"])
+            else:
+                found[name] = measure(some, density=density)
+        except (InputError, KeyError):  # this family cannot be fitted to these results
             continue
     return found
+
+
+def _gaussian(risk: Risk) -> Risk:
+    """The risk with Gaussian kernels that smooth as much as its Laplace kernels."""
+    if not isinstance(risk.density, Mixture):
+        return risk
+    kernel = kernel_named("gaussian")
+    widths = risk.density.bandwidths * kernel.canonical / risk.density.kernel.canonical
+    model = Mixture(kernel, widths, "gaussian kernel")
+    return Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
 
 
 def cusp_ratio(ground: Ground, rows: IntArray, epsilon: float, level: float = 0.95) -> float:
@@ -88,11 +145,13 @@ def peak_excess(points: FloatArray, bandwidth: float) -> float:
     n = len(x)
     if 2 * n < len(points) or n < 2:
         return 0.0
-    mass = np.empty(n)
-    for start in range(0, n, 256):
-        z = 2.0 * (x[start : start + 256, None] - x[None, :]) / bandwidth
-        tail = 0.5 * np.exp(-np.abs(z))
-        mass[start : start + 256] = np.where(z < 0, tail, 1.0 - tail).mean(axis=1)
+    # Sums of Laplace tails over the points before and behind, each from its neighbour's.
+    decay = np.exp(-2.0 * np.diff(x) / bandwidth)
+    left, right = np.ones(n), np.zeros(n)
+    for k in range(1, n):
+        left[k] += decay[k - 1] * left[k - 1]
+        right[n - 1 - k] = decay[n - 1 - k] * (1.0 + right[n - k])
+    mass = (np.arange(1, n + 1) - 0.5 * left + 0.5 * right) / n
     after, before = np.arange(1, n + 1) / n - mass, np.arange(n) / n - mass
     return float(np.sqrt(n) * np.max(after - np.minimum.accumulate(before)))
 
