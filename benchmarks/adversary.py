@@ -32,25 +32,30 @@ def normal(sd: float) -> float:
     return float(norm.cdf(s / 2 - EPSILON / s) - np.exp(EPSILON) * norm.cdf(-s / 2 - EPSILON / s))
 
 
-def families(rng: np.random.Generator, n: int) -> Iterator[tuple[str, FloatArray, FloatArray, float]]:
-    """Name, what is known, results, and the true delta: the largest over what is known."""
+def families(rng: np.random.Generator, n: int) -> Iterator[tuple[str, FloatArray, FloatArray, float, FloatArray]]:
+    """Name, what is known, results, the true delta (the largest over what is known), and the influence."""
+    same = np.full(n, SHIFT)
     g, e = rng.normal(size=n), rng.normal(size=n)
-    yield "linear, normal", g, 3 * g + e, normal(1.0)
-    yield "linear, Laplace", g, 3 * g + rng.laplace(size=n), float(-np.expm1((EPSILON - SHIFT) / 2))
-    yield "quadratic", g, 2 * g + 0.5 * g * g + e, normal(1.0)
+    yield "linear, normal", g, 3 * g + e, normal(1.0), same
+    yield "linear, Laplace", g, 3 * g + rng.laplace(size=n), float(-np.expm1((EPSILON - SHIFT) / 2)), same
+    yield "quadratic", g, 2 * g + 0.5 * g * g + e, normal(1.0), same
     skewed = np.exp(0.5 * g)
-    yield "linear in a lognormal", skewed, 4 * skewed + e, normal(1.0)
+    yield "linear in a lognormal", skewed, 4 * skewed + e, normal(1.0), same
     u = rng.uniform(size=n)
-    yield "spread 0.6 to 1.4", u, 6 * u + (0.6 + 0.8 * u) * e, normal(0.6)
-    yield "independent", g, e, normal(1.0)
+    spread = 0.6 + 0.8 * u
+    yield "spread 0.6 to 1.4", u, 6 * u + spread * e, normal(0.6), same
+    yield "spread 0.6 to 1.4, influence too", u, 6 * u + spread * e, normal(1.0), SHIFT * spread
+    bent = 0.6 + 0.8 * np.abs(2 * u - 1)
+    yield "spread least in the middle", u, 6 * u + bent * e, normal(0.6), same
+    yield "independent", g, e, normal(1.0), same
 
 
 def errors(n: int, runs: int, *, others: bool) -> dict[str, FloatArray]:
     """(runs, methods) errors by family: weighted, and if ``others`` buckets and ignoring what is known."""
     found: dict[str, list[list[float]]] = {}
     for run in range(runs):
-        for name, g, q, truth in families(np.random.default_rng([n, run]), n):
-            results = Results.from_arrays(q, (q - SHIFT)[None])
+        for name, g, q, truth, influence in families(np.random.default_rng([n, run]), n):
+            results = Results.from_arrays(q, (q - influence)[None])
             kinds: list[Adversary] = [Weighted(g), Buckets(g)] if others else [Weighted(g)]
             risks = [measure_against(results, kind) for kind in kinds]
             deltas = [risk.delta(EPSILON) for risk in risks]

@@ -82,6 +82,11 @@ class ViewSearch:
         return np.array([view.trend for view in self.views])
 
     @cached_property
+    def scaling(self) -> FloatArray:
+        """(conditions, n)"""
+        return np.concatenate([view.scaling for view in self.views])
+
+    @cached_property
     def leftovers(self) -> FloatArray:
         """Standard deviation of what each view's trend leaves of the results."""
         mean, counts = database_means(self.pairs)
@@ -311,9 +316,15 @@ class ViewSearch:
         view = self.view[condition]
         weights = np.repeat(self.weights[condition], draws, axis=1) / draws
         h = self.bandwidths[condition]
-        shift = np.repeat(self.trends[view], draws, axis=1) + self.centre
+        trend, scaling = (np.repeat(x, draws, axis=1) for x in (self.trends[view], self.scaling[condition]))
         # Where what is known determines the results there is no density: all is said by `floors`, and by atoms.
-        points, without = ((x[row] - shift) / h[:, None] for x in (block.points, block.without))
+        points, without = ((x[row] - trend) for x in (block.points, block.without))
+        with np.errstate(invalid="ignore"):  # inf - inf, at atoms
+            change = without - points
+        points = points * scaling
+        # What an individual changes stays what it is: to scale it too would hide it where results spread less.
+        without = np.where(np.isfinite(change), points + change, without * scaling)
+        points, without = points / h[:, None], without / h[:, None]
         determined = np.isnan(h)
         points[determined], without[determined] = np.inf, np.inf
         codes, codes_without = block.codes[row], block.codes_without[row]

@@ -84,6 +84,7 @@ class Near:
 
     Attributes
     ----------
+    databases : (z,) those whose values these are
     places : (z, k) values of what is known
     weights : (z, n), each row adding up to 1
     effective : (z,) effective number of databases, 1 / sum of squares
@@ -91,6 +92,7 @@ class Near:
     left_out_effective : (others,)
     """
 
+    databases: IntArray
     places: FloatArray
     weights: FloatArray
     effective: FloatArray
@@ -144,6 +146,35 @@ def trend(q: FloatArray, known: FloatArray, counts: FloatArray) -> FloatArray:
     return np.asarray(axes @ fitted[1:])
 
 
+def spreads_along(sizes: FloatArray, known: FloatArray, counts: FloatArray) -> FloatArray:
+    """(n,) logarithm of how far results spread around their trend, linear in what is known: only changes matter.
+
+    ``sizes`` is the mean absolute deviation of each database's results from the trend. ``exp(a + b·y)`` is fitted to
+    them by quasi-likelihood with variance proportional to the square of the mean, and the slopes b are shrunk by
+    ``1 - chance`` (not below 0), what they would have by chance: noise should not make results look narrow.
+    """
+    axes = whitened(known)
+    here = counts > 0
+    k, n = axes.shape[1], int(np.count_nonzero(here))
+    size = sizes[here]
+    if not k or n <= 2 * (k + 2) or not size.mean() > 0:
+        return np.zeros(len(sizes))
+    design = np.column_stack((np.ones(n), axes[here]))
+    size = size / size.mean()
+    fitted = np.zeros(1 + k)
+    inverse = np.linalg.pinv(design)
+    for _ in range(20):
+        expected = np.exp(np.clip(design @ fitted, -3.0, 3.0))
+        step = inverse @ (size / expected - 1.0)
+        fitted = fitted + step * min(1.0, 1.0 / max(1e-300, float(np.abs(step).max())))
+        if np.abs(step).max() < 1e-6:
+            break
+    expected = np.exp(np.clip(design @ fitted, -3.0, 3.0))
+    dispersion = float(((size / expected - 1.0) ** 2).mean())
+    chance = dispersion * k / max(1e-300, n * float(fitted[1:] @ fitted[1:]))
+    return np.asarray(axes @ fitted[1:] * max(0.0, 1.0 - chance))
+
+
 def weights_near(known: FloatArray, *, places: int = PLACES) -> Near:
     """Kernel weights around observed values of what is known.
 
@@ -154,7 +185,7 @@ def weights_near(known: FloatArray, *, places: int = PLACES) -> Near:
     n, k = axes.shape
     if k == 0:  # the same in every database: it tells nothing
         every = np.full((1, n), 1.0 / n)
-        return Near(known[:1], every, np.array([float(n)]), known[:0], np.zeros(0))
+        return Near(np.zeros(1, np.int64), known[:1], every, np.array([float(n)]), known[:0], np.zeros(0))
     chosen = _spread_out(axes, places)
     width = WIDTH * n ** (-1.0 / (4 + k))
     distance = ((axes[chosen, None, :] - axes[None, :, :]) ** 2).sum(axis=2)
@@ -162,7 +193,8 @@ def weights_near(known: FloatArray, *, places: int = PLACES) -> Near:
     weights /= weights.sum(axis=1, keepdims=True)
     effective = 1.0 / (weights**2).sum(axis=1)
     enough = effective >= LEAST_EFFECTIVE
-    return Near(known[chosen[enough]], weights[enough], effective[enough], known[chosen[~enough]], effective[~enough])
+    some, others = chosen[enough], chosen[~enough]
+    return Near(some, known[some], weights[enough], effective[enough], known[others], effective[~enough])
 
 
 def _spread_out(axes: FloatArray, places: int) -> IntArray:

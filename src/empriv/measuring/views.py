@@ -17,8 +17,10 @@ from empriv.errors import InputError
 from empriv.measuring.atoms import Pairs, tie_tolerance
 from empriv.measuring.blocks import closed_form
 from empriv.measuring.densities import Density, Mixture
-from empriv.measuring.known import LEAST_EFFECTIVE, trend, weights_near
+from empriv.measuring.known import LEAST_EFFECTIVE, spreads_along, trend, weights_near
 from empriv.results import FloatArray
+
+_MOST_SCALED = 1.0  # logarithm: nothing is scaled by more than e
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,7 @@ class View:
     places : (z, k) values of what is known
     weights, effective : (z, n), (z,)
     trend : (n,) what is taken out of the results of each database
+    scaling : (z, n) what the rest is multiplied by, so that it spreads as it does at z; the influence is not
     bandwidths : (z,) of what is left, at each value; NaN if what is known determines the results
     fitted : (n, 1 + k) the columns of the trend's design, 0 for databases outside of the view
     left_out, left_out_effective : values with too few databases
@@ -42,6 +45,7 @@ class View:
     weights: FloatArray
     effective: FloatArray
     trend: FloatArray
+    scaling: FloatArray
     bandwidths: FloatArray
     fitted: FloatArray
     left_out: FloatArray
@@ -83,7 +87,7 @@ def views_of(
 def _view(pairs: Pairs, known: FloatArray, part: npt.NDArray[np.bool_], density: Density, owner: int) -> View:
     n = len(known)
     inside = np.where(np.isnan(known[part]), 0.0, known[part])
-    nothing = np.zeros((0, n)), np.zeros(0), np.zeros(n), np.zeros(0), np.zeros((n, 1))
+    nothing = np.zeros((0, n)), np.zeros(0), np.zeros(n), np.zeros((0, n)), np.zeros(0), np.zeros((n, 1))
     if len(inside) < LEAST_EFFECTIVE:
         distinct = np.unique(known[part], axis=0)
         few = np.full(len(distinct), float(len(inside)))
@@ -97,14 +101,27 @@ def _view(pairs: Pairs, known: FloatArray, part: npt.NDArray[np.bool_], density:
     mean, counts = database_means(pairs)
     taken = np.zeros(n)
     taken[part] = trend(mean[part], inside, counts[part])
+    numbers = part & (counts > 0)
+    taken += (mean - taken)[numbers].mean() if numbers.any() else 0.0
+    points = np.where(np.repeat(part, pairs.draws), pairs.points - np.repeat(taken, pairs.draws), np.inf)
+    sizes = np.where(np.isfinite(points), np.abs(points), 0.0).reshape(n, -1).sum(axis=1) / np.maximum(counts, 1.0)
+    spreads = np.zeros(n)
+    spreads[part] = spreads_along(sizes[part], inside, counts[part])
+    at_z = spreads[np.flatnonzero(part)[near.databases]]
+    scaling = np.exp(np.clip(at_z[:, None] - spreads[None, :], -_MOST_SCALED, _MOST_SCALED))
     fitted = np.zeros((n, 1 + inside.shape[1]))
     fitted[part, 0] = 1.0
     fitted[part, 1:] = inside - inside.mean(axis=0)
-    points = np.where(np.repeat(part, pairs.draws), pairs.points - np.repeat(taken, pairs.draws), np.inf)
-    bandwidths = _bandwidth(points, pairs, density) * _widths(points, weights, pairs.draws)
+    # The bandwidth is that of results which all spread alike, as they do in the middle of what is known.
+    alike = points * np.repeat(np.exp(np.clip(-spreads, -_MOST_SCALED, _MOST_SCALED)), pairs.draws)
+    finite = points[np.isfinite(points)]
+    nothing_left = not len(finite) or np.ptp(finite) <= exactness(pairs.points)
+    bandwidth = float("nan") if nothing_left else _bandwidth(alike, pairs.draws, density)
+    bandwidths = bandwidth * _widths(alike, points, scaling, weights, pairs.draws)
     return View(
-        owner, -1, places, weights, near.effective, taken, bandwidths, fitted, near.left_out, near.left_out_effective
-    )
+        owner, -1, places, weights, near.effective, taken, scaling, bandwidths, fitted, near.left_out,
+        near.left_out_effective,
+    )  # fmt: skip
 
 
 def database_means(pairs: Pairs) -> tuple[FloatArray, FloatArray]:
@@ -122,12 +139,8 @@ def exactness(points: FloatArray) -> float:
     return max(1e-7 * float(np.ptp(finite)), 16 * tie_tolerance(finite)) if len(finite) else 0.0
 
 
-def _bandwidth(points: FloatArray, pairs: Pairs, density: Density) -> float:
-    """Of the results without their trend; NaN where nothing is left of them."""
-    finite = points[np.isfinite(points)]
-    if not len(finite) or np.ptp(finite) <= exactness(pairs.points):
-        return float("nan")
-    model = density.fit(points, np.repeat(np.arange(len(points) // pairs.draws), pairs.draws))
+def _bandwidth(points: FloatArray, draws: int, density: Density) -> float:
+    model = density.fit(points, np.repeat(np.arange(len(points) // draws), draws))
     if not (isinstance(model, Mixture) and closed_form(model)):
         raise InputError(
             "`density` must be a Laplace kernel with one bandwidth for adversaries who weight databases. "
@@ -136,21 +149,21 @@ def _bandwidth(points: FloatArray, pairs: Pairs, density: Density) -> float:
     return model.bandwidth
 
 
-def _widths(points: FloatArray, weights: FloatArray, draws: int) -> FloatArray:
-    """(z,) bandwidth of each condition as a multiple of the one that all databases of the view together have.
+def _widths(alike: FloatArray, points: FloatArray, scaling: FloatArray, weights: FloatArray, draws: int) -> FloatArray:
+    """(z,) bandwidth of each condition as a multiple of the one of all databases of the view together, ``alike``.
 
     Fewer databases need a wider one, by the rule's own power -1/5; results that spread less, a narrower one.
     """
     here = np.isfinite(points)
-    x = np.where(here, points, 0.0)
     equal = np.repeat(np.any(weights > 0, axis=0), draws).astype(float) * here
     each = np.repeat(weights, draws, axis=1) * here
+    x = np.where(here, points, 0.0) * np.repeat(scaling, draws, axis=1)
     sizes, spreads = [], []
-    for w in (equal[None, :], each):
+    for w, values in ((equal[None, :], np.where(here, alike, 0.0)[None, :]), (each, x)):
         total = np.maximum(w.sum(axis=1, keepdims=True), 1e-300)
         w = w / total
-        mean = (w @ x)[:, None]
-        spreads.append((w * np.abs(x - mean)).sum(axis=1))
+        mean = (w * values).sum(axis=1, keepdims=True)
+        spreads.append((w * np.abs(values - mean)).sum(axis=1))
         sizes.append(1.0 / np.maximum((w**2).sum(axis=1), 1e-300))
     with np.errstate(divide="ignore", invalid="ignore"):
         narrower = np.where(spreads[0] > 0, spreads[1] / spreads[0], 1.0)
