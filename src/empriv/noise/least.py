@@ -7,11 +7,9 @@ the target is tightened a little and those who miss join; robust designs are com
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 
 import numpy as np
 
-from empriv.errors import CertificateError
 from empriv.measuring.densities import Mixture
 from empriv.noise.certify import Certificate
 from empriv.noise.constraints import Cases
@@ -88,11 +86,10 @@ def least(task: Task, rng: int | np.random.Generator, advance: Advance) -> Noise
         law = task.law(parts)
         if task.bound is not None and robust:
             law = _cheaper(task, law)
-        with suppress(CertificateError):  # certified once: the certificate is what takes long
-            noise = task.finish(law, *words, *((NONE,) if law.only_point else ()))
-            if noise.certificate.holds:
-                return noise
-        certificate = task.certificate(law)
+        noise = task.tried(law, *words, *((NONE,) if law.only_point else ()))
+        certificate = noise.certificate
+        if certificate.holds:
+            return noise
         if total is not None and task.total_risk is not None:
             # The sum is kept on some who stand for all, on a lattice that may be coarser: what it lacks is made up for.
             achieved = certificate.achieved_total_risk(task.epsilon)

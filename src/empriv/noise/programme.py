@@ -262,7 +262,7 @@ def _tangents(
     delta_i = _deltas(p, q, rows.e)
     slope = totals.share / (1.0 - delta_i)
     over = sums(totals, p, q) > _TOTAL_TOLERANCE * totals.most
-    some = np.flatnonzero(over[totals.group])
+    some = np.flatnonzero(over[totals.group] & (delta_i > 0.0))  # the others' tangents are 0
     if not len(some):
         return np.empty((0, len(every))), np.empty(0)
     turned = backwards[some, None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,14 @@ class Task:
 
     def finish(self, law: Law, *notes: str) -> Noise:
         """The law as noise; its certificate must hold unless the design is for study."""
+        return self._certified(law, notes, self.study)
+
+    def tried(self, law: Law, *notes: str) -> Noise:
+        """The same whether or not it holds: the certificate is computed once, and says who misses."""
+        noise = self._certified(law, notes, True)
+        return replace(noise, study=self.study or not noise.certificate.holds)
+
+    def _certified(self, law: Law, notes: Sequence[str], study: bool) -> Noise:
         return certified(
             self.risk,
             law,
@@ -109,7 +117,7 @@ class Task:
             declared_bound=self.bound if self._unconditional(law) else None,
             declared_granularity=self.declared,
             notes=notes,
-            study=self.study,
+            study=study,
         )
 
     def law(self, parts: Sequence[tuple[float, float]]) -> Law:
