@@ -136,14 +136,14 @@ def title_of(audit: Audit, title: str | None) -> str:
 def bindings(material: Material) -> dict[str, list[str]]:
     """Texts at every epsilon of the grid, which the slider puts in their places."""
     curves, band = material.curves, material.band
-    level = percent(material.bounded[0].level)
+    level = percent(material.bounded.level)
     epsilons = material.epsilons
     range_ = range(len(epsilons))
     own = band["own"].astype(bool)
 
     def between(lower: float, upper: float, kind: str, exact: bool) -> str:
         above = "no upper bound" if upper >= 1 else f"at most {number(upper)}"
-        near = "" if exact else "; bounds of the next epsilons with bounds of their own"
+        near = "" if exact else "; from the nearest epsilons with bounds of their own"
         return f"At least {number(lower)}, {above} ({level}, {kind}{near})."
 
     return {

@@ -47,7 +47,7 @@ def public_page(
     material = gather(audit, epsilons)
     curves, band, at = material.curves, material.band, material.start
     n = audit.results.n_databases
-    level = material.bounded[0].level
+    level = material.bounded.level
     least = coarse_up(floor(n, level))
     delta = np.maximum([coarse_up(float(v)) for v in curves.delta], least)
     total = np.maximum([coarse_up(float(v)) for v in curves.total_risk], delta)

@@ -6,7 +6,6 @@ eye or a program (controls, overrides of direction, line separators), which beco
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import unicodedata
@@ -18,6 +17,8 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 def visible(text: str) -> str:
     """Text without characters that cannot be seen: they become escapes such as ``\\x1b``."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(_escape(c) if unicodedata.category(c) in _HIDDEN else c for c in text)
 
 
@@ -34,9 +35,7 @@ def _escape(character: str) -> str:
 
 def pseudonyms(labels: Sequence[Any], salt: bytes) -> list[str]:
     """Names that differ with the salt, from which nobody without it can tell who is meant."""
-    digests = [
-        hmac.new(salt, repr(label).encode("utf-8", "backslashreplace"), hashlib.sha256).hexdigest() for label in labels
-    ]
+    digests = [hmac.digest(salt, repr(label).encode("utf-8", "backslashreplace"), "sha256").hex() for label in labels]
     names = digests
     for digits in range(8, 65, 4):
         names = [digest[:digits] for digest in digests]
