@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NOW = "asked now"  # name of the new query beside the earlier ones
 _DRAWS = 32
-_POINTS = 2_000  # noisy results with everyone that are measured, at least
+_POINTS = 1_000  # noisy results with everyone that are measured, at least
 _SEED = 0
 
 
