@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from empriv.noise.answers import doubling
 from empriv.noise.lattice import Law, Part
 from empriv.results import FloatArray
 
@@ -82,7 +83,8 @@ def noisy(law: Law, cells: FloatArray, rate: float | None) -> Noisy:
             beyond = 1.0 / math.expm1(speed + rate)
             forward[:, 0] += beyond * cells[:, 0]
             backward[:, -1] += beyond * cells[:, -1]
-        forward, backward = _filtered(forward, speed), _filtered(backward[:, ::-1], speed)[:, ::-1]
+        doubling(forward, speed)
+        doubling(backward, speed, backwards=True)
         right.append(kappa * share * forward[:, -1])
         left.append(kappa * share * backward[:, 0])
         forward += backward
@@ -98,13 +100,6 @@ def noisy(law: Law, cells: FloatArray, rate: float | None) -> Noisy:
         end_right=cells[:, -1],
         end_left=cells[:, 0],
     )
-
-
-def _filtered(cells: FloatArray, speed: float) -> FloatArray:
-    """``y_k = e^(-speed) y_(k-1) + x_k`` along the rows: at most 3/2 units of rounding for each cell passed."""
-    from scipy.signal import lfilter
-
-    return np.asarray(lfilter([1.0], [1.0, -math.exp(-speed)], cells, axis=-1))
 
 
 def _compact(law: Law, part: Part, cells: FloatArray, rate: float | None) -> FloatArray:

@@ -130,7 +130,7 @@ def _enough(answers: Answers, law: Law) -> float:
     for z in np.arange(7.0, _FARTHEST):
         gap = z / wide - speed
         if gap > 0:
-            slow = math.log(kappa * share) - speed * (span + z * wide)
+            slow = math.log(kappa * share) - speed * (span + z * wide + compact_width(law))
             if -0.5 * z * z - math.log(wide * math.expm1(min(gap, 700.0))) - slow < _NEXT_TO_NOTHING:
                 return float(z)
     return _FARTHEST
@@ -182,7 +182,9 @@ def light(law: Law, fall: float, ends: list[tuple[FloatArray, FloatArray]]) -> F
     if fall <= speed:
         return np.full(len(ends[0][0]), np.inf)
     weight = sum(kappa * share for _, kappa, share in parts)
-    weight += sum(share for share, part in law.shares() if part.kind != "laplace")
+    # tables and Gaussian parts carry what lies beyond to so many cells from it, where rho^t is smaller
+    carried = math.exp(min(speed * compact_width(law), 700.0))
+    weight += carried * sum(share for share, part in law.shares() if part.kind != "laplace")
     more = np.zeros(1)
     for end, coefficients in ends:
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -95,7 +95,7 @@ class Window:
             others=everyone.others,
             others_without=without.others,
             beyond=(beyond[0], beyond[1]),
-            slack=_slack(answers, count),
+            slack=_slack(answers),
             error=error,
             bound=bound,
             heavy=heavy,
@@ -206,10 +206,6 @@ class Window:
         return found
 
 
-def _slack(answers: Answers, count: int) -> float:
-    """What rounding may do to a mass, in proportion.
-
-    Exponents of up to 700, cells far narrower than a kernel, and filters that multiply and add once for each cell,
-    with a rounded factor: at most 3/2 units each.
-    """
-    return UNIT * (2000.0 + 32.0 * widest(answers) + 2.0 * count)
+def _slack(answers: Answers) -> float:
+    """What rounding may do to a mass, in proportion: exponents of up to 700, and cells far narrower than a kernel."""
+    return UNIT * (2000.0 + 32.0 * widest(answers))
