@@ -3,29 +3,57 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.signal import fftconvolve
+from scipy.stats import norm
 
 import empriv
 from empriv.errors import CertificateError, InputError
-from empriv.measuring.densities import Density
+from empriv.measuring.densities import Density, Mixture
 from empriv.measuring.risk import Risk
 from empriv.noise.design import METHODS, design_noise
 from empriv.noise.lattice import Law
-from empriv.results import FloatArray, Outcome, Results
+from empriv.results import FloatArray, IntArray, Outcome, Results
 
-DENSITIES: tuple[Density, ...] = (
-    empriv.Kde("laplace"),
-    empriv.Kde("gaussian"),
-    empriv.Kde("logistic"),
-    empriv.Kde("epanechnikov"),
-    empriv.VariableKde("gaussian"),
-    empriv.Ecdf(),
-)
+
+class Normal:
+    """One's own density: a normal law around each result, given by its distribution function."""
+
+    name = "normal"
+    scores = ()
+    width = 0.35
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Normal:  # noqa: ARG002
+        return self
+
+    def pdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        return np.asarray(norm.pdf(x[:, None], points, self.width).mean(axis=1))
+
+    def cdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        return np.asarray(norm.cdf(x[:, None], points, self.width).mean(axis=1))
+
+    def nodes(self, points: FloatArray) -> FloatArray:
+        return np.linspace(points.min() - 3.0, points.max() + 3.0, 801)
+
+
+DENSITIES: dict[str, Density] = {
+    "laplace": empriv.Kde("laplace"),
+    "gaussian": empriv.Kde("gaussian"),
+    "logistic": empriv.Kde("logistic"),
+    "student": empriv.Kde("student"),
+    "epanechnikov": empriv.Kde("epanechnikov"),
+    "variable gaussian": empriv.VariableKde("gaussian"),
+    "variable laplace": empriv.VariableKde("laplace"),
+    "refit": empriv.Kde("laplace", refit=True),
+    "ecdf": empriv.Ecdf(),
+    "own": Normal(),
+}
 
 
 def make(seed: int, n: int = 30, individuals: int = 6, size: float = 0.3, density: Density | None = None) -> Risk:
@@ -34,52 +62,88 @@ def make(seed: int, n: int = 30, individuals: int = 6, size: float = 0.3, densit
     return empriv.measure(q, q - size * rng.lognormal(-0.5, 0.7, (individuals, n)), density=density)
 
 
-def noisy_delta(risk: Risk, law: Law, epsilon: float) -> float:
-    """The largest delta_i of rounded answers plus noise, by plain convolution of long vectors."""
+def without(risk: Risk, individual: int) -> FloatArray:
+    return np.asarray(risk.pairs.dense(np.array([individual]))[0])
+
+
+def noisy_delta_i(risk: Risk, law: Law, epsilon: float) -> FloatArray:
+    """delta_i of rounded answers plus noise, by plain convolution of long vectors."""
     g = law.granularity
     points = risk.pairs.points
     low, high = math.floor(points.min() / g) - 3000, math.ceil(points.max() / g) + 3000
     edges = g * (np.arange(low, high + 2) - 0.5)
     noise = law.pmf(np.arange(-6000, 6001))
-    assert risk.density is not None
 
     def masses(values: FloatArray) -> FloatArray:
-        assert risk.density is not None
-        rounded = np.diff(np.asarray(risk.density.cdf(edges, values)))
-        return np.asarray(np.convolve(rounded, noise))
+        model = risk.density
+        assert model is not None
+        if isinstance(model, Mixture) and model.refit is not None and values is not points:
+            model = model.refit.fit(values, np.arange(len(values)))
+        rounded = np.diff(np.asarray(model.cdf(edges, values)))
+        return np.asarray(fftconvolve(rounded, noise))
 
     p = masses(points)
-    worst = 0.0
+    found = []
     for i in range(risk.results.n_individuals):
-        q = masses(risk.pairs.dense(np.array([i]))[0])
-        for a, b in ((p, q), (q, p)):
-            worst = max(worst, float(np.maximum(a - np.exp(epsilon) * b, 0.0).sum()))
-    return worst
+        q = masses(without(risk, i))
+        found.append(max(float(np.maximum(a - np.exp(epsilon) * b, 0.0).sum()) for a, b in ((p, q), (q, p))))
+    return np.array(found)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("density", DENSITIES, ids=lambda one: type(one).__name__ + getattr(one, "kernel", ""))
-def test_every_method_keeps_its_target_for_every_density(method: str, density: Density) -> None:
-    risk = make(1, density=density)
+def noisy_delta(risk: Risk, law: Law, epsilon: float) -> float:
+    return float(noisy_delta_i(risk, law, epsilon).max())
+
+
+def narrowed(law: Law, factor: float) -> Law:
+    return Law.of(law.granularity, [(part.kind, share, factor * part.scale) for share, part in law.shares()])
+
+
+TAILS = {"student": 2e-6}  # mass of the answer beyond the long vectors
+
+
+@pytest.mark.parametrize(
+    ("density", "method"),
+    [(name, method) for name in DENSITIES for method in ("robust", "optimal")]
+    + [(name, method) for name in ("laplace", "epanechnikov", "ecdf") for method in METHODS[2:]],
+)
+def test_every_method_keeps_its_target_for_every_density(density: str, method: str) -> None:
+    risk = make(1, n=16, individuals=3, density=DENSITIES[density])
     noise = design_noise(risk, epsilon=0.4, delta=0.02, method=method)
     assert noise.certificate.holds
-    found = noisy_delta(risk, noise.law, 0.4)
-    assert found <= 0.02 + 1e-9
+    assert noisy_delta(risk, noise.law, 0.4) <= 0.02 + 1e-9 + TAILS.get(density, 0.0)
     if method in ("optimal", "calibrated") and not noise.law.only_point:
         # and it is tight: a law a tenth narrower breaks the promise
-        narrower = Law.of(
-            noise.law.granularity,
-            [(part.kind, share, 0.9 * part.scale) for share, part in noise.law.shares()],
-        )
-        assert noisy_delta(risk, narrower, 0.4) > 0.02
+        assert noisy_delta(risk, narrowed(noise.law, 0.9), 0.4) > 0.02
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_delta_zero(method: str) -> None:
-    risk = make(2)
+    risk = make(2, n=16, individuals=3)
     noise = design_noise(risk, epsilon=0.5, method=method)
     assert noise.certificate.achieved_epsilon(0.0) <= 0.5
     assert noisy_delta(risk, noise.law, 0.5) <= 1e-9
+
+
+@pytest.mark.parametrize("method", ["robust", "calibrated", "optimal"])
+def test_kernels_of_several_widths_at_delta_zero(method: str) -> None:
+    # Far out the widest kernel rules, beyond any window: the certificate decides, if need be for one Laplace law.
+    risk = make(13, n=16, individuals=3, density=empriv.VariableKde("laplace"))
+    noise = design_noise(risk, epsilon=0.5, method=method)
+    assert noise.certificate.achieved_epsilon(0.0) <= 0.5
+    assert noisy_delta(risk, noise.law, 0.5) <= 1e-9
+    assert noise.expected_error <= 1.05 * design_noise(risk, epsilon=0.5, method="classical").expected_error
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_robust_is_never_above_the_valid_scale_of_the_paper_at_delta_zero(seed: int) -> None:
+    risk = make(20 + seed, n=24, individuals=3, size=0.6)
+    distance = max(
+        float(np.abs(np.sort(risk.pairs.points) - np.sort(without(risk, i))).max())
+        for i in range(risk.results.n_individuals)
+    )
+    robust = design_noise(risk, epsilon=0.3)
+    assert robust.expected_error <= 1.002 * distance / 0.3
+    assert robust.expected_error > design_noise(risk, epsilon=0.3, method="optimal").expected_error
 
 
 @settings(max_examples=12)
@@ -100,49 +164,68 @@ def test_design_then_certificate(
     assert noise.certificate.achieved_delta(epsilon) <= max(delta, 1e-12)
 
 
-@settings(max_examples=6)
-@given(seed=st.integers(0, 10**6), epsilon=st.floats(0.1, 1.0))
-def test_measured_again_noisy_draws_keep_the_target(seed: int, epsilon: float) -> None:
-    # Databases with noise, many draws each, measured by the ordinary code: the estimate itself varies, so the target
-    # is held with 0.03 to spare; without noise it is broken by more than that.
+@settings(max_examples=8)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(3, 12),
+    spread=st.floats(0.0, 0.3),
+    shift=st.floats(1.5, 4.0),
+    epsilon=st.floats(0.2, 0.6),
+    method=st.sampled_from(["calibrated", "optimal"]),
+)
+def test_noisy_draws_measured_again(
+    seed: int, n: int, spread: float, shift: float, epsilon: float, method: str
+) -> None:
+    # Draws of the noisy answer, smoothed by the same kernel, are measured by the ordinary code. Of some thousand draws
+    # the hockey stick seems larger than it is, by less than 0.06 here; half the noise leaves more than twice that.
     rng = np.random.default_rng(seed)
-    q = rng.normal(size=20)
-    risk = empriv.measure(q, q[None, :] - 2.0, density=empriv.Kde("laplace", 0.2))
-    noise = design_noise(risk, epsilon=epsilon, delta=0.02, method="calibrated")
-    smooth = rng.laplace(0.0, 0.2, (2, 20, 1500))
-    draws = noise.law.sample((2, 20, 1500), rng=rng) + smooth
-    edges = np.linspace(-60, 60, 121)
-    pairs = np.stack([q[:, None] + draws[0], q[:, None] - 2.0 + draws[1]])
-    a, b = (np.histogram(side, edges)[0] / side.size for side in pairs)
-    assert np.maximum(a - np.exp(epsilon) * b, 0.0).sum() <= 0.05
-    assert risk.delta(epsilon) > 0.2
+    q = spread * rng.normal(size=n)
+    kernel = empriv.Kde("laplace", 0.2)
+    risk = empriv.measure(q, q[None, :] - shift, density=kernel)
+    noise = design_noise(risk, epsilon=epsilon, delta=0.02, method=method, granularity=2.0**-5)
+    draws = 9000 // n
+    assert noise.remeasure(draws=draws, rng=rng, density=kernel).delta(epsilon) <= 0.02 + 0.06
+    halved = replace(noise, law=narrowed(noise.law, 0.5))
+    assert halved.remeasure(draws=draws, rng=rng, density=kernel).delta(epsilon) > 0.02 + 0.06
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_error_falls_with_epsilon_and_with_delta(method: str) -> None:
-    risk = make(3)
-    by_epsilon = [design_noise(risk, epsilon=e, delta=0.01, method=method).expected_error for e in (0.1, 0.3, 0.6, 1.2)]
-    by_delta = [design_noise(risk, epsilon=0.3, delta=d, method=method).expected_error for d in (0.0, 0.005, 0.05)]
-    for errors in (by_epsilon, by_delta):
-        assert all(later <= earlier * 1.01 + 1e-12 for earlier, later in pairwise(errors))
+@settings(max_examples=5)
+@given(
+    seed=st.integers(0, 10**6),
+    epsilon=st.floats(0.1, 0.8),
+    delta=st.floats(0.001, 0.05),
+    more=st.floats(1.1, 3.0),
+    method=st.sampled_from(METHODS),
+)
+def test_the_error_falls_with_epsilon_and_with_delta(
+    seed: int, epsilon: float, delta: float, more: float, method: str
+) -> None:
+    risk = make(seed, n=15, individuals=3)
+
+    def error(epsilon: float, delta: float) -> float:
+        return design_noise(risk, epsilon=epsilon, delta=delta, method=method, granularity=2.0**-6).expected_error
+
+    first = error(epsilon, delta)
+    assert error(more * epsilon, delta) <= 1.01 * first + 1e-12
+    assert error(epsilon, more * delta) <= 1.01 * first + 1e-12
+    assert error(epsilon, 0.0) >= 0.99 * first
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_scales_and_shifts_with_the_results(method: str) -> None:
     rng = np.random.default_rng(4)
-    q = np.round(rng.normal(size=25) * 2**20) / 2**20
-    without = np.round((q - 0.4 * rng.lognormal(-0.5, 0.7, (5, 25))) * 2**20) / 2**20
+    q = np.round(rng.normal(size=15) * 2**20) / 2**20
+    less = np.round((q - 0.4 * rng.lognormal(-0.5, 0.7, (3, 15))) * 2**20) / 2**20
 
-    def law(factor: float, shift: float) -> Law:
-        risk = empriv.measure(
-            factor * q + shift, factor * without + shift, density=empriv.Kde("laplace", 0.25 * factor)
-        )
-        return design_noise(risk, epsilon=0.4, delta=0.01, method=method, granularity=2.0**-6 * factor).law
+    def law(factor: float, shift: float, cell: float) -> Law:
+        risk = empriv.measure(factor * q + shift, factor * less + shift, density=empriv.Kde("laplace", 0.25 * factor))
+        return design_noise(risk, epsilon=0.4, delta=0.01, method=method, granularity=2.0**-6 * cell).law
 
-    first, doubled, moved = law(1.0, 0.0), law(8.0, 0.0), law(1.0, 4.0)
+    first, doubled, moved, scaled = law(1.0, 0.0, 1.0), law(8.0, 0.0, 8.0), law(1.0, 4.0, 1.0), law(3.7, -1.3, 4.0)
     assert doubled.expected_error == pytest.approx(8.0 * first.expected_error, rel=1e-9)
     assert [part.weight for part in doubled.parts] == [part.weight for part in first.parts]
     assert moved.expected_error == pytest.approx(first.expected_error, rel=1e-3)
+    assert scaled.expected_error == pytest.approx(3.7 * first.expected_error, rel=0.02)
 
 
 def test_individuals_in_any_order() -> None:
@@ -154,7 +237,7 @@ def test_individuals_in_any_order() -> None:
     assert one.expected_error == pytest.approx(other.expected_error, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("delta", [0.0, 0.01])
 def test_optimal_is_never_above_calibrated_which_is_below_the_paper(seed: int, delta: float) -> None:
     risk = make(seed, size=0.5)
@@ -183,12 +266,39 @@ def test_no_noise_where_none_is_needed() -> None:
         assert any("No noise is needed" in note for note in noise.notes)
 
 
-def test_total_risk() -> None:
-    risk = make(8, individuals=20)
-    assert risk.total_risk(0.3) > 0.05
-    for method in ("calibrated", "optimal", "robust"):
-        noise = design_noise(risk, epsilon=0.3, total_risk=0.05, method=method)
-        assert noise.certificate.achieved_total_risk(0.3) <= 0.05
+def total(delta_i: FloatArray) -> float:
+    return float(1.0 - np.prod(1.0 - delta_i))
+
+
+@pytest.mark.parametrize("method", ["calibrated", "optimal", "robust"])
+def test_total_risk(method: str) -> None:
+    rng = np.random.default_rng(8)
+    q = rng.normal(size=20)
+    # a few large and many small influences: one delta for all would be far from the least noise
+    sizes = np.concatenate(([0.9, 0.6], np.full(18, 0.15)))[:, None]
+    risk = empriv.measure(q, q - sizes * rng.lognormal(0.0, 0.3, (20, 20)))
+    noise = design_noise(risk, epsilon=0.3, total_risk=0.05, method=method)
+    assert noise.delta is None
+    assert noise.achieved_total_risk <= 0.05
+    found = noisy_delta_i(risk, noise.law, 0.3)
+    assert total(found) <= 0.05 + 1e-9
+    if method != "robust":  # all of it is used, and a tenth less noise is too little
+        assert total(found) > 0.05 * 0.99
+        assert total(noisy_delta_i(risk, narrowed(noise.law, 0.9), 0.3)) > 0.05
+    common = design_noise(risk, epsilon=0.3, delta=1.0 - 0.95 ** (1 / 20), method=method)
+    assert noise.expected_error < 0.9 * common.expected_error
+    both = design_noise(risk, epsilon=0.3, delta=0.01, total_risk=0.05, method=method)
+    assert both.achieved_delta() <= 0.01
+    assert both.achieved_total_risk <= 0.05
+    assert both.expected_error >= noise.expected_error * (1 - 1e-6)
+
+
+def test_total_risk_of_more_individuals_than_stand_for_all() -> None:
+    rng = np.random.default_rng(14)
+    q = rng.normal(size=15)
+    risk = empriv.measure(q, q - rng.lognormal(-2.5, 0.8, (700, 1)) * rng.lognormal(0.0, 0.3, (700, 15)))
+    noise = design_noise(risk, epsilon=0.4, total_risk=0.2, method="optimal")
+    assert 0.9 * 0.2 < noise.achieved_total_risk <= 0.2
 
 
 def test_atoms_of_numbers_are_hidden_by_noise() -> None:
@@ -267,19 +377,39 @@ def test_gaussian_family() -> None:
     noise = design_noise(risk, epsilon=0.4, delta=0.01, method="calibrated", family="gaussian")
     assert {part.kind for part in noise.law.parts} == {"gaussian"}
     assert noisy_delta(risk, noise.law, 0.4) <= 0.01
-    narrower = Law.of(noise.law.granularity, [("gaussian", 1.0, 0.95 * noise.law.parts[0].scale)])
-    assert noisy_delta(risk, narrower, 0.4) > 0.01
+    assert noisy_delta(risk, narrowed(noise.law, 0.95), 0.4) > 0.01
 
 
-def test_one_individual_one_database_and_an_audit_like_object() -> None:
+def test_one_individual_and_one_database() -> None:
     risk = empriv.measure(np.array([3.0]), np.array([[2.0]]))
+    assert design_noise(risk, epsilon=1.0, method="calibrated").certificate.holds
 
-    class Audited:
-        pass
 
-    audited = Audited()
-    audited.risk = risk  # type: ignore[attr-defined]
-    assert design_noise(audited, epsilon=1.0, method="calibrated").certificate.holds
+def test_an_audit_is_taken_alone() -> None:
+    # What an audit was measured together with is no business of this query's noise.
+    risk = make(15, n=12, individuals=2)
+    together = SimpleNamespace(risk=make(16, n=12, individuals=2, size=3.0), alone=SimpleNamespace(risk=risk))
+    noise = design_noise(together, epsilon=0.5, delta=0.02, method="calibrated")
+    assert noise.risk is risk
+
+
+def test_several_numbers_have_a_design_of_their_own() -> None:
+    rng = np.random.default_rng(17)
+    q = rng.normal(size=(12, 2))
+    entries = (q[None] - rng.random((2, 12, 2))).reshape(-1, 2)
+    results = Results(
+        q=q,
+        outcomes=np.zeros((12, 2), np.int8),
+        databases=np.arange(12),
+        individuals=np.arange(2),
+        starts=np.array([0, 12, 24]),
+        entry_database=np.tile(np.arange(12, dtype=np.int32), 2),
+        entry_q=entries,
+        entry_outcomes=np.zeros((24, 2), np.int8),
+        components=("a", "b"),
+    )
+    with pytest.raises(InputError, match="design_joint_noise"):
+        design_noise(empriv.measure(results), epsilon=0.5)
 
 
 @pytest.mark.parametrize(
