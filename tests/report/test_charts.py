@@ -16,12 +16,13 @@ from empriv.report import CHARTS, chart
 from empriv.report.chart import risk_scale
 from empriv.report.charts import charts_of
 from empriv.report.gather import HISTOGRAM_EDGES, gather
-from empriv.report.laws import buckets_chart, joint_chart, two_laws
+from empriv.report.laws import buckets_chart, two_laws
 from empriv.report.released import noise_chart, released_chart
+from empriv.report.together import joint_chart
 from report.cases import EXTREMES, NASTY, extreme, results
 
 
-@pytest.mark.parametrize("name", [name for name in CHARTS if name not in ("outcomes", "joint")])
+@pytest.mark.parametrize("name", [name for name in CHARTS if name not in ("outcomes", "joint", "adversary")])
 def test_every_chart_is_drawn(ordinary: empriv.Audit, name: str) -> None:
     made = chart(ordinary, name)
     assert made.name == name

@@ -14,8 +14,10 @@ from empriv.report.chart import Chart
 from empriv.report.curves import delta_chart, sensitivity_chart, total_risk_chart
 from empriv.report.databases import results_chart, scores_chart
 from empriv.report.gather import Material, gather
-from empriv.report.laws import density_chart, outcomes_chart, pair_chart
+from empriv.report.known import adversary_chart
+from empriv.report.laws import density_chart, outcomes_chart
 from empriv.report.people import delta_i_chart, influence_chart
+from empriv.report.together import pair_chart
 
 CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "delta": delta_chart,
@@ -23,6 +25,7 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "density": density_chart,
     "outcomes": outcomes_chart,
     "joint": pair_chart,
+    "adversary": adversary_chart,
     "delta_i": delta_i_chart,
     "influence": influence_chart,
     "results": results_chart,

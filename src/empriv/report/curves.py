@@ -81,7 +81,9 @@ def sensitivity_chart(material: Material) -> Chart | None:
     if isinstance(risk, JointRisk) or risk.density is None:
         return None
     grid = material.epsilons[material.finite]
-    lines = {"as measured": material.curves.delta[material.finite], **_otherwise(material, risk, grid)}
+    own = material.curves.delta[material.finite] if material.audit.against is None else np.asarray(risk.delta(grid))
+    lines = {"as measured": own, **_otherwise(material, risk, grid)}
+    alone = "" if material.audit.against is None else " All as for somebody who knows nothing else."
     return lines_chart(
         grid,
         lines,
@@ -91,7 +93,7 @@ def sensitivity_chart(material: Material) -> Chart | None:
         caption=(
             "delta against epsilon, estimated again with half and double the bandwidth and with other densities, over "
             "the most exposed individuals. Lines close together mean that the estimate does not hang on the smoothing; "
-            "lines far apart mean that it does."
+            f"lines far apart mean that it does.{alone}"
         ),
     )
 

@@ -25,69 +25,98 @@ from empriv.report.chart import (
     numbers,
     records,
     spec_of,
+    stacked,
 )
 from empriv.report.gather import Material
 from empriv.report.text import shortened
-from empriv.results import FloatArray, Outcome
+from empriv.results import FloatArray, Outcome, Results
 
 _MOST_POINTS = 1_200
 _MOST_SCORES = 24
+_MOST_VIEWS, _SMALL = 4, 150  # of several numbers so many are drawn, each so high
 
 
-def results_chart(material: Material) -> Chart | None:
-    """The result on each database, in their order, with trend, median and change point; None for several numbers."""
+def results_chart(material: Material) -> Chart:
+    """The result on each database, in their order, with trend, median and change point; some of several numbers."""
     results = material.audit.results
+    parts = {"": results}
     if results.components is not None:
-        return None
-    q = results.q.reshape(results.n_databases, -1)
+        parts = {name: results.component(name) for name in results.components[:_MOST_VIEWS]}
+    labels = [shortened(str(label), 24) for label in results.databases]
+    height = HEIGHT if len(parts) == 1 else _SMALL
+    series = {name: _series(one) for name, one in parts.items()}
+    views = [
+        {"width": WIDTH, "height": height, "layer": _layers(series[name], labels, name, place, height)}
+        for place, name in enumerate(parts)
+    ]
+    iid = [check for check in material.audit.checks if check.code == "iid"]
+    said = "".join(f" {check.sentence}" for check in iid)
+    drawn = "" if (results.draws or 1) == 1 else f" Each point is the mean of {results.draws:,} draws."
+    odd = sum(int(np.count_nonzero(~np.isfinite(one))) for one in series.values())
+    none = f" {odd:,} of {results.n_databases * len(parts):,} results are not a number: crosses at the foot."
+    marked = any(_marked(one) for one in series.values())
+    marks = " Dashed: the trend by least squares; dotted: the median; the upright line: the likeliest change point."
+    more = 0 if results.components is None else len(results.components) - len(parts)
+    others = f" {more} more {'number is' if more == 1 else 'numbers are'} not drawn." if more else ""
+    data: dict[str, list[Any]] = {"database": labels}
+    for name, one in series.items():
+        codes = parts[name].outcomes.reshape(results.n_databases, -1)[:, 0]
+        data[shortened(name, 40) or "result"] = [
+            clean(float(v)) if math.isfinite(v) else Outcome(int(codes[k])).name.lower().replace("_", " ")
+            for k, v in enumerate(one)
+        ]
+    return Chart(
+        name="results",
+        title="The query's result on each database" if len(parts) == 1 else "The query's results on each database",
+        caption=(
+            "One point for each database, in their order. Privacy comes from how these results vary, so they should "
+            f"look like independent draws: no drift, no jump, no cycle.{marks if marked else ''}{said}{drawn}"
+            f"{none if odd else ''}{others}"
+        ),
+        spec=spec_of(layer=views[0]["layer"]) if len(views) == 1 else stacked(views),
+        data=data,
+    )
+
+
+def _series(results: Results) -> FloatArray:
+    """The result of each database, draws averaged; NaN where none is a number."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a database of which no draw is a number
-        series = np.nanmean(q, axis=1)
-    labels = [shortened(str(label), 24) for label in results.databases]
+        return np.asarray(np.nanmean(results.q.reshape(results.n_databases, -1), axis=1))
+
+
+def _marked(series: FloatArray) -> bool:
+    """Whether median, trend and change point mean anything."""
+    known = series[np.isfinite(series)]
+    return len(known) >= 3 and float(np.ptp(known)) > 0
+
+
+def _layers(series: FloatArray, labels: list[str], name: str, place: int, height: int) -> list[dict[str, Any]]:
     known = np.flatnonzero(np.isfinite(series))
-    iid = next((check for check in material.audit.checks if check.code == "iid"), None)
-    said = "" if iid is None else f" {iid.sentence}"
-    drawn = "" if results.draws is None else f" Each point is the mean of {results.draws:,} draws."
-    odd = results.n_databases - len(known)
-    none = f" {odd:,} of {results.n_databases:,} results are not a number: crosses at the foot." if odd else ""
     low, high = _range(series[known])
-    x = Scale(0.5, results.n_databases + 0.5)
-    y = Scale(low, high)
-    named = _labels(x, labels)
+    x, y = Scale(0.5, len(series) + 0.5), Scale(low, high)
+    named = _labels(x, labels, height)
     x_axis = named["encoding"]["x"]
-    y_axis = y.encoding("value", "query result", format=",~r" if max(abs(low), abs(high)) < 1e6 else "~s")
+    title = shortened(name, 28) or "query result"
+    y_axis = y.encoding(
+        "value", title, format=",~r" if max(abs(low), abs(high)) < 1e6 else "~s", tickCount=height // 40
+    )
+    at = {"x": x_axis, "y": y_axis}
     layers = [named]
     if len(known) > _MOST_POINTS:
         layers += _thinned(known, series, x_axis, y_axis)
     else:
         rows = records(at=known + 1, value=series[known])
-        layers.append(layer("line", {"type": "line", "color": SKY, "strokeWidth": 1.2}, rows,
-                            {"x": x_axis, "y": y_axis}))  # fmt: skip
-        layers.append(layer("points", {"type": "point", "filled": True, "color": BLUE, "size": 30, "opacity": 1}, rows,
-                            {"x": x_axis, "y": y_axis}))  # fmt: skip
-    if odd:
-        missing = np.flatnonzero(~np.isfinite(series))[:_MOST_POINTS]
+        dot = {"type": "point", "filled": True, "color": BLUE, "size": 30, "opacity": 1}
+        layers.append(layer("line", {"type": "line", "color": SKY, "strokeWidth": 1.2}, rows, at))
+        layers.append(layer("points", dot, rows, at))
+    missing = np.flatnonzero(~np.isfinite(series))[:_MOST_POINTS]
+    if len(missing):
         cross = {"type": "point", "shape": "cross", "color": VERMILION, "filled": True, "size": 50, "opacity": 1}
-        at_foot = records(at=missing + 1, value=[low] * len(missing))
-        layers.append(layer("missing", cross, at_foot, {"x": x_axis, "y": y_axis}))
-    marks = ""
-    if len(known) >= 3 and np.ptp(series[known]) > 0:
+        layers.append(layer("missing", cross, records(at=missing + 1, value=[low] * len(missing)), at))
+    if _marked(series):
         layers += _marks(known, series[known], x_axis, y_axis)
-        marks = " Dashed: the trend by least squares; dotted: the median; the upright line: the likeliest change point."
-    kinds = [Outcome(int(code)).name.lower().replace("_", " ") for code in results.outcomes.reshape(len(q), -1)[:, 0]]
-    return Chart(
-        name="results",
-        title="The query's result on each database",
-        caption=(
-            "One point for each database, in their order. Privacy comes from how these results vary, so they should "
-            f"look like independent draws: no drift, no jump, no cycle.{marks}{said}{drawn}{none}"
-        ),
-        spec=spec_of(layer=layers),
-        data={
-            "database": labels,
-            "result": [clean(float(v)) if math.isfinite(v) else kinds[k] for k, v in enumerate(series)],
-        },
-    )
+    return [{**one, "name": f"{one['name']}{place}"} for one in layers]  # names of views must differ
 
 
 def scores_chart(material: Material) -> Chart | None:
@@ -185,13 +214,13 @@ def _range(values: FloatArray) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _labels(x: Scale, labels: list[str]) -> dict[str, Any]:
+def _labels(x: Scale, labels: list[str], height: int) -> dict[str, Any]:
     """The databases' labels, as many as fit, as data of a layer: no text of theirs is part of an expression."""
     n = len(labels)
     room = max(2, min(12, WIDTH // (8 * max(4, max(map(len, labels))))))
     spots = list(range(0, n, max(1, math.ceil(n / room))))
     rows = records(at=[k + 1 for k in spots], label=[labels[k] for k in spots])
-    encoding = {"x": _axis(x, spots), "y": {"value": HEIGHT + 14}, "text": {"field": "label"}}
+    encoding = {"x": _axis(x, spots), "y": {"value": height + 14}, "text": {"field": "label"}}
     return layer("labels", {"type": "text", "align": "center", "color": INK, "baseline": "middle"}, rows, encoding)
 
 

@@ -1,18 +1,17 @@
-"""Charts of laws: densities with and without an individual, outcomes with a mass of their own, pairs of numbers, and an
-adversary's buckets. The last two take plain arrays, and know nothing of what made them. Noise is in `released`.
+"""Charts of laws: densities with and without an individual, and outcomes with a mass of their own.
+
+Several numbers are in `together`, what an adversary knows in `known`, noise in `released`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from empriv.errors import InputError
-from empriv.measuring.densities import Mixture
 from empriv.measuring.joint import JointRisk
 from empriv.report.chart import (
     BLUE,
@@ -20,7 +19,6 @@ from empriv.report.chart import (
     INK,
     ORANGE,
     PLAIN,
-    SKY,
     VERMILION,
     WIDTH,
     Chart,
@@ -61,6 +59,7 @@ def density_chart(material: Material) -> Chart | None:
         x, with_all, sides[here], epsilon,
         others=sides, index=index, epsilons=material.epsilons,
     )  # fmt: skip
+    alone = "" if material.audit.against is None else " Drawn as for somebody who knows nothing else."
     return Chart(
         name="density",
         title="The most exposed individual: with and without",
@@ -68,7 +67,7 @@ def density_chart(material: Material) -> Chart | None:
             "Above: how likely each result is with everyone (solid), and without the most exposed individual (dashed). "
             "Below: the logarithm of their ratio. Where it leaves the band of plus and minus epsilon, shaded in both, "
             "a result tells more about the individual than epsilon allows; how often that happens, and by how much, "
-            "makes delta."
+            f"makes delta.{alone}"
         ),
         spec=chart.spec,
         data=chart.data,
@@ -199,86 +198,10 @@ def outcomes_chart(material: Material) -> Chart | None:
         name="outcomes",
         title="Outcomes with a mass of their own",
         caption=(
-            "How often each single outcome occurs with everyone, and without the individual most exposed at the first "
-            "epsilon asked for. They are compared by counts. An outcome with one bar only gives that individual's "
-            "presence or absence away for certain."
+            "How often each single outcome occurs with everyone, and without the individual most exposed at epsilon "
+            f"{material.epsilons[material.start]:.4g}, where this chart stays. They are compared by counts. An outcome "
+            "with one bar only gives that individual's presence or absence away for certain."
         ),
-    )
-
-
-def pair_chart(material: Material) -> Chart | None:
-    """The joint density of the first two of several numbers; None if there is one number, or no density of both."""
-    risk = material.audit.risk
-    if not isinstance(risk, JointRisk):
-        return None
-    (one, first), (other, second) = list(risk.components.items())[:2]
-    if not (isinstance(first.density, Mixture) and isinstance(second.density, Mixture)):
-        return None
-    both = np.isfinite(first.pairs.points) & np.isfinite(second.pairs.points)
-    a, b = first.pairs.points[both], second.pairs.points[both]
-    if len(a) < 2:
-        return None
-    sides = [_even(points, model.bandwidths[both]) for points, model in ((a, first.density), (b, second.density))]
-    kernels = [
-        model.kernel.pdf((places[:, None] - points) / model.bandwidths[both]) / model.bandwidths[both]
-        for places, points, model in ((sides[0], a, first.density), (sides[1], b, second.density))
-    ]
-    drawn = joint_chart(sides[0], sides[1], kernels[1] @ kernels[0].T / len(a), points=(a, b), names=(one, other))
-    more = len(risk.components) - 2
-    others = f" {more} more, released with them, cannot be drawn." if more else ""
-    return replace(
-        drawn,
-        caption=f"{drawn.caption}{others} The picture smooths each number with its own bandwidth; delta was measured "
-        "with the joint density.",
-    )
-
-
-def joint_chart(
-    x: FloatArray,
-    y: FloatArray,
-    density: FloatArray,
-    *,
-    points: tuple[FloatArray, FloatArray],
-    names: tuple[str, str],
-) -> Chart:
-    """The joint density of two numbers released together.
-
-    Parameters
-    ----------
-    x, y : places on the two axes, evenly spaced
-    density : (len(y), len(x))
-    points : the pairs of results
-    names : of the two numbers
-    """
-    density = np.asarray(density, float)
-    if density.shape != (len(y), len(x)):
-        raise InputError(f"`density` must have shape {(len(y), len(x))}, got {density.shape}.")
-    half = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
-    columns, rows_at = np.meshgrid(x, y)
-    x_scale = Scale(float(x[0] - half[0]), float(x[-1] + half[0]))
-    y_scale = Scale(float(y[0] - half[1]), float(y[-1] + half[1]))
-    rows = records(
-        x=(columns - half[0]).ravel(), x2=(columns + half[0]).ravel(), y=(rows_at - half[1]).ravel(),
-        y2=(rows_at + half[1]).ravel(), p=density.ravel(),
-    )  # fmt: skip
-    titles = [shortened(name, 40) for name in names]
-    at = {"x": x_scale.encoding("x", titles[0], grid=False), "y": y_scale.encoding("y", titles[1], grid=False)}
-    colour = {"field": "p", "type": "quantitative", "legend": {"title": "density", "orient": "right", "format": ".2~g"},
-              "scale": {"range": ["#f7fbff", SKY, BLUE, "#08306b"], "domainMin": 0}}  # fmt: skip
-    layers = [
-        layer("joint", {"type": "rect"}, rows, {**at, "x2": {"field": "x2"}, "y2": {"field": "y2"}, "color": colour}),
-        layer("pairs", {"type": "point", "filled": True, "color": ORANGE, "stroke": INK, "strokeWidth": 0.6, "size": 34,
-                        "opacity": 1}, records(x=points[0], y=points[1]), at),
-    ]  # fmt: skip
-    return Chart(
-        name="joint",
-        title=f"Joint density of {titles[0]} and {titles[1]}",
-        caption=(
-            "How likely each pair of results is: darker is likelier; each dot is one database. Numbers released "
-            "together tell more than each alone, the more so where they go together."
-        ),
-        spec=spec_of(width=460, height=360, layer=layers),
-        data={titles[0]: numbers(points[0]), titles[1]: numbers(points[1])},
     )
 
 
@@ -362,11 +285,6 @@ def _places(risk: Any, points: FloatArray) -> FloatArray:
     if len(points) <= _POINTS:
         return np.unique(np.concatenate((even, points)))
     return even
-
-
-def _even(points: FloatArray, widths: FloatArray) -> FloatArray:
-    margin = 2 * float(np.median(widths))
-    return np.linspace(float(points.min()) - margin, float(points.max()) + margin, 48)
 
 
 def same_length(one: Any, other: Any) -> None:

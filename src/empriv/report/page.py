@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 FIRST_ROWS = 50
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
-UNCHECKED = (
-    "What else is known or released about the same individuals: only this one result is covered, and several releases "
-    "tell more together.",
+_UNCHECKED = (
     "Individuals who never were in these databases, and behave as nobody in them did.",
     "Databases still to come, if they are not of the same kind as these.",
     "Groups of individuals, such as families: each individual is protected alone.",
@@ -94,7 +92,7 @@ def page_of(
         "asked_rows": asked_rows(material, bind),
         "notes": (*said.notes, tail_sentence(audit.epsilon(0.0))),
         "warnings": [visible(warning) for warning in said.warnings],
-        "unchecked": UNCHECKED,
+        "unchecked": unchecked(audit),
         "checks": [
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity], "sentence": c.sentence}
             for c in audit.checks
@@ -131,6 +129,22 @@ def title_of(audit: Audit, title: str | None) -> str:
     if title is not None:
         return visible(title)
     return "Privacy of " + ("the query" if audit.origin is None else shortened(" ".join(audit.query.split()), 80))
+
+
+def unchecked(audit: Audit) -> tuple[str, ...]:
+    """What the figures do not cover."""
+    if audit.composition is not None:
+        count = len(audit.composition.entries)
+        covered = f"only this query and {count:,} earlier {'release' if count == 1 else 'releases'} are covered"
+    elif audit.results.components is not None:
+        covered = "only these numbers together are covered"
+    else:
+        covered = "only this one result is covered"
+    beyond = "" if audit.against is None else ", against an adversary who knows what is named above and nothing else"
+    released = (
+        f"What else is known or released about the same individuals: {covered}{beyond}; more tells more together."
+    )
+    return (released, *_UNCHECKED)
 
 
 def bindings(material: Material) -> dict[str, list[str]]:

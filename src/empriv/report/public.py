@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from empriv.adversaries import knows
 from empriv.audits import Audit
 from empriv.report.curves import banded_chart
 from empriv.report.gather import gather
-from empriv.report.page import SEVERITIES, UNCHECKED, label, picture_of, render, times, title_of
+from empriv.report.page import SEVERITIES, label, picture_of, render, times, title_of, unchecked
 from empriv.report.text import shortened, visible
 from empriv.results import FloatArray
 from empriv.summary import Figure, figure_sentence
@@ -127,9 +128,10 @@ def public_page(
         "notes": (
             "All figures are rounded up to one of 1, 2 and 5 times a power of ten, lower bounds down.",
             words.floor(n, least),
+            *_beside(audit),
         ),
         "warnings": (),
-        "unchecked": UNCHECKED,
+        "unchecked": unchecked(audit),
         "checks": [
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity]} for c in audit.checks
         ],
@@ -183,3 +185,14 @@ def _alarms(audit: Audit) -> tuple[str, ...]:
     if any(check.code == "exact-leak" for check in audit.checks):
         return ("EXACT LEAK: an outcome gives away for certain whether somebody is in the data.",)
     return ()
+
+
+def _beside(audit: Audit) -> tuple[str, ...]:
+    """Against whom, and beside what, the figures were measured."""
+    said = []
+    if audit.against is not None:
+        known = "; ".join(shortened(" ".join(one.split()), 120) for one in knows(audit.against.adversary))
+        said.append(f"The figures are against an adversary who knows of each database: {known}.")
+    if audit.composition is not None:
+        said.append("The query was measured together with what was released before from the same databases.")
+    return tuple(said)

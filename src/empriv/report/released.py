@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,18 +34,29 @@ def released_chart(audit: Audit, noise: Additive) -> Chart | None:
         return None
     points = risk.pairs.points[np.isfinite(risk.pairs.points)]
     reach = max(float(noise.quantile(0.999)), 1e-300)
-    edges = np.linspace(-reach, reach, _CELLS + 1)
+    edges = _edges(reach, getattr(getattr(noise, "law", None), "granularity", None))
     middle = (edges[1:] + edges[:-1]) / 2
     mass = np.diff(noise.cdf(edges))
+    reach = float(edges[-1])
     spread = float(np.ptp(points)) or 1.0
     low, high = float(points.min()) - spread / 2 - reach, float(points.max()) + spread / 2 + reach
     fine = np.linspace(low - reach, high + reach, _FINE)
     density = risk.pdf(fine)
-    places = np.linspace(low, high, _CELLS)
+    places = np.linspace(low, high, 2 * _CELLS)
     before = np.interp(places, fine, density)
     # the noise beyond the 0.999 quantiles is left out of the picture, not of the noise
     after = sum(w * np.interp(places - shift, fine, density) for w, shift in zip(mass, middle, strict=True))
-    return noise_chart(middle, noise.pdf(middle), (places, before), (places, np.asarray(after)))
+    return noise_chart(middle, mass / np.diff(edges), (places, before), (places, np.asarray(after)))
+
+
+def _edges(reach: float, granularity: float | None) -> FloatArray:
+    """Ends of about `_CELLS` cells of one width about 0; of noise on a lattice each holds as many of its points."""
+    width = 2 * reach / _CELLS
+    if granularity is not None:
+        inside = max(1, math.ceil(width / granularity))
+        width = granularity * (inside + 1 - inside % 2)  # an odd number, so that the middle of a cell is a point
+    half = max(1, math.ceil(reach / width - 0.5))
+    return np.asarray((np.arange(-half, half + 2) - 0.5) * width)
 
 
 def noise_chart(
@@ -75,13 +87,13 @@ def noise_chart(
         "width": WIDTH, "height": LOW,
         "layer": [layer("noise", {"type": "area", "color": GREEN, "opacity": 0.4, "line": {"color": GREEN}},
                         records(x=x, p=noise),
-                        {"x": n_scale.encoding("x", "noise added to the result"),
+                        {"x": n_scale.encoding("x", "noise added to the result", tickCount=9),
                          "y": noise_top.encoding("p", "density", format=".2~g")})],
     }  # fmt: skip
     lower = {
         "width": WIDTH, "height": TALL,
         "layer": [layer("released", {"type": "line", "strokeWidth": 2}, rows,
-                        {"x": r_scale.encoding("x", "result"), "y": law_top.encoding("p", "density", format=".2~g"),
+                        {"x": r_scale.encoding("x", "result", tickCount=9), "y": law_top.encoding("p", "density", format=".2~g"),
                          "color": {**kind, "scale": legend},
                          "strokeDash": {**kind, "scale": {**legend, "range": [[1, 0], [6, 3]]}}})],
     }  # fmt: skip

@@ -1,0 +1,98 @@
+"""The chart of what an adversary knows: the most exposed individual's delta_i for each value of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from empriv.measuring.known import FEW_EFFECTIVE, OwnContribution
+from empriv.report.chart import BLUE, INK, ORANGE, Chart, Scale, layer, numbers, records, risk_scale, spec_of
+from empriv.report.gather import Material
+from empriv.report.text import shortened
+from empriv.validate.words import number
+
+_MOST_BARS = 16
+_MOST_DOTS = 600
+_MOST_ROWS = 500
+_KINDS = ("enough databases", "few databases: mostly noise")
+
+
+def adversary_chart(material: Material) -> Chart | None:
+    """delta_i of the most exposed individual under every value of what is known; None if nobody knows anything."""
+    against = material.audit.against
+    if against is None:
+        return None
+    epsilon = float(material.epsilons[material.start])
+    found = against.by_condition(epsilon)
+    seen = np.isfinite(found["delta_i"])
+    z, effective, delta_i = found["z"][seen], found["effective"][seen], found["delta_i"][seen]
+    if not len(delta_i):
+        return None
+    row = int(np.argmax(against.delta_i(epsilon)))
+    nothing = float(against.unconditional.delta_i(epsilon)[row])
+    kinds = [_KINDS[int(size < FEW_EFFECTIVE)] for size in effective]
+    colour = {"field": "kind", "type": "nominal", "scale": {"domain": list(_KINDS), "range": [BLUE, ORANGE]}}
+    value = risk_scale(np.append(delta_i, nothing), np.zeros(0))
+    axis = "delta_i"
+    drawn = np.maximum(delta_i, value.low) if value.kind == "log" else delta_i
+    rule = max(nothing, value.low) if value.kind == "log" else nothing
+    names = [_name(one) for one in z]
+    worst_first = np.argsort(-delta_i, kind="stable")
+    if z.dtype.kind == "f" and z.ndim == 1 and not isinstance(against.adversary, OwnContribution):
+        some = worst_first[:_MOST_DOTS]
+        span = float(np.ptp(z[some])) or 1.0
+        x = Scale(float(z[some].min()) - 0.03 * span, float(z[some].max()) + 0.03 * span)
+        shape = {**colour, "scale": {"domain": list(_KINDS), "range": ["circle", "triangle-up"]}}
+        rows = records(z=z[some], value=drawn[some], kind=[kinds[k] for k in some])
+        at_y = value.encoding("value", axis)
+        big = float(np.abs(z[some]).max()) >= 1e6
+        at_x = x.encoding("z", "what the adversary knows", grid=False, format="~s" if big else ",~r")
+        layers = [
+            layer("nothing", {"type": "rule", "color": INK, "strokeDash": [5, 3]}, records(value=[rule]), {"y": at_y}),
+            layer("conditions", {"type": "point", "filled": True, "size": 50, "opacity": 0.9}, rows,
+                  {"x": at_x, "y": at_y, "color": colour, "shape": shape}),
+        ]  # fmt: skip
+        spec = spec_of(layer=layers)
+        left, mark = len(z) - len(some), "Each point is one value of what the adversary knows"
+    else:
+        some = worst_first[:_MOST_BARS]
+        labels = [f"{shortened(names[k], 34)} ({effective[k]:.0f} databases)" for k in some]
+        labels = [f"{text} · {labels[: k + 1].count(text)}" if labels.count(text) > 1 else text
+                  for k, text in enumerate(labels)]  # fmt: skip
+        foot = value.low if value.kind == "log" else 0.0
+        rows = records(z=labels, value=drawn[some], foot=[foot] * len(some), kind=[kinds[k] for k in some])
+        at_x = value.encoding("value", axis)
+        at_y = {"field": "z", "type": "nominal", "sort": labels, "axis": {"title": None, "labelLimit": 320}}
+        bars = {"x": at_x, "x2": {"field": "foot"}, "y": at_y, "color": colour}
+        layers = [
+            layer("conditions", {"type": "bar"}, rows, bars),
+            layer("nothing", {"type": "rule", "color": INK, "strokeDash": [5, 3]}, records(value=[rule]), {"x": at_x}),
+        ]  # fmt: skip
+        spec = spec_of(width=400, height=max(60, 24 * len(labels)), layer=layers)
+        left, mark = len(z) - len(some), "Each bar is one value of what the adversary knows, the worst first"
+    more = f" {left:,} more, of smaller delta_i, are not drawn." if left else ""
+    foot_said = " The scale is logarithmic; 0 lies at its foot." if value.kind == "log" else ""
+    table = worst_first[:_MOST_ROWS]
+    return Chart(
+        name="adversary",
+        title="What the adversary knows",
+        caption=(
+            f"{mark}: how exposed the most exposed individual is to who knows it, at epsilon {epsilon:.4g}, where "
+            f"this chart stays. delta is the largest. The dashed line is the same individual's delta_i, {number(nothing)}, "
+            f"to who knows nothing.{more}{foot_said}"
+        ),
+        spec=spec,
+        data={
+            "known": [names[k] for k in table],
+            "effective databases": [f"{effective[k]:.1f}" for k in table],
+            "delta_i": numbers(delta_i[table]),
+        },
+    )  # fmt: skip
+
+
+def _name(value: Any) -> str:
+    """A value of what is known, or several, as text."""
+    if np.ndim(value):
+        return ", ".join(_name(one) for one in value)
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
