@@ -1,0 +1,166 @@
+"""The command line, from the rows to a release: several queries, adversaries, reports, noise, the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+import empriv
+from empriv.cli import main
+
+Run = Callable[..., Result]
+SOURCE = ("sales.csv", "--database", "day", "--individual", "client")
+QUIET = ("--epsilon", "1", "--quiet")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in a folder that holds sales.csv."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(
+        {
+            "day": np.repeat(np.arange(60), 6),
+            "client": [f"secret{k}" for k in range(6)] * 60,
+            "amount": rng.lognormal(1, 0.6, 360).round(2),
+        }
+    )
+    table[rng.random(360) < 0.9].to_csv("sales.csv", index=False)
+
+    def invoke(*arguments: str, code: int = 0, text: str | None = None) -> Result:
+        result = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "100"}, input=text)
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke
+
+
+def test_several_queries_are_audited_together(run: Run) -> None:
+    shown = run("audit", *SOURCE, "--query", "sum(amount)", "--query", "count(*)", "--epsilon", "1", "--json", "-")
+    figures = json.loads(shown.stdout)
+    data = empriv.databases("sales.csv", database="day", individual="client")
+    audit = empriv.audit(data, ["sum(amount)", "count(*)"], epsilon=1.0)
+    assert figures["figures"][0]["delta"] == audit.delta(1.0)
+    assert figures["joint"]["dimension"] == 2
+    alone = [part.delta(1.0) for part in audit.components.values()]
+    assert figures["figures"][0]["delta"] >= max(alone)
+
+
+class TestAdversary:
+    def test_figures_are_the_adversarys(self, run: Run) -> None:
+        data = empriv.databases("sales.csv", database="day", individual="client")
+        for options, adversary in (
+            (("--adversary", "count(*)"), empriv.Weighted("count(*)")),
+            (("--adversary", "count(*)", "--buckets", "2"), empriv.Buckets("count(*)", 2)),
+            (("--own-contribution",), empriv.OwnContribution()),
+        ):
+            shown = run("audit", *SOURCE, "--query", "sum(amount)", "--epsilon", "1", *options, "--json", "-")
+            figures = json.loads(shown.stdout)
+            audit = empriv.audit(data, "sum(amount)", epsilon=1.0, adversary=adversary)
+            assert audit.against is not None
+            assert figures["figures"][0]["delta"] == audit.delta(1.0) == audit.against.delta(1.0)
+            assert figures["adversary"]["delta_knowing_nothing"] == [audit.risk.delta(1.0)]
+            assert figures["bounds"][0]["upper"] == 1.0
+            assert any("No upper bound is known" in note for note in figures["words"]["notes"])
+
+    def test_it_is_saved_and_loaded(self, run: Run) -> None:
+        run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--adversary", "count(*)", "--save", "a.empriv")
+        again = empriv.load("a.empriv")
+        assert isinstance(again, empriv.Audit)
+        data = empriv.databases("sales.csv", database="day", individual="client")
+        audit = empriv.audit(data, "sum(amount)", epsilon=1.0, adversary="count(*)")
+        np.testing.assert_array_equal(again.delta_i([0.5, 1.0]), audit.delta_i([0.5, 1.0]))
+        assert again.to_json() == audit.to_json()
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (("--buckets", "3"), "`buckets` must be given with `adversary`"),
+            (("--own-contribution", "--adversary", "count(*)"), "must not be given with `adversary`"),
+        ],
+    )
+    def test_what_does_not_go_together(self, run: Run, options: tuple[str, ...], words: str) -> None:
+        assert words in run("audit", *SOURCE, "--query", "sum(amount)", *options, code=2).output
+
+
+class TestReport:
+    def test_it_is_written_with_its_key(self, run: Run) -> None:
+        shown = run("audit", *SOURCE, "--query", "sum(amount)", "--epsilon", "1", "--report", "a.html")
+        assert "Wrote a.html; a.key.json tells who is who." in shown.output
+        page = Path("a.html").read_text()
+        assert "secret" not in page
+        assert set(json.loads(Path("a.key.json").read_text())["individuals"].values()) == {
+            f"secret{k}" for k in range(6)
+        }
+
+    def test_a_public_one_has_no_key(self, run: Run) -> None:
+        run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--report", "a.html", "--public", "--save", "a.empriv")
+        assert not Path("a.key.json").exists()
+        run("show", "a.empriv", "--quiet", "--report", "b.html", "--public")
+        assert "secret" not in Path("b.html").read_text()
+
+    @pytest.mark.parametrize("options", [("--public",), ("--public", "--report", "a.html", "--show-ids")])
+    def test_public_is_for_reports_without_names(self, run: Run, options: tuple[str, ...]) -> None:
+        assert "--public must" in run("audit", *SOURCE, "--query", "sum(amount)", *options, code=2).output
+
+
+def test_compare(run: Run) -> None:
+    for name, query in (("raw", "sum(amount)"), ("rounded", "round(sum(amount), -1)")):
+        run("audit", *SOURCE, "--query", query, *QUIET, "--save", f"{name}.empriv")
+    shown = run("compare", "raw.empriv", "rounded.empriv", "--epsilon", "1", "--report", "c.html").output
+    assert "raw" in shown
+    assert "rounded" in shown
+    assert "Wrote c.html." in shown
+    assert "rounded" in Path("c.html").read_text()
+    assert "at least two" in run("compare", "raw.empriv", code=2).output
+
+
+class TestLedger:
+    NOISE = ("--epsilon", "1", "--method", "classical", "--granularity", "0.015625", "--quiet")
+
+    def released(self, run: Run, query: str, name: str, *, code: int = 0) -> Result:
+        """Audit, design, release the answer of day 3, all through the ledger."""
+        run("audit", *SOURCE, "--query", query, *QUIET, "--ledger", "a.ledger", "--save", f"{name}.empriv")
+        run("noise", f"{name}.empriv", *self.NOISE, "--save", f"{name}.noise.empriv")
+        return run(
+            "release", f"{name}.noise.empriv", "--audit", f"{name}.empriv", "--ledger", "a.ledger", "--database", "3",
+            code=code,
+        )  # fmt: skip
+
+    def test_the_same_release_gives_the_same_answer(self, run: Run) -> None:
+        run("ledger", "init", "a.ledger", "--epsilon", "2", "--delta", "0.5")
+        first = self.released(run, "sum(amount)", "a")
+        again = run(
+            "release", "a.noise.empriv", "--audit", "a.empriv", "--ledger", "a.ledger", "--database", "3"
+        )  # fmt: skip
+        assert first.stdout == again.stdout
+        assert "Released before" in again.stderr
+        assert float(first.stdout) * 64 == int(float(first.stdout) * 64)
+        assert "sum(amount)" in run("ledger", "list", "a.ledger").output.lower()
+        assert "intact" in run("ledger", "verify", "a.ledger").output.lower()
+
+    def test_a_release_that_breaks_the_policy_is_refused(self, run: Run) -> None:
+        run("ledger", "init", "a.ledger", "--queries", "1")
+        self.released(run, "sum(amount)", "a")
+        refused = self.released(run, "SELECT sum(amount) FROM data WHERE client <> 'secret0'", "b", code=3)
+        assert "Refused" in refused.stderr
+        assert "above the limit of 1 query" in refused.stderr
+        assert refused.stdout == ""
+
+    def test_wrong_usage(self, run: Run) -> None:
+        run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--save", "a.empriv")
+        run("noise", "a.empriv", *self.NOISE, "--save", "n.empriv")
+        assert "Give --value" in run("release", "n.empriv", code=2).output
+        assert "together" in run("release", "n.empriv", "--value", "1", "--ledger", "a.ledger", code=2).output
+        missing = run("release", "n.empriv", "--audit", "a.empriv", "--ledger", "no.ledger", "--database", "3", code=1)
+        assert "no.ledger" in missing.output
+        assert not Path("no.ledger").exists()
+        assert "must be a number" in run("release", "n.empriv", "--value", "-", text="many\n", code=1).output
+        assert "`empriv noise --save`" in run("release", "a.empriv", "--value", "1", code=1).output
+        assert float(run("release", "n.empriv", "--value", "-", text="12.5\n").stdout) % 0.015625 == 0
