@@ -102,10 +102,29 @@ def test_an_average_needs_contributions() -> None:
     made = Results.from_arrays(mean, (x.sum(axis=0) - x) / 29)
     wrong = measure_against(made, OwnContribution())
     assert any("EXACT LEAK" in said and "contributions" in said for said in wrong.warnings)
+    assert any("Contributions were not given" in said for said in wrong.sentences)
     assert wrong.delta(0.1) == pytest.approx(1.0, abs=1e-12)
     right = measure_against(made, OwnContribution(x))
     assert not any("EXACT LEAK" in said for said in right.warnings)
+    assert not any("not given" in said for said in right.sentences)
     assert right.delta(0.1) < 0.9
+
+
+def test_a_query_that_does_not_add_up_is_seen() -> None:
+    def seen(made: Results, contributions: FloatArray | None = None) -> bool:
+        risk = measure_against(made, OwnContribution(contributions))
+        return any("NOT A SUM" in said for said in risk.warnings)
+
+    for seed in range(4):
+        x = np.random.default_rng(seed).normal(10, 1, size=(6, 60))
+        q = x.sum(axis=0)
+        average = Results.from_arrays(q / 6, (q - x) / 5)
+        assert seen(average)
+        assert not seen(average, x)
+        assert not seen(Results.from_arrays(q, q - x))
+        together = x + np.linspace(0, 5, 60)  # each one's part of a sum rises with the others'
+        q = together.sum(axis=0)
+        assert not seen(Results.from_arrays(q, q - together))
 
 
 def test_absence_is_knowledge() -> None:

@@ -50,19 +50,21 @@ def correlated(n: int, people: int, *, seed: int, d: int = 2, r: float = 0.6) ->
     return q, q - 0.4 * rng.lognormal(-0.5, 0.8, size=(people, n, d))
 
 
-@pytest.mark.parametrize(("integration", "allowed"), [("grid", 3e-4), ("sobol", 8e-3)])
-def test_two_dimensions_against_brute_force(integration: str, allowed: float) -> None:
+def test_two_dimensions_against_brute_force() -> None:
     q, without = correlated(25, 2, seed=1)
-    risk = measure_joint(stacked(q, without), integration=integration)
-    pairs = risk.pairs
+    results = stacked(q, without)
+    risks = {integration: measure_joint(results, integration=integration) for integration in ("grid", "sobol")}
+    pairs = risks["grid"].pairs
     for i in range(2):
         entries = pairs.entry_coordinates[0][pairs.starts[i] : pairs.starts[i + 1], 0]
         for epsilon in (0.1, 0.5):
             truth = by_brute_force(pairs.coordinates[0], entries, epsilon)
-            found = risk.law_delta_i(epsilon)[i]
-            assert abs(found - truth) < allowed
-            assert abs(found - truth) < 6 * risk.error(epsilon) + 1e-5
-            assert abs(1.1 * found - truth) > allowed  # a tenth more would not pass
+            for integration, allowed in (("grid", 3e-4), ("sobol", 8e-3)):
+                risk = risks[integration]
+                found = risk.law_delta_i(epsilon)[i]
+                assert abs(found - truth) < allowed
+                assert abs(found - truth) < 6 * risk.error(epsilon) + 1e-5
+                assert abs(1.1 * found - truth) > allowed  # a tenth more would not pass
 
 
 def test_one_dimension_agrees_with_the_exact_path() -> None:
@@ -222,9 +224,9 @@ def test_a_null_in_one_component_is_an_outcome_of_the_vector() -> None:
 
 class TestDimension:
     def test_more_databases_carry_more_dimensions(self) -> None:
-        found = [vouched_dimension(n) for n in (1, 10, 41, 100, 365, 1000, 100_000)]
-        assert found == sorted(found)
-        assert found[0] == 1
+        found = [vouched_dimension(n) for n in (1, 40, 41, 100, 364, 365, 999)]
+        assert found == [1, 1, 2, 2, 2, 3, 3]  # what was measured, see docs/composition.md
+        assert vouched_dimension(100_000) <= 4
 
     def test_beyond_it_numbers_are_measured_two_by_two(self) -> None:
         q, without = correlated(41, 2, seed=10, d=4)
@@ -237,10 +239,12 @@ class TestDimension:
         assert empriv.bounds(risk, 0.1).upper == 1.0
 
     def test_three_dimensions_by_sobol_points_agree_between_scramblings(self) -> None:
-        q, without = correlated(100, 1, seed=11, d=3)
+        q, without = correlated(365, 1, seed=11, d=3)
         risk = measure_joint(stacked(q, without))
-        assert risk.complete == (vouched_dimension(100) >= 3)
+        assert risk.complete
         assert 0 < risk.law_delta_i(0.1)[0] < 1
+        assert 0 < risk.error(0.1) < 0.01
+        assert not measure_joint(stacked(q[:100], without[:, :100])).complete
 
     def test_a_grid_in_three_dimensions_is_refused(self) -> None:
         with pytest.raises(InputError, match="`integration` must be auto or sobol in 3 dimensions"):

@@ -58,6 +58,7 @@ class Conditions:
     effective : (conditions,) effective number of databases, 1 / sum of squared weights
     left_out : (others,) effective numbers of the values that too few databases have
     n_adversaries, refused : how many adversaries were looked at, and how many have no value with enough databases
+    judged, opposed : where the query seems not to add up over individuals, how many were judged, and by how many
     """
 
     values: npt.NDArray[Any]
@@ -65,6 +66,8 @@ class Conditions:
     left_out: FloatArray
     n_adversaries: int = 1
     refused: int = 0
+    judged: int = 0
+    opposed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +196,12 @@ class AdversaryRisk:
                 f"Only {seen.n_adversaries:,} of {self.results.n_individuals:,} adversaries were looked at, "
                 "drawn at random: another may know more."
             )
+        if isinstance(self.adversary, OwnContribution) and not self.known:
+            said.append(
+                "Contributions were not given: each individual is taken to know the change that their rows make to "
+                "the result, which is their contribution if the query adds up over individuals (a sum, a count) and "
+                "is not for averages, ratios and quantiles."
+            )
         return tuple(said)
 
     @property
@@ -212,6 +221,12 @@ class AdversaryRisk:
             )
         if seen.refused:
             said.append(f"{seen.refused:,} adversaries were left out altogether: too few databases for any value.")
+        if seen.opposed:
+            said.append(
+                f"NOT A SUM: what they change falls as the result without them rises for {seen.opposed:,} of "
+                f"{seen.judged:,} individuals, as in an average and not in a sum, so that knowing it is knowing more "
+                "than one's own contribution: do not rely on these figures. Hint: OwnContribution(contributions=...)."
+            )
         determined = getattr(self.search, "n_determined", 0)
         if determined:
             said.append(
@@ -268,11 +283,14 @@ def measure_against(
     if isinstance(adversary, OwnContribution):
         contributions = adversary.contributions if known is None else known
         pairs = unconditional.pairs
-        views, asked = own_views(
+        own = own_views(
             results, pairs, contributions, density, sample=adversary.sample, rng=adversary.rng, show=progress
         )
-        found = _by_views(unconditional, adversary, views, asked, progress, notice)
-        return found if contributions is None else replace(found, known=(np.asarray(contributions, float),))
+        found = _by_views(unconditional, adversary, own.views, own.asked, progress, notice)
+        if contributions is not None:
+            return replace(found, known=(np.asarray(contributions, float),))
+        opposed = 0 if own.adds_up else own.opposed
+        return replace(found, conditions=replace(found.conditions, judged=own.judged, opposed=opposed))
     known = adversary.g if known is None else known
     if known is None or isinstance(known, str) or callable(known):
         raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")

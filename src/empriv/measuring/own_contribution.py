@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from empriv.errors import InputError
 from empriv.measuring.atoms import Pairs
 from empriv.measuring.conditional import ViewSearch
 from empriv.measuring.densities import Density
+from empriv.measuring.known import LEAST_EFFECTIVE
 from empriv.measuring.rows import rows_of
 from empriv.measuring.views import View, views_of
 from empriv.progress import progress
@@ -51,6 +52,31 @@ class Cost:
         )
 
 
+class OwnViews(NamedTuple):
+    """The views of some adversaries.
+
+    Attributes
+    ----------
+    views, asked : the views, and of how many individuals
+    judged, opposed : where contributions were not given, individuals whose influence varies in enough databases to
+        be judged, and those of them whose influence falls as the result without them rises
+    """
+
+    views: list[View]
+    asked: int
+    judged: int
+    opposed: int
+
+    @property
+    def adds_up(self) -> bool:
+        """False if the query seems not to add up over individuals.
+
+        What somebody adds to a sum need not fall as the others' sum rises, and by chance does so (beyond two
+        standard errors) for one in forty; what they change in an average does, since the others' average is in it.
+        """
+        return 4 * self.opposed <= self.judged
+
+
 def own_views(
     results: Results,
     pairs: Pairs,
@@ -60,8 +86,8 @@ def own_views(
     sample: int | None,
     rng: int,
     show: bool | None = None,
-) -> tuple[list[View], int]:
-    """The views of all individuals, or of a sample of them, and how many individuals that is."""
+) -> OwnViews:
+    """The views of all individuals, or of a sample of them."""
     count = results.n_individuals
     if count < 2:
         raise InputError(f"There must be at least 2 individuals for one to know about another, got {count}.")
@@ -71,9 +97,13 @@ def own_views(
         chosen = np.sort(np.random.default_rng(rng).choice(count, sample, replace=False))
     views: list[View] = []
     shared: dict[bytes, int] = {}
+    mean = results.q if results.q.ndim == 1 else results.q.mean(axis=1)
+    opposed: list[bool | None] = []
     with progress(len(chosen), "Adversaries", show=show) as advance:
         for row in chosen.tolist():
             known = (_influence(results, row) if given is None else given[row])[:, None]
+            if given is None:
+                opposed.append(_opposed(known[:, 0], mean))
             for key, make in views_of(pairs, known, density, owner=row):
                 if key not in shared:
                     shared[key] = len(views)
@@ -81,7 +111,8 @@ def own_views(
                 elif views[shared[key]].second < 0:
                     views[shared[key]] = views[shared[key]].known_too(row)
             advance()
-    return views, len(chosen)
+    judged = [one for one in opposed if one is not None]
+    return OwnViews(views, len(chosen), len(judged), sum(judged))
 
 
 def cost(search: ViewSearch, epsilon: float) -> Cost:
@@ -118,6 +149,20 @@ def _influence(results: Results, row: int) -> FloatArray:
     out = np.zeros(results.n_databases)
     out[where] = np.round(change / unit) * unit
     return out
+
+
+def _opposed(change: FloatArray, q: FloatArray) -> bool | None:
+    """Whether somebody's influence falls as the result without them rises; None if it varies in too few databases."""
+    here = np.isfinite(change) & np.isfinite(q) & (change != 0)
+    n = int(np.count_nonzero(here))
+    if n < LEAST_EFFECTIVE:
+        return None
+    x, without = change[here], (q - change)[here]
+    x, without = x - x.mean(), without - without.mean()
+    scale = float(np.sqrt((x @ x) * (without @ without)))
+    if not np.ptp(x) > 1e-9 * np.abs(change[here]).max() or not scale > 0:
+        return None  # the same in all databases: no average's, unless of results that do not vary
+    return bool(x @ without < -2.0 / np.sqrt(n) * scale)
 
 
 def _checked(contributions: Any, count: int, n: int) -> npt.NDArray[np.float64]:
