@@ -71,8 +71,8 @@ def _show(made: JointNoise, before: float, after: float) -> None:
     console.print(table)
     say(f"Achieved epsilon: {made.achieved_epsilon:.4g}, for every influence observed.")
     say(
-        f"delta at epsilon {made.epsilon:g}: {number(before)} without noise; {number(after)} with it, measured anew from "
-        f"{_DRAWS} draws for each database."
+        f"delta at epsilon {made.epsilon:g}: {number(before)} without noise; {number(after)} with it, measured anew "
+        f"from {_DRAWS} draws for each database."
     )
     for note in made.notes:
         say(note)
