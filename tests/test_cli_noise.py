@@ -47,7 +47,7 @@ def saved(tmp_path: Path) -> str:
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """A design that takes no time: one Laplace law, another scale for each method."""
 
-    def design_noise(risk: Any, *, method: str, epsilon: float, delta: float, **options: Any) -> Any:
+    def design_noise(risk: Any, *, method: str, epsilon: float, delta: float | None, **options: Any) -> Any:
         if method == "paper":
             raise CertificateError("Noise must keep its promise, and that of method 'paper' does not.")
         if epsilon == 0:
@@ -55,8 +55,9 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         granularity = options["granularity"]
         law = Law.of(granularity or 0.25, [("laplace", 1.0, 80.0 if method == "classical" else 40.0)])
         return certified(
-            risk, law, method=method, epsilon=epsilon, delta=delta, declared_granularity=granularity is not None
-        )
+            risk, law, method=method, epsilon=epsilon, delta=delta, total_risk=options["total_risk"],
+            declared_granularity=granularity is not None,
+        )  # fmt: skip
 
     monkeypatch.setattr(design, "design_noise", design_noise)
 
@@ -74,6 +75,9 @@ def test_noise_is_shown_compared_and_saved(saved: str, tmp_path: Path) -> None:
     read = json.loads(Path(figures).read_text())
     assert read["holds"] is True
     assert read["compared"]["classical"] > read["compared"]["robust"]
+    assert "Noisy answers of the 4 riskiest individuals" in done.output
+    assert read["verdict_after"]["by_certificate"] == "pass"
+    assert read["verdict_after"]["by_bound"] in ("pass", "unresolved")
 
     released = _run("release", target, "--value", "-", text="50\n")
     assert released.exit_code == 0
@@ -107,6 +111,22 @@ def test_what_cannot_be_done_is_one_sentence(saved: str, tmp_path: Path) -> None
     assert "secret" not in wrong.output
     assert _run("release", target, "--database", "nowhere").exit_code == 1
     assert _run("release", saved, "--value", "1").exit_code == 1
+    again = _run("noise", target, "--epsilon", "0.5")
+    assert again.exit_code == 1
+    assert "must hold an audit" in again.stderr
+
+
+@pytest.mark.usefixtures("plain")
+def test_total_risk_alone_sets_no_delta(saved: str) -> None:
+    done = _run("noise", saved, "--epsilon", "0.5", "--total-risk", "0.2", "--json", "-")
+    assert done.exit_code == 0, done.output
+    read = json.loads(done.stdout)
+    assert read["delta"] is None
+    assert read["total_risk"] == 0.2
+    assert read["verdict_after"]["by_bound"] is None  # a total over the riskiest says nothing about everyone's
+    shown = _run("noise", saved, "--epsilon", "0.5", "--total-risk", "0.2")
+    assert "total risk 0.2" in shown.output
+    assert "riskiest" not in shown.output
 
 
 def test_with_the_real_design(saved: str) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from empriv.cli_runs import POLICY_FAILED, check_targets
+from empriv.cli_runs import POLICY_FAILED, _interruptible, check_targets
 from empriv.errors import CertificateError, InputError
 
 if TYPE_CHECKING:
@@ -21,14 +22,32 @@ if TYPE_CHECKING:
     from empriv.noise.noise import Noise
 
 METHODS = ("robust", "optimal", "calibrated", "paper", "classical")
-_POINTS = 1_000_000  # noisy results that are measured anew, at most
+RISKIEST = 20
+"""Individuals whose noisy answers are measured anew."""
+
+_POINTS, _DRAWS = 2_000, 32  # noisy answers that a density is fitted to, and draws for each database, at most
+_KEPT = ("iid", "databases")  # checks of the audit that noise does not change
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A design, those beside it (``missed`` are the reasons of who has none), and the verdicts before and after."""
+
+    audit: Any
+    made: Noise
+    others: dict[str, Noise]
+    missed: dict[str, str]
+    names: tuple[str, ...]
+    before: Any
+    after: Any
+    individuals: int
 
 
 @click.command(short_help="Design the noise that makes a saved audit private enough.")
 @click.argument("path", metavar="SAVED")
 @click.option("--epsilon", type=float, required=True, metavar="E", help="The epsilon to reach.")
-@click.option("--delta", type=float, default=0.0, metavar="D", help="Each individual's delta_i at most. [default: 0]")
-@click.option("--total-risk", type=float, metavar="T", help="The total risk at most.")
+@click.option("--delta", type=float, metavar="D", help="Each individual's delta_i at most. [default: 0]")
+@click.option("--total-risk", type=float, metavar="T", help="The total risk at most; alone, there is no --delta.")
 @click.option("--method", type=click.Choice(METHODS), default="robust", help="How the law is found. [default: robust]")
 @click.option("--granularity", type=float, metavar="G", help="A power of two; answers are released in multiples of it.")
 @click.option("--bound", type=float, metavar="B", help="The most that one individual can move an answer, if you know.")
@@ -39,7 +58,7 @@ _POINTS = 1_000_000  # noisy results that are measured anew, at most
 def noise(
     path: str,
     epsilon: float,
-    delta: float,
+    delta: float | None,
     total_risk: float | None,
     method: str,
     granularity: float | None,
@@ -61,44 +80,54 @@ def noise(
     import empriv
     from empriv.noise.design import design_noise
 
-    found: Any = empriv.load(path)
-    audit = empriv.audit(found, epsilon=epsilon) if isinstance(found, empriv.Results) else found
     quiet = quiet or json_path == "-"
 
-    def design(chosen: str) -> Noise:
-        return design_noise(
-            audit.risk, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen, granularity=granularity,
-            bound=bound, progress=False if quiet else None,
-        )  # fmt: skip
+    def work() -> _Done:
+        found: Any = empriv.load(path)
+        audit = empriv.audit(found, epsilon=epsilon) if isinstance(found, empriv.Results) else found
+        if not isinstance(audit, empriv.Audit):
+            raise InputError("SAVED must hold an audit or results, got noise. Hint: `empriv release` takes noise.")
+        audit = audit.alone
+
+        def design(chosen: str) -> Noise:
+            return design_noise(
+                audit.risk, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen,
+                granularity=granularity, bound=bound, progress=False if quiet else None,
+            )  # fmt: skip
+
+        made = design(method)
+        others, missed = {method: made}, {}
+        names = (method, *(METHODS if compare else ("classical", "paper")))
+        for name in dict.fromkeys(names):
+            if name not in others:
+                try:
+                    others[name] = design(name)
+                except (CertificateError, InputError) as error:
+                    missed[name] = str(error)
+        return _Done(audit, made, others, missed, tuple(dict.fromkeys(names)), *_verdicts(audit, made))
 
     try:
-        made = design(method)
+        done: _Done = _interruptible(cast("Any", work), quiet=quiet)  # type: ignore[assignment]
     except CertificateError as error:
         click.echo(f"Error: {error}", err=True)
         click.get_current_context().exit(POLICY_FAILED)
-    others = {method: made}
-    names = METHODS if compare else ("classical", "paper")
-    missed = {}
-    for name in dict.fromkeys(names):
-        if name not in others:
-            try:
-                others[name] = design(name)
-            except (CertificateError, InputError) as error:
-                missed[name] = str(error)
-    verdicts = _verdicts(audit, made)
+    made = done.made
     if not quiet:
         from empriv.terminal import console_for
 
-        _show(made, {name: others.get(name) for name in dict.fromkeys((method, *names))}, missed, verdicts,
-              console_for(sys.stdout))  # fmt: skip
+        _show(done, console_for(sys.stdout))
     if save is not None:
-        made.save(save, density=audit.density)
+        made.save(save, density=done.audit.density)
     if json_path is not None:
         figures = {
             **made.to_json(),
-            "compared": {name: one.expected_error for name, one in others.items()},
-            "verdict_before": None if verdicts[0] is None else str(verdicts[0]),
-            "verdict_after": None if verdicts[1] is None else str(verdicts[1]),
+            "compared": {name: one.expected_error for name, one in done.others.items()},
+            "verdict_before": str(done.before),
+            "verdict_after": {
+                "by_certificate": _held(made),
+                "by_bound": None if done.after is None else done.after.by_bound,
+                "individuals": None if done.after is None else done.individuals,
+            },
         }
         text = json.dumps(figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         if json_path == "-":
@@ -156,27 +185,26 @@ def _audited(saved: Noise, database: str) -> float:
     return float(results.q[here[0]])
 
 
-def _verdicts(audit: Any, made: Noise) -> tuple[Any, Any]:
-    """The verdict on the audit, and on noisy answers measured anew; (None, None) where no target fits."""
+def _verdicts(audit: Any, made: Noise) -> tuple[Any, Any, int]:
+    """The verdict on the audit; that on noisy answers of the riskiest measured anew, or None; and how many they are."""
+    from empriv.validate.checks import leak_checks
     from empriv.validate.verdict import verdict
 
-    targets = {"epsilon": made.epsilon, "delta": made.delta, "total_risk": made.total_risk}
-    before = audit.verdict(**targets)
-    entries = max(1, audit.results.entry_q.size)
-    draws = max(1, min(8, _POINTS // entries))
-    after = verdict(
-        made.remeasure(draws=draws, rng=0), epsilon=made.epsilon, delta=made.delta, total_risk=made.total_risk
-    )
-    return before, after
+    before = audit.verdict(epsilon=made.epsilon, delta=made.delta, total_risk=made.total_risk)
+    if made.delta is None:  # a total over the riskiest says nothing about everyone's
+        return before, None, 0
+    draws = max(1, min(_DRAWS, _POINTS // max(1, audit.results.q.size)))
+    risk = made.remeasure(draws=draws, rng=0, most=RISKIEST)
+    kept = [check for check in before.checks if check.code in _KEPT]
+    after = verdict(risk, epsilon=made.epsilon, delta=made.delta, looked=[*kept, *leak_checks(risk)])
+    return before, after, risk.results.n_individuals
 
 
-def _show(
-    made: Noise,
-    rows: dict[str, Noise | None],
-    missed: dict[str, str],
-    verdicts: tuple[Any, Any],
-    console: Console,
-) -> None:
+def _held(made: Noise) -> str:
+    return "pass" if made.certificate.holds else "fail"
+
+
+def _show(done: _Done, console: Console) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -186,7 +214,9 @@ def _show(
     def say(text: str, style: str = "") -> None:
         console.print(Text(printable(text, console.encoding), style=style))
 
+    made, rows = done.made, {name: done.others.get(name) for name in done.names}
     limit = "" if made.delta is None else f", delta {made.delta:g}"
+    limit += "" if made.total_risk is None else f", total risk {made.total_risk:g}"
     say(f"Noise for epsilon {made.epsilon:g}{limit} ({made.method})", "bold")
     say(made.law.words)
     console.print()
@@ -204,10 +234,14 @@ def _show(
         )  # fmt: skip
     console.print(table)
     console.print()
-    for name, sentence in missed.items():
+    for name, sentence in done.missed.items():
         say(f"{name}: {sentence}")
-    if verdicts[0] is not None:
-        say(f"Verdict without noise: {verdicts[0]}; noisy answers measured anew: {verdicts[1]}.")
+    say(f"Verdict without noise: {done.before}. With noise, by the certificate: {_held(made)}.")
+    if done.after is not None:
+        say(
+            f"Noisy answers of the {done.individuals} riskiest individuals, measured anew: {done.after.by_bound} "
+            f"at {100 * done.after.level:g}% confidence (upper bound on delta {done.after.targets[0].upper:.2g})."
+        )
     for note in made.notes:
         say(note)
 

@@ -102,6 +102,13 @@ class Certificate:
             best = max(best, float(self._exact_deltas(some, epsilon).max()))
         return best
 
+    def riskiest(self, most: int) -> IntArray:
+        """Individuals of the largest delta_i at the target's epsilon, of those whom the screen puts first."""
+        bounds = self._screen.deltas(self.law, self.epsilon)
+        bounds[self._largest <= self.epsilon] = 0.0
+        first = np.lexsort((-self.risk.shifts, -bounds))[: 4 * most]
+        return first[np.argsort(-self._exact_deltas(first, self.epsilon), kind="stable")][:most]
+
     def achieved_total_risk(self, epsilon: float) -> float:
         """``1 - prod(1 - delta_i)`` of the noisy answer, if failures are independent."""
         delta_i = self.achieved_delta_i(epsilon)

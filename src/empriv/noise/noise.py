@@ -25,6 +25,7 @@ from empriv.noise.lattice import Law
 from empriv.noise.release import release
 from empriv.results import FloatArray, Outcome, Results
 from empriv.storage import read_archive, write_archive
+from empriv.validate.robustness import subset
 
 TUNED = ("optimal", "calibrated", "paper")
 """Methods whose laws are tuned to the estimate."""
@@ -140,12 +141,20 @@ class Noise:
         draws: int = 64,
         rng: np.random.Generator | int | None = None,
         density: Density | None = None,
+        most: int | None = None,
     ) -> Risk:
-        """The risk of noisy answers, measured anew from draws: rounded results with independent noise on both sides."""
-        if draws < 1:
-            raise InputError(f"`draws` must be at least 1, got {draws}.")
+        """The risk of noisy answers, measured anew from draws: rounded results with independent noise on both sides.
+
+        On a database without an individual both sides are one and the same draw. ``most`` keeps so many individuals,
+        the riskiest under noise.
+        """
+        for name, number in (("draws", draws), ("most", most)):
+            if number is not None and number < 1:
+                raise InputError(f"`{name}` must be at least 1, got {number}.")
         generator = np.random.default_rng(rng)
         results = self.risk.results
+        if most is not None and most < results.n_individuals:
+            results = subset(results, self.certificate.riskiest(most))
         many = (results.draws or 1) * draws
 
         def noisy(values: FloatArray, outcomes: npt.NDArray[np.int8]) -> tuple[FloatArray, npt.NDArray[np.int8]]:
