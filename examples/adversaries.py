@@ -9,25 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import vl_convert
 
-from empriv.measuring.adversary import measure_against
+import empriv
 from empriv.measuring.conditional import ViewSearch
-from empriv.measuring.known import Buckets, Weighted
-from empriv.results import FloatArray, Results
+from empriv.results import FloatArray
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 EPSILON = 0.1
 BLUE, RED, OCHRE = "#2f6f9f", "#b5432e", "#c9952f"
 
 
-def shop(days: int = 365, seed: int = 1) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Customers of each day, takings, and takings without each of three regulars who spend the same every day."""
+def shop(days: int = 365, seed: int = 1) -> pd.DataFrame:
+    """A row for each purchase. Three regulars spend the same every day; all others are nobody in particular."""
     rng = np.random.default_rng(seed)
     customers = rng.poisson(rng.normal(200, 30, size=days).clip(100))
-    takings = np.array([rng.gamma(4.0, 5.0, size=count).sum() for count in customers])
-    regulars = np.array([[100.0], [40.0], [10.0]])
-    return customers.astype(float), takings, takings - regulars
+    amounts = [np.concatenate((rng.gamma(4.0, 5.0, size=count), [100.0, 40.0, 10.0])) for count in customers]
+    names = [np.concatenate((np.full(count, None), ["anna", "bert", "cora"])) for count in customers]
+    day = np.repeat(np.arange(days), customers + 3)
+    return pd.DataFrame({"day": day, "client": np.concatenate(names), "amount": np.concatenate(amounts)})
 
 
 def line(field: str, title: str) -> dict[str, Any]:
@@ -51,13 +52,16 @@ def curve(x: FloatArray, points: FloatArray, weights: FloatArray, h: float) -> F
 
 
 def main() -> None:
-    customers, takings, without = shop()
-    results = Results.from_arrays(takings, without)
-    weighted = measure_against(results, Weighted(customers))
-    buckets = measure_against(results, Buckets(customers))
+    rows = shop()
+    data = empriv.databases(rows, database="day", individual="client", unidentified="keep")
+    audit = empriv.audit(data, "sum(amount)", adversary="count(*)", progress=False)
+    weighted = audit.against
+    assert weighted is not None
+    results, customers = audit.results, weighted.known[0]
+    buckets = empriv.measure_against(results, empriv.Buckets(customers.astype(float)))
     print(f"{results.n_databases} days, {results.n_individuals} regulars; delta at epsilon {EPSILON}")
-    print(f"knowing nothing          {weighted.unconditional.delta(EPSILON):.3f}")
-    print(f"customers, by weights    {weighted.delta(EPSILON):.3f}")
+    print(f"knowing nothing          {audit.risk.delta(EPSILON):.3f}")
+    print(f"customers, by weights    {audit.delta(EPSILON):.3f}")
     print(f"customers, five buckets  {buckets.delta(EPSILON):.3f}")
     for said in (*weighted.sentences, *weighted.warnings):
         print(said)
@@ -68,17 +72,19 @@ def main() -> None:
     z = float(weighted.conditions.values[condition])
     risk, model = weighted.unconditional, weighted.unconditional.density
     assert model is not None
-    # q - trend + trend(z): the takings that a day with z customers may have
-    at_z = search.trends[0] - np.interp(z, *(part[np.argsort(customers)] for part in (customers, search.trends[0])))
+    # the takings that a day with z customers may have: what is left of the trend, spread as at z
+    takings, trend = results.q, search.trends[0]
+    at_z = (takings - trend) * search.scaling[condition] + trend[np.argmin(np.abs(customers - z))]
+    regular = int(np.argmax(risk.delta_i(EPSILON)))
+    without = at_z + results.without(results.individuals[regular]) - takings
     x = np.linspace(2400, 5600, 500)
     panels = {
-        "Knowing nothing": (risk.pdf(x), risk.pdf_without(0, x)),
+        "Knowing nothing": (risk.pdf(x), risk.pdf_without(results.individuals[regular], x)),
         f"Knowing that {z:.0f} customers came": tuple(
-            curve(x, side - at_z, search.weights[condition], search.bandwidths[condition])
-            for side in (takings, without[0])
+            curve(x, side, search.weights[condition], search.bandwidths[condition]) for side in (at_z, without)
         ),
     }
-    rows = [
+    points = [
         {"panel": panel, "takings": float(place), "density": 1000 * float(height), "side": side}
         for panel, pair in panels.items()
         for side, heights in zip(("with everyone", "without the regular"), pair, strict=True)
@@ -87,7 +93,7 @@ def main() -> None:
     write(
         "adversaries-densities.svg",
         {
-            "data": {"values": rows},
+            "data": {"values": points},
             "facet": {"field": "panel", "type": "nominal", "title": None, "sort": list(panels)},
             "columns": 1,
             "spec": {
