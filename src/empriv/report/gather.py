@@ -134,7 +134,9 @@ class Material:
     @cached_property
     def bounded(self) -> Bounds:
         """Bounds along the epsilons asked for (of many, at some of them) and the first shown, rising."""
-        return self.audit.bounds(self.epsilons[self.bounded_at])  # all at once: three take hardly longer than one
+        grid = self.epsilons[self.bounded_at]
+        # all at once, since three take hardly longer than one; a single one as the summary asks, which the audit keeps
+        return self.audit.bounds(grid if len(grid) > 1 else float(grid[0]))
 
     @cached_property
     def bounded_at(self) -> IntArray:
@@ -159,10 +161,10 @@ class Material:
         first = float(self.epsilons[at[0]])
         gap = np.maximum(first - self.epsilons, 0.0)  # 0 from the first bound on
 
-        def highest(upper: FloatArray, individuals: int) -> FloatArray:
-            return before(upper[left], gap, individuals)
+        def highest(upper: Any, individuals: int) -> FloatArray:
+            return before(np.atleast_1d(upper)[left], gap, individuals)
 
-        def lowest(lower: FloatArray) -> FloatArray:
+        def lowest(lower: Any) -> FloatArray:
             return np.asarray(np.append(lower, 0.0)[right])
 
         upper = highest(found.upper, 1)
@@ -182,7 +184,7 @@ def before(upper: FloatArray, gap: FloatArray, individuals: int) -> FloatArray:
     delta_i is convex in t = e^epsilon and 1 at t = 0, so 1 - delta_i(t) >= (t / t') (1 - delta_i(t')) for t < t'; the
     total risk is 1 less the product of these over all individuals.
     """
-    return np.asarray(1.0 - np.exp(-individuals * gap) * (1.0 - upper))
+    return np.where(gap > 0, 1.0 - np.exp(-individuals * gap) * (1.0 - upper), upper)
 
 
 def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float | None = None) -> Material:

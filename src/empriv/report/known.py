@@ -79,8 +79,8 @@ def adversary_chart(material: Material) -> Chart | None:
         title="What the adversary knows",
         caption=(
             f"{mark}: how exposed the most exposed individual is to who knows it, at epsilon {epsilon:.4g}, where "
-            f"this chart stays. delta is the largest. The dashed line is the same individual's delta_i, {number(nothing)}, "
-            f"to who knows nothing.{more}{foot_said}"
+            f"this chart stays. delta is the largest. The dashed line is the same individual's delta_i to who knows "
+            f"nothing, {number(nothing)}.{more}{foot_said}"
         ),
         spec=spec,
         data={

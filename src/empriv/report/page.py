@@ -141,10 +141,8 @@ def unchecked(audit: Audit) -> tuple[str, ...]:
     else:
         covered = "only this one result is covered"
     beyond = "" if audit.against is None else ", against an adversary who knows what is named above and nothing else"
-    released = (
-        f"What else is known or released about the same individuals: {covered}{beyond}; more tells more together."
-    )
-    return (released, *_UNCHECKED)
+    released = f"What else is known or released about the same individuals: {covered}{beyond}."
+    return (f"{released} Several releases tell more together.", *_UNCHECKED)
 
 
 def bindings(material: Material) -> dict[str, list[str]]:

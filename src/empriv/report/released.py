@@ -93,7 +93,8 @@ def noise_chart(
     lower = {
         "width": WIDTH, "height": TALL,
         "layer": [layer("released", {"type": "line", "strokeWidth": 2}, rows,
-                        {"x": r_scale.encoding("x", "result", tickCount=9), "y": law_top.encoding("p", "density", format=".2~g"),
+                        {"x": r_scale.encoding("x", "result", tickCount=9),
+                         "y": law_top.encoding("p", "density", format=".2~g"),
                          "color": {**kind, "scale": legend},
                          "strokeDash": {**kind, "scale": {**legend, "range": [[1, 0], [6, 3]]}}})],
     }  # fmt: skip

@@ -1,0 +1,67 @@
+"""What checks do at many databases: the same figures as the plain way, in less time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import empriv
+from empriv.measuring.risk import measure
+from empriv.validate.iid import _concordance
+from empriv.validate.robustness import of_some, other_densities, peak_excess, sensitivity
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=40), st.integers(0, 2**32 - 1))
+def test_concordance_counts_pairs(values: list[int], seed: int) -> None:
+    x = np.asarray(values, float)
+    n = len(x)
+    order = np.random.default_rng(seed).permuted(np.tile(np.arange(n), (5, 1)), axis=1)
+    counted = [
+        sum(np.sign(one[j] - one[i]) for i in range(n) for j in range(i + 1, n)) for one in (x[row] for row in order)
+    ]
+    assert _concordance(x, order).tolist() == counted
+
+
+def test_concordance_of_a_trend() -> None:
+    forth = np.arange(101)[None, :]
+    assert _concordance(np.arange(101.0), np.concatenate((forth, forth[:, ::-1]))).tolist() == [5050.0, -5050.0]
+
+
+def test_peak_excess_is_that_of_all_pairs() -> None:
+    rng = np.random.default_rng(2)
+    for x in (rng.normal(size=300), rng.standard_t(2, size=50), np.array([0.0, 1.0])):
+        y = np.sort(x)
+        n = len(y)
+        z = 2.0 * (y[:, None] - y[None, :]) / 0.3
+        tail = 0.5 * np.exp(-np.abs(z))
+        mass = np.where(z < 0, tail, 1.0 - tail).mean(axis=1)
+        after, before = np.arange(1, n + 1) / n - mass, np.arange(n) / n - mass
+        plain = np.sqrt(n) * np.max(after - np.minimum.accumulate(before))
+        assert peak_excess(x, 0.3) == pytest.approx(plain, rel=1e-12)
+
+
+def test_some_individuals_have_the_same_risk() -> None:
+    rng = np.random.default_rng(3)
+    q = rng.normal(size=50)
+    without = q - rng.exponential(0.1, size=(7, 50)) * (rng.random((7, 50)) < 0.5)
+    risk = measure(q, without)
+    rows = np.array([5, 0, 3])
+    assert np.array_equal(of_some(risk, rows).delta_i([0.0, 0.1]), risk.delta_i([0.0, 0.1])[rows])
+
+
+def test_many_databases_are_smoothed_otherwise_too() -> None:
+    rng = np.random.default_rng(4)
+    q = rng.normal(size=2_100)
+    risk = measure(empriv.Results.from_arrays(q, q - rng.exponential(0.05, size=(2, 2_100))))
+    others = other_densities(risk, np.array([0]))
+    assert list(others) == ["laplace kernel", "gaussian kernel"]
+    gaussian = others["gaussian kernel"].density
+    assert gaussian.kernel.name == "gaussian"
+    assert gaussian.bandwidth == pytest.approx(risk.density.bandwidth / 0.74)
+    found = sensitivity(risk, 0.05)
+    assert {"half the bandwidth", "double the bandwidth", "laplace kernel", "gaussian kernel"} == set(found)
+    assert found["double the bandwidth"] < found["half the bandwidth"]
+    assert found["gaussian kernel"] == pytest.approx(found["laplace kernel"], rel=0.5)
