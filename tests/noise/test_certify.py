@@ -16,6 +16,7 @@ from empriv.errors import InputError
 from empriv.measuring.densities import Density
 from empriv.noise.certify import Certificate, certify
 from empriv.noise.lattice import Law
+from empriv.noise.screen import _steepest
 from empriv.results import Outcome, Results
 
 G = 0.5
@@ -256,6 +257,43 @@ def test_screening_never_changes_the_answer(seed: int, epsilon: float, delta: fl
     assert found.holds == bool(exact.max() <= delta)
     # noise is post-processing: it cannot make anybody worse off
     assert np.all(exact <= risk.delta_i(epsilon) + 1e-11)
+
+
+@pytest.mark.parametrize(
+    ("parts", "bandwidth"),
+    [
+        ([("laplace", 1.0, 30.0)], 10.0),
+        ([("point", 0.1, 0.0), ("laplace", 0.9, 30.0)], 10.0),
+        ([("point", 0.3, 0.0), ("laplace", 0.7, 200.0)], 10.0),
+        ([("laplace", 0.5, 12.0), ("laplace", 0.5, 60.0)], 10.0),
+        ([("point", 0.02, 0.0), ("laplace", 0.5, 12.0), ("laplace", 0.48, 13.0)], 2.0),
+    ],
+)
+def test_slope_of_all_parts_together(parts: list[tuple[str, float, float]], bandwidth: float) -> None:
+    law = Law.of(1.0, parts)
+    noise, x = np.arange(-2000, 2001), np.arange(-9000, 9001) * 0.01 + 1e-7
+    kernels = np.exp(-np.abs(x[:, None] - noise[None, 1800:2201]) / bandwidth)
+    log_density = np.log(kernels @ law.pmf(noise[1800:2201]))[1000:-1000]
+    found = np.abs(np.diff(log_density)).max() / 0.01, np.abs(log_density[100:] - log_density[:-100]).max()
+    slope, step = _steepest(law, bandwidth)
+    assert found[0] <= slope * (1 + 1e-6)
+    assert found[1] <= step * (1 + 1e-6)
+    # and no wider than needed, by more than what a grid of a hundredth misses
+    assert slope < 1.01 * found[0]
+    assert step < 1.01 * found[1]
+    if len(parts) > 1:  # the narrowest part by itself would say more
+        assert step < 0.99 * max(1 / (scale or bandwidth) for _, _, scale in parts)
+
+
+def test_the_riskiest_are_found() -> None:
+    rng = np.random.default_rng(5)
+    q = rng.normal(0, 5, 40)
+    risk = empriv.measure(q, q - rng.exponential(0.3, (60, 1)) * rng.random((60, 40)))
+    certificate = certify(risk, Law.of(0.25, [("point", 0.3, 0.0), ("laplace", 0.7, 4.0)]), epsilon=0.02, delta=0.01)
+    delta_i = certificate.achieved_delta_i(0.02)
+    found = certificate.riskiest(8)
+    assert len(set(found.tolist())) == 8
+    np.testing.assert_allclose(delta_i[found], np.sort(delta_i)[::-1][:8])
 
 
 def test_total_risk() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from bisect import bisect_right
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -16,7 +17,7 @@ from numbers import Real
 from typing import Any
 
 from empriv.errors import InputError, MissingExtraError
-from empriv.noise.lattice import Law, Part
+from empriv.noise.lattice import Law
 
 LIMIT = 2**53
 """Answers and noisy answers keep within this many granularities: all such multiples are exact doubles."""
@@ -52,33 +53,43 @@ def cell_of(law: Law, value: Any) -> int:
 
 def draw(law: Law) -> int:
     """Noise in granularities, from the operating system's entropy."""
-    for part in law.parts:
-        if part.kind in ("laplace", "gaussian"):
-            _sampler(part.kind, part.scale / law.granularity)  # refuse before anything is drawn
-    threshold = secrets.randbits(64)
-    for part, upper in zip(law.parts, accumulate(part.weight for part in law.parts), strict=True):
-        if threshold < upper:
-            return _noise(law, part)
-    raise AssertionError("weights sum to 2^64")
+    return draws(law, 1)[0]
 
 
-def _noise(law: Law, part: Part) -> int:
-    if part.kind == "point":
-        return 0
-    if part.table is not None:
-        threshold = secrets.randbelow(sum(part.table))
-        below = (k for k, upper in enumerate(accumulate(part.table)) if threshold < upper)
-        return next(below) - len(part.table) // 2
-    return int(_sampler(part.kind, part.scale / law.granularity)(0))
+def draws(law: Law, count: int) -> list[int]:
+    """So many independent draws of the noise."""
+    samplers = [_sampler(part.kind, part.scale / law.granularity) for part in law.parts]  # refuse before drawing
+    ends = list(accumulate(part.weight for part in law.parts))
+    chosen = [bisect_right(ends, secrets.randbits(64)) for _ in range(count)]
+    pools = []
+    for index, (part, sampler) in enumerate(zip(law.parts, samplers, strict=True)):
+        wanted = chosen.count(index)
+        if part.table is not None:
+            pools.append([_from_table(part.table) for _ in range(wanted)])
+        else:
+            pools.append([0] * wanted if sampler is None or not wanted else sampler([0] * wanted))
+    return [int(pools[index].pop()) for index in chosen]
+
+
+def _from_table(table: tuple[int, ...]) -> int:
+    ends = list(accumulate(table))
+    return bisect_right(ends, secrets.randbelow(ends[-1])) - len(table) // 2
 
 
 @lru_cache(maxsize=128)
 def _sampler(kind: str, scale: float) -> Any:
-    """OpenDP's sampler of integer noise. T="i64": with ``int``, which is of 32 bits, wide noise would saturate."""
+    """OpenDP's sampler of integer noise on lists; None for a kind that needs none.
+
+    T="i64": with ``int``, which is of 32 bits, wide noise would saturate.
+    """
+    if kind not in ("laplace", "gaussian"):
+        return None
     try:
         import opendp.prelude as dp
     except ImportError as error:
         raise MissingExtraError("opendp", "release") from error
     dp.enable_features("contrib")
-    make = dp.m.make_laplace if kind == "laplace" else dp.m.make_gaussian
-    return make(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale=scale)
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    if kind == "laplace":
+        return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
