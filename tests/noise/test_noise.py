@@ -79,8 +79,23 @@ def test_noisy_answers_measured_anew_keep_the_target(risk: empriv.Risk) -> None:
     # and without noise it is not kept: the test could fail
     bare = _noise(risk, epsilon=0.05, delta=0.0, study=True, scale=0.25).remeasure(draws=40, rng=5)
     assert bare.delta(0.05) > again.delta(0.05)
-    with pytest.raises(InputError):
-        noise.remeasure(draws=0)
+    for wrong in ({"draws": 0}, {"most": 0}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            noise.remeasure(**wrong)
+
+
+def test_the_riskiest_alone_measured_anew_and_absence_is_no_entry(risk: empriv.Risk) -> None:
+    noise = _noise(risk, 60.0)
+    again = noise.remeasure(draws=3, rng=5, most=1)
+    chosen = noise.certificate.riskiest(1)
+    np.testing.assert_array_equal(again.results.individuals, risk.results.individuals[chosen])
+    np.testing.assert_array_equal(again.results.presence, risk.results.presence[chosen])
+    absent = replace(
+        risk.results, starts=np.zeros_like(risk.results.starts), entry_database=risk.results.entry_database[:0],
+        entry_q=risk.results.entry_q[:0], entry_outcomes=risk.results.entry_outcomes[:0],
+    )  # fmt: skip
+    nobody = replace(noise, risk=empriv.measure(absent)).remeasure(draws=3, rng=5)
+    assert nobody.delta(0.0) == 0.0  # one and the same draw on both sides
 
 
 def test_saved_noise_is_certified_anew(risk: empriv.Risk, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_noise_of_doubles_would_fail_the_same_test() -> None:
 
 
 FALSE_ALARM = 1e-7  # of each test of fit below, in either direction, as entropy has no seed
-SIZE = 20_000
+SIZE = 40_000
 
 
 class Fit:

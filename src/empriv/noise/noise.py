@@ -158,8 +158,8 @@ class Noise:
         many = (results.draws or 1) * draws
 
         def noisy(values: FloatArray, outcomes: npt.NDArray[np.int8]) -> tuple[FloatArray, npt.NDArray[np.int8]]:
-            flat = np.repeat(values.reshape(len(values), -1), draws, axis=1)
-            codes = np.repeat(outcomes.reshape(len(outcomes), -1), draws, axis=1)
+            flat = np.repeat(values.reshape(len(values), results.draws or 1), draws, axis=1)
+            codes = np.repeat(outcomes.reshape(len(outcomes), results.draws or 1), draws, axis=1)
             rounded = np.rint(flat / self.law.granularity) * self.law.granularity
             drawn = rounded + self.law.sample(flat.shape, generator)
             return np.where(codes == Outcome.NUMBER, drawn, np.nan), codes
