@@ -1,7 +1,8 @@
 """A quick look at many individuals: what each seems to reach under noise, seen on a few merged cells.
 
-Merging cells can only hide, so a look sees at most what an exact computation would. It ranks individuals and resamples
-(`search`), and decides nothing: rows that matter are made exact by `constraints`, and the law is certified anew.
+Merging cells can only hide, so a look sees no more than there is, up to interpolation of its tables. It ranks
+individuals and resamples (`search`), and decides nothing: rows that matter are made exact by `constraints`, and the law
+is certified anew.
 """
 
 from __future__ import annotations
@@ -172,7 +173,8 @@ def _merged_bounds(cases: Cases, merged: int) -> IntArray:
     if len(values):
         quantiles = np.quantile(values, np.linspace(0, 1, merged // 2)) * (_STEPS / cases.cell)
         edges = np.concatenate((edges, np.clip(np.rint(quantiles), low, high)))
-    return np.unique(np.rint(edges).astype(np.int64))
+    cells = np.rint(edges / _STEPS + 0.5).astype(np.int64)
+    return np.asarray(np.unique(cells * _STEPS - _STEPS // 2))  # cell k begins half a cell below k
 
 
 def _worst(p: FloatArray, q: FloatArray, epsilon: float, delta: float) -> FloatArray:
