@@ -21,12 +21,12 @@ from empriv.cli import DEMO_QUERY, DEMO_SOURCE
 from empriv.report import write_report
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-WIDTH = 1000
-# name, colour scheme, what is shown from, height in pixels, position of the slider
+WIDTH, SCALE = 960, 1.25
+# name, colour scheme, what is shown from and to, position of the slider
 SHOTS = (
-    ("report", "light", "header", 1000, None),
-    ("report-charts", "light", "figure[data-chart=density]", 1000, 2),
-    ("report-dark", "dark", "figure[data-chart=influence]", 1000, None),
+    ("report", "light", "header", "table.asked", None),
+    ("report-charts", "light", "figure[data-chart=density]", "figure[data-chart=delta_i]", 2),
+    ("report-dark", "dark", "figure[data-chart=influence]", "figure[data-chart=results]", None),
 )
 
 
@@ -46,14 +46,17 @@ def pictures() -> None:
         page_path = write_report(audit, Path(folder) / "audit.html", verdicts=[("delta <= 0.05 at 0.1", verdict)]).page
         options = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
-        for name, scheme, start, height, stop in SHOTS:
-            page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme=scheme)
+        for name, scheme, first, last, stop in SHOTS:
+            page = browser.new_page(
+                viewport={"width": WIDTH, "height": 1000}, color_scheme=scheme, device_scale_factor=SCALE
+            )
             page.goto(page_path.as_uri())
             if stop is not None:
                 move = "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }"
                 page.eval_on_selector("#epsilon", move, stop)
-            top = page.locator(start).first.bounding_box()
-            clip: Any = {"x": 0, "y": max(0, top["y"] - 20), "width": WIDTH, "height": height}
+            top, end = (page.locator(one).first.bounding_box() for one in (first, last))
+            low = max(0, top["y"] - 20)
+            clip: Any = {"x": 0, "y": low, "width": WIDTH, "height": end["y"] + end["height"] + 20 - low}
             page.screenshot(path=IMAGES / f"{name}.png", clip=clip, full_page=True)
             print(f"{name}.png {(IMAGES / f'{name}.png').stat().st_size / 1024:.0f} KiB")
         browser.close()
@@ -79,8 +82,13 @@ def crowd(n_individuals: int, n_databases: int = 40) -> empriv.Results:
 def sizes() -> None:
     made = datasets.precipitation()
     rain = empriv.Results.from_arrays(made.q, made.q_without, individuals=made.individuals, databases=made.databases)
+    rng = np.random.default_rng(0)
+    q = rng.normal(size=10_000)
+    many = empriv.Results.from_arrays(q, q - rng.exponential(0.05, size=(30, 10_000)))
     cases = {
         "10,368 individuals x 41 databases x 50 epsilons": (rain, np.linspace(0.004, 0.2, 50)),
+        "9,988 individuals x 456 databases (the demo)": (demo().results, None),
+        "30 individuals x 10,000 databases": (many, None),
         "1,000,000 individuals x 40 databases": (crowd(1_000_000), None),
     }
     with tempfile.TemporaryDirectory() as folder:
