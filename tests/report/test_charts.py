@@ -166,6 +166,18 @@ def test_several_numbers() -> None:
     assert names[:3] == ["delta", "total_risk", "joint"]
 
 
+def test_noise_on_a_lattice_is_drawn_smooth(ordinary: empriv.Audit) -> None:
+    noise = empriv.design_noise(ordinary, epsilon=0.1, delta=0.01, method="calibrated")
+    made = released_chart(ordinary, noise)
+    assert made is not None
+    x, p = np.array(made.data["noise"]), np.array(made.data["density"])
+    middle = len(x) // 2
+    assert x[middle] == pytest.approx(0.0, abs=1e-9)
+    assert p == pytest.approx(p[::-1], rel=1e-6)
+    assert (np.diff(p[middle:]) < 0).all()  # cells that held now one point of the lattice, now two, would jump
+    assert p.sum() * (x[1] - x[0]) == pytest.approx(1.0, abs=0.01)
+
+
 def test_scales() -> None:
     assert risk_scale(np.zeros(3), np.zeros(3)).high == 1.0
     wide = risk_scale(np.array([1e-4, 0.1]), np.array([1.0]))

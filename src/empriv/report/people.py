@@ -154,9 +154,12 @@ def _powers(most: int) -> tuple[float, ...]:
 
 
 def _decades(low: float, high: float) -> tuple[float, ...] | None:
+    """Ticks at powers of ten; where two of them do not fit, at 1, 2 and 5 times; None where neither do."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     if last - first < 1:
-        return None
+        finer = [step * 10.0**k for k in range(first - 1, last + 2) for step in (1, 2, 5)]
+        finer = [tick for tick in finer if low <= tick <= high]
+        return tuple(finer) if len(finer) > 1 else None
     step = max(1, math.ceil((last - first) / 6))
     return tuple(10.0**k for k in range(first, last + 1, step))
 

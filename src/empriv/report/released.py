@@ -105,6 +105,7 @@ def noise_chart(
             "Above: how likely each error is that the noise adds. Below: the distribution of the results as measured "
             "(solid), and as released with the noise added (dashed). The closer the two, the less the noise costs."
         ),
-        spec=stacked([upper, lower]),
+        # the legend belongs to the lower view
+        spec={**stacked([upper, lower]), "resolve": {"scale": {"color": "independent", "strokeDash": "independent"}}},
         data={"noise": numbers(x), "density": numbers(noise)},
     )
