@@ -76,10 +76,14 @@ def test_weighted_hockey_stick_against_quadrature(epsilon: float) -> None:
 
 
 def test_whole_condition_against_quadrature() -> None:
-    g, _, made = family(60, 5)
+    rng = np.random.default_rng(5)
+    g = rng.uniform(size=100)
+    q = 3 * g + (0.3 + g) * rng.normal(size=100)
+    made = results(q, np.full((1, 100), 0.5))
     risk = measure_against(made, Weighted(g))
     search = risk.search
     assert isinstance(search, ViewSearch)
+    assert np.ptp(search.scaling) > 0.5
     block = rows_of(made, search.pairs, np.array([0]))
     for condition in (0, search.n_conditions // 2):
         h = search.bandwidths[condition]
@@ -151,8 +155,11 @@ def test_spreads_that_do_not_change_are_left_alone() -> None:
         slopes.append(np.polyfit(y, spreads_along(np.abs(rng.normal(size=200)), y[:, None], np.ones(200)), 1)[0])
     assert np.count_nonzero(np.abs(slopes) < 1e-12) > 20  # shrunk to nothing in most cases
     assert np.abs(slopes).max() < 0.2
-    assert not spreads_along(np.ones(9), np.zeros((9, 1)), np.ones(9)).any()
-    assert not spreads_along(np.zeros(30), np.arange(30.0)[:, None], np.ones(30)).any()
+    known = np.linspace(0, 1, 200)[:, None]
+    assert spreads_along(known[:, 0], known, np.ones(200)).any()
+    assert not spreads_along(known[:99, 0], known[:99], np.ones(99)).any()  # too few to tell
+    assert not spreads_along(known[:, 0], np.zeros((200, 1)), np.ones(200)).any()
+    assert not spreads_along(np.zeros(200), known, np.ones(200)).any()
 
 
 def test_several_quantities_at_once() -> None:

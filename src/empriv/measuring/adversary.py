@@ -58,7 +58,8 @@ class Conditions:
     effective : (conditions,) effective number of databases, 1 / sum of squared weights
     left_out : (others,) effective numbers of the values that too few databases have
     n_adversaries, refused : how many adversaries were looked at, and how many have no value with enough databases
-    judged, opposed : where the query seems not to add up over individuals, how many were judged, and by how many
+    judged, opposed : individuals whose influence was judged, and how many of them move against the result, if they
+        are more than in a sum (0 otherwise)
     """
 
     values: npt.NDArray[Any]

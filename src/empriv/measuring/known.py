@@ -19,6 +19,7 @@ from empriv.results import FloatArray, IntArray
 
 LEAST_EFFECTIVE = 20.0  # below it a value of what is known is left out
 FEW_EFFECTIVE = 40.0  # below it, a warning
+LEAST_SCALED = 100  # databases: with fewer, the slope of the spread in what is known is noise
 PLACES = 25  # values z looked at, at most
 WIDTH = 1.5  # of the kernel in g: WIDTH n^(-1/(4 + k)) standard deviations (benchmarks/adversary.py --rules)
 
@@ -150,14 +151,15 @@ def spreads_along(sizes: FloatArray, known: FloatArray, counts: FloatArray) -> F
     """(n,) logarithm of how far results spread around their trend, linear in what is known: only changes matter.
 
     ``sizes`` is the mean absolute deviation of each database's results from the trend. ``exp(a + b·y)`` is fitted to
-    them by quasi-likelihood with variance proportional to the square of the mean, and the slopes b are shrunk by
-    ``1 - chance`` (not below 0), what they would have by chance: noise should not make results look narrow.
+    them by quasi-likelihood with variance proportional to the square of the mean. The slopes b are multiplied by
+    ``1 - chance`` (not below 0), the share of their square that chance alone would not give. All are 0 for fewer
+    than 100 databases.
     """
     axes = whitened(known)
     here = counts > 0
     k, n = axes.shape[1], int(np.count_nonzero(here))
     size = sizes[here]
-    if not k or n <= 2 * (k + 2) or not size.mean() > 0:
+    if not k or n < LEAST_SCALED or not size.mean() > 0:
         return np.zeros(len(sizes))
     design = np.column_stack((np.ones(n), axes[here]))
     size = size / size.mean()
