@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
-from empriv.cli_noise import noise, release
+from empriv.cli_noise import noise
+from empriv.cli_release import release
 from empriv.cli_runs import Commands
 from empriv.errors import CertificateError
 from empriv.noise import design
@@ -105,7 +106,7 @@ def test_what_cannot_be_done_is_one_sentence(saved: str, tmp_path: Path) -> None
     given = ("noise", saved, "--epsilon", "0.5", "--delta", "0.1", "--granularity", "0.25", "--save", target, "--quiet")
     assert _run(*given).exit_code == 0
     assert _run("release", target).exit_code == 2
-    assert _run("release", target, "--value", "1", "--database", "d3").exit_code == 2
+    assert _run("release", target, "--value", "1", "--value", "2").exit_code == 2
     wrong = _run("release", target, "--value", "secret")
     assert wrong.exit_code == 1
     assert "secret" not in wrong.output

@@ -164,3 +164,20 @@ class TestLedger:
         assert "must be a number" in run("release", "n.empriv", "--value", "-", text="many\n", code=1).output
         assert "`empriv noise --save`" in run("release", "a.empriv", "--value", "1", code=1).output
         assert float(run("release", "n.empriv", "--value", "-", text="12.5\n").stdout) % 0.015625 == 0
+
+
+def test_noise_for_several_numbers(run: Run) -> None:
+    run("audit", *SOURCE, "--query", "sum(amount)", "--query", "count(*)", *QUIET, "--save", "a.empriv")
+    shown = run("noise", "a.empriv", "--epsilon", "1", "--granularity", "0.015625", "--save", "n.empriv").output
+    assert "2 numbers together" in shown
+    assert "Achieved epsilon" in shown
+    one, other = map(float, run("release", "n.empriv", "--database", "3").stdout.split())
+    assert one * 64 == int(one * 64)
+    assert other * 64 == int(other * 64)
+    loaded = empriv.load("n.empriv")
+    assert isinstance(loaded, empriv.JointNoise)
+    names = list(loaded.laws)
+    given = run("release", "n.empriv", "--value", f"{names[0]}=3", "--value", f"{names[1]}=4").stdout
+    assert len(given.split()) == 2
+    assert "NAME=V" in run("release", "n.empriv", "--value", "3", code=2).output
+    assert "take --epsilon" in run("noise", "a.empriv", "--epsilon", "1", "--compare", code=2).output

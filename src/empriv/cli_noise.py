@@ -1,4 +1,4 @@
-"""The commands `noise` and `release`: parse, call the public API, print.
+"""The command `noise`: parse, call the public API, print; several numbers together are for `cli_joint`.
 
 Numerics and rich are imported inside commands, so that ``--help`` is quick.
 """
@@ -9,11 +9,12 @@ import json
 import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from empriv.cli_runs import POLICY_FAILED, _interruptible, check_targets
+from empriv.cli_joint import joint_noise
+from empriv.cli_runs import POLICY_FAILED, check_targets, interruptible, load_audit
 from empriv.errors import CertificateError, InputError
 
 if TYPE_CHECKING:
@@ -77,18 +78,24 @@ def noise(
       empriv noise audit.empriv --epsilon 0.05 --delta 0.01 --granularity 0.25 --save noise.empriv
     """
     check_targets((save, json_path), (path,))
-    import empriv
+    quiet = quiet or json_path == "-"
+    audit = interruptible(lambda: load_audit(path, (epsilon,)).alone, quiet=quiet, saying="Measuring")
+    from empriv.measuring.joint import JointRisk
     from empriv.noise.design import design_noise
 
-    quiet = quiet or json_path == "-"
+    if isinstance(audit.risk, JointRisk):
+        if method != "robust" or compare or bound is not None or total_risk is not None:
+            raise click.UsageError("Several numbers together take --epsilon, --delta and --granularity only.")
+        try:
+            joint_noise(
+                audit, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, save=save, json_path=json_path,
+                quiet=quiet,
+            )  # fmt: skip
+        except CertificateError as error:
+            _missed(error)
+        return
 
     def work() -> _Done:
-        found: Any = empriv.load(path)
-        audit = empriv.audit(found, epsilon=epsilon) if isinstance(found, empriv.Results) else found
-        if not isinstance(audit, empriv.Audit):
-            raise InputError("SAVED must hold an audit or results, got noise. Hint: `empriv release` takes noise.")
-        audit = audit.alone
-
         def design(chosen: str) -> Noise:
             return design_noise(
                 audit.risk, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen,
@@ -107,10 +114,9 @@ def noise(
         return _Done(audit, made, others, missed, tuple(dict.fromkeys(names)), *_verdicts(audit, made))
 
     try:
-        done: _Done = _interruptible(cast("Any", work), quiet=quiet)  # type: ignore[assignment]
+        done = interruptible(work, quiet=quiet, saying="Designing noise")
     except CertificateError as error:
-        click.echo(f"Error: {error}", err=True)
-        click.get_current_context().exit(POLICY_FAILED)
+        _missed(error)
     made = done.made
     if not quiet:
         from empriv.terminal import console_for
@@ -138,51 +144,9 @@ def noise(
             write_atomically(json_path, text.encode("utf-8", "backslashreplace"))
 
 
-@click.command(short_help="Release one answer with saved noise.")
-@click.argument("path", metavar="SAVED")
-@click.option(
-    "--value", metavar="V", help="The answer; - reads it from standard input, so that no list of processes shows it."
-)
-@click.option("--database", metavar="LABEL", help="Release the audited answer of this database.")
-def release(path: str, value: str | None, database: str | None) -> None:
-    """Print an answer with noise that was saved by `empriv noise --save`; every call spends privacy anew.
-
-    \b
-    Example:
-      echo 1234.5 | empriv release noise.empriv --value -
-    """
-    if (value is None) == (database is None):
-        raise click.UsageError("Give either --value or --database.")
-    from empriv.noise.noise import Noise
-
-    saved = Noise.load(path)
-    saved.check_release()
-    if database is not None:
-        answer = _audited(saved, database)
-    else:
-        text = sys.stdin.readline().strip() if value == "-" else str(value)
-        try:
-            answer = float(text)
-        except ValueError:
-            raise InputError("`--value` must be a number.") from None  # what was given stays unsaid
-    noisy = saved.release(answer)
-    limit = "" if saved.delta is None else f", delta {saved.delta:g}"
-    click.echo(f"Noisy answer at epsilon {saved.epsilon:g}{limit}; {saved.law.words[0].lower()}{saved.law.words[1:]}",
-               err=True)  # fmt: skip
-    click.echo(repr(noisy))
-
-
-def _audited(saved: Noise, database: str) -> float:
-    """The answer of one database."""
-    results = saved.risk.results
-    here = [index for index, label in enumerate(results.databases) if str(label) == database]
-    if len(here) != 1:
-        raise InputError(f"`--database` must name one of the databases, got a label that matches {len(here)}.")
-    if results.draws is not None:
-        raise InputError("`--database` must be of a query without draws. Hint: --value.")
-    if results.outcomes[here[0]]:
-        raise InputError("`--database` must have an answer that is a number.")
-    return float(results.q[here[0]])
+def _missed(error: CertificateError) -> NoReturn:
+    click.echo(f"Error: {error}", err=True)
+    click.get_current_context().exit(POLICY_FAILED)
 
 
 def _verdicts(audit: Any, made: Noise) -> tuple[Any, Any, int]:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from empriv.collecting.sources import Unidentified
     from empriv.validate.verdict import Verdict
 
+T = TypeVar("T")
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 _CURVE_POINTS = 25
 _QUIET_SECONDS = 2.0
@@ -125,7 +126,7 @@ def finish(
         return _work(run(DuckDBEngine(memory_limit=memory_limit, temp_directory=directory)), wanted)
 
     try:
-        done = _interruptible(work, quiet=wanted.quiet)
+        done = interruptible(work, quiet=wanted.quiet)
     finally:
         # Whatever the engine wrote there is people's data.
         shutil.rmtree(directory, ignore_errors=True)
@@ -170,7 +171,7 @@ def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
 
     found = empriv.load(path)
     if not isinstance(found, empriv.Audit | empriv.Results):
-        raise InputError("SAVED must be an audit or results, got noise. Hint: empriv release.")
+        raise InputError("SAVED must hold an audit or results, got noise. Hint: `empriv release` takes noise.")
     return empriv.audit(found, epsilon=epsilons) if isinstance(found, empriv.Results) else found
 
 
@@ -308,9 +309,9 @@ def _print(done: _Done, wanted: Wanted) -> None:
             click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
 
 
-def _interruptible(work: Callable[[], _Done], *, quiet: bool) -> _Done:
+def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:
     """Do the work in a thread, so that Ctrl-C is heard while an engine or NumPy computes."""
-    found: list[_Done] = []
+    found: list[T] = []
     failed: list[BaseException] = []
 
     def task() -> None:
@@ -323,7 +324,7 @@ def _interruptible(work: Callable[[], _Done], *, quiet: bool) -> _Done:
     thread.start()
     thread.join(_QUIET_SECONDS)
     if thread.is_alive() and not quiet and sys.stderr.isatty():
-        click.echo("Collecting and measuring; Ctrl-C stops it.", err=True)
+        click.echo(f"{saying}; Ctrl-C stops it.", err=True)
     while thread.is_alive():
         thread.join(0.2)
     if failed:
