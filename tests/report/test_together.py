@@ -70,6 +70,16 @@ def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None
     assert "effective" not in public
 
 
+def test_in_the_browser(against: empriv.Audit, five: empriv.Audit, tmp_path: Path, read: Any) -> None:
+    for audit, name in ((against, "adversary"), (five, "joint")):
+        reader = read(write_report(audit, tmp_path / f"{name}.html", epsilons=[0.1, 0.5]).page)
+        for stop in range(int(reader.page.get_attribute("#epsilon", "max")) + 1):
+            reader.slide(stop)
+        assert reader.texts("[data-bind=delta]") == [number(audit.delta(0.5), 3)]
+        assert reader.page.locator(f"figure[data-chart={name}] svg").is_visible()
+        assert reader.noises == []
+
+
 def test_buckets() -> None:
     rng = np.random.default_rng(9)
     labels = np.array(NASTY[:2])[rng.integers(0, 2, size=90)]
