@@ -22,14 +22,12 @@ from empriv.noise.least import ATTEMPTS, least
 from empriv.noise.noise import Noise
 from empriv.noise.programme import smallest_scale
 from empriv.noise.search import Aim, HopelessError, least_noise
-from empriv.noise.task import METHODS, NONE, Task
+from empriv.noise.task import METHODS, NONE, WIDER, Task
 from empriv.progress import progress as progress_bar
 
 __all__ = ["FAMILIES", "METHODS", "design_noise"]
 
 FAMILIES = ("laplace", "gaussian")
-
-_WIDER = (1.0, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 4.0)
 
 
 def design_noise(
@@ -151,11 +149,11 @@ def _classical(task: Task) -> Noise:
 
 def _widened(task: Task, make: Callable[[float], Law], *notes: str) -> Noise:
     """The first law that holds as its scale is widened step by step: rounding costs a little."""
-    for wider in _WIDER:
+    for wider in WIDER:
         with suppress(CertificateError):  # a design for study never raises it: it is returned as it is
             return task.finish(make(wider), *notes)
     raise CertificateError(
-        f"The {task.method} design must keep its target, but no widening up to {_WIDER[-1]:g} times makes it. "
+        f"The {task.method} design must keep its target, but no widening up to {WIDER[-1]:g} times makes it. "
         "Hint: results that are no numbers cannot be hidden by noise."
     )
 

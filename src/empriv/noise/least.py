@@ -19,7 +19,7 @@ from empriv.noise.lattice import Law
 from empriv.noise.noise import Noise
 from empriv.noise.programme import expected_error, smallest_scale
 from empriv.noise.search import Aim, HopelessError, keeps, least_noise
-from empriv.noise.task import NONE, Task
+from empriv.noise.task import NONE, WIDER, Task
 from empriv.progress import Advance
 from empriv.results import FloatArray
 
@@ -32,7 +32,6 @@ HALF = 0.5
 """Of the bandwidth: what a robust design relies on."""
 
 ATTEMPTS = 6
-_WIDER = (1.001, 1.01, 1.1, 1.5, 2.0, 4.0)
 _ROUNDING = 3e-9  # what a certificate may add to delta
 _TIGHTER = (0.9995, 0.99)  # first a little, for what rounding and tails add; then who misses is asked, too
 
@@ -117,7 +116,7 @@ def _single(task: Task, start: float, notes: tuple[str, ...]) -> Noise:
     A robust design takes no less than the bottleneck distance over epsilon, which holds by itself but for rounding.
     """
     if task.method == "robust":
-        for wider in _WIDER:
+        for wider in WIDER:
             noise = task.tried(task.law([(1.0, wider * start)]), *notes, _FAR_ROBUST)
             if noise.certificate.holds:
                 return noise
