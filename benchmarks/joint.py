@@ -14,6 +14,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from empriv.results import Results
 
 Array = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Array]
+T = TypeVar("T")
 SIZES = (41, 100, 365, 1000)
 DIMENSIONS = (1, 2, 3, 4, 5)
 EPSILON = 0.1
@@ -185,29 +187,24 @@ def speed() -> None:
     g = np.random.default_rng(0)
     q = g.normal(size=(41, 2))
     results = stacked(q, q - 0.3 * g.lognormal(-1, 1, size=(10368, 41, 2)))
-    risk = None
-
-    def joint() -> None:
-        nonlocal risk
-        risk = measure_joint(results)
-
-    steps: dict[str, Callable[[], object]] = {
-        "leaks and density": joint,
-        "delta_i of all": lambda: risk.delta_i(EPSILON),  # type: ignore[attr-defined]
-        "bounds at one epsilon": lambda: empriv.bounds(risk, EPSILON),  # type: ignore[arg-type]
-        "one of the numbers alone": lambda: empriv.measure(results.component("c0")).delta_i(EPSILON),
-    }
     print("10,368 individuals, 41 databases, two numbers, all influences dense:")
-    for name, step in steps.items():
-        wall, work = time.perf_counter(), time.process_time()
-        step()
-        print(f"{name}: {time.perf_counter() - wall:.2f} s, {time.process_time() - work:.2f} s of processor time")
-    assert risk is not None
+    risk = timed("leaks and density", lambda: measure_joint(results))
+    timed("delta_i of all", lambda: risk.delta_i(EPSILON))
+    timed("bounds at one epsilon", lambda: empriv.bounds(risk, EPSILON))
+    timed("one of the numbers alone", lambda: empriv.measure(results.component("c0")).delta_i(EPSILON))
     print(f"{np.count_nonzero(risk.shifts > EPSILON):,} individuals integrated")
 
 
+def timed(name: str, step: Callable[[], T]) -> T:
+    """Do a step and print what it took."""
+    wall, work = time.perf_counter(), time.process_time()
+    found = step()
+    print(f"{name}: {time.perf_counter() - wall:.2f} s, {time.process_time() - work:.2f} s of processor time")
+    return found
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--hard", action="store_true")
     parser.add_argument("--speed", action="store_true")

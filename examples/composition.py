@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 import empriv
-from empriv.measuring.joint import JointRisk, measure_joint
-from empriv.noise.joint import design_joint_noise
-from empriv.results import Results
+from empriv import JointRisk, Results, design_joint_noise
 
 EPSILONS = np.round(np.linspace(0.05, 1.0, 20), 3)
 KINDS = ("constant", "normal", "lognormal", "zero in 90%")
@@ -37,7 +35,7 @@ def differencing(kind: str, n: int) -> JointRisk:
     rest = rng.normal(100.0, 10.0, n)
     target, other = contribution(kind, n, rng), rng.normal(0.5, 0.2, n)
     total = rest + target
-    return measure_joint(
+    risk: JointRisk = empriv.measure(
         Results.stack(
             {
                 "total": Results.from_arrays(total, np.stack((rest, total - other))),
@@ -45,6 +43,7 @@ def differencing(kind: str, n: int) -> JointRisk:
             }
         )
     )
+    return risk
 
 
 def main(directory: Path | None) -> None:
