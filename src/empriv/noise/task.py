@@ -23,7 +23,7 @@ from empriv.noise.noise import Noise, certified
 METHODS = ("robust", "optimal", "calibrated", "paper", "classical")
 
 WIDER = (1.0, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 4.0)
-"""Factors by which a scale that should hold by itself is widened until its certificate does: rounding costs a little."""
+"""Factors by which a scale that should hold by itself is widened until its certificate does, for rounding."""
 
 NONE = "No noise is needed: the law is the point mass at 0."
 
