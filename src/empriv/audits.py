@@ -177,12 +177,12 @@ class Audit:
 
     def with_validity(self, said: Summary) -> Summary:
         """A summary with the bounds at its first epsilon, and the checks that ask to be read."""
-        figure = said.figures[0]
-        found = self.bounds(figure.epsilon)
+        # along all epsilons, as the JSON and the report want them
+        found = self.bounds(np.array([figure.epsilon for figure in said.figures]))
         sentences = (
-            words.upper(found.upper, found.level, found.finest),
-            words.lower(found.lower, found.level),
-            words.total_upper(found.total_risk_upper, found.level),
+            words.upper(float(found.upper[0]), found.level, found.finest),
+            words.lower(float(found.lower[0]), found.level),
+            words.total_upper(float(found.total_risk_upper[0]), found.level),
             *found.notes,
         )
         # exact leaks are among the alarms already
