@@ -329,3 +329,14 @@ def test_too_many_cells_name_a_coarser_granularity() -> None:
 def test_certificate_is_shown_without_data() -> None:
     risk = empriv.measure(Q, WITHOUT, density=empriv.Kde("laplace", 1.5))
     assert "0.3" not in repr(Certificate(risk, LAWS["laplace"], 0.1, 0.0, None))
+
+
+@pytest.mark.parametrize("factor", [1.02, 1.05, 1.2])
+def test_noise_hardly_wider_than_the_kernel_is_screened_soundly(factor: float) -> None:
+    rng = np.random.default_rng(2)
+    q = rng.normal(0.0, 1.0, 41)
+    risk = empriv.measure(q, q - rng.exponential(0.1, (3, 41)), density=empriv.Kde("laplace", 0.3))
+    law = Law.of(2.0**-6, [("laplace", 1.0, 0.3 * factor)])
+    found = certify(risk, law, epsilon=0.2, delta=0.0)
+    assert found.achieved_epsilon(0.0) <= float(np.abs(risk.influence()).max()) / (0.3 * factor) + 2.0**-5
+    assert found.achieved_delta(0.2) <= risk.delta(0.2)

@@ -186,6 +186,8 @@ def _steepest(law: Law, bandwidth: float) -> tuple[float, float]:
     slowest = parts[0][0]
     gap = min(fast, *(speed for speed, _, _ in parts[1:])) - slowest if len(parts) > 1 else fast - slowest
     m = np.arange(math.ceil(min(_LOOKED_AT, 40.0 / gap)) + 2.0)
+    if slowest * m[-1] > 600.0:
+        return fast, fast  # parts so close to each other or to the kernel fade only where all rounds to 0
     r, r_m = math.exp(-fast), np.exp(-fast * m)
     point = math.fsum(share for share, part in law.shares() if part.kind == "point")
     before, after = point * r_m, np.zeros(len(m))
