@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +16,12 @@ from empriv.errors import InputError
 from empriv.ledger import Figures, Identity, Joint, Ledger, Release, Released, ReleaseEntry, identity_of
 from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import measure
+from empriv.noise.drawn import with_noise
 from empriv.noise.joint import JointNoise
 from empriv.noise.lattice import Law
 from empriv.noise.noise import Noise
 from empriv.origins import Origin
-from empriv.results import FloatArray, Outcome, Results
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from empriv.results import Results
 
 NOW = "asked now"  # name of the new query beside the earlier ones
 _DRAWS = 32
@@ -57,8 +55,9 @@ class Composition:
 
     def noisy(self, own: Mapping[str, Law] | None = None) -> Results:
         """The vector as it is or would be released: noise on the earlier numbers, and on those asked now if given."""
+        draws = max(4, -(-_POINTS // self.results.n_databases))
         laws = {**self.laws, **(own or {})}
-        return with_noise(self.results, laws) if laws else self.results
+        return with_noise(self.results, laws, draws=draws, rng=np.random.default_rng(_SEED))
 
     def joint(self, own: Mapping[str, Law], epsilon: float) -> Joint:
         """Figures of all numbers together, with their noise."""
@@ -117,32 +116,6 @@ def composition(
     own = (NOW,) if results.components is None else tuple(f"{NOW}: {inner}" for inner in results.components)
     stacked = Results.stack({**parts, NOW: results})
     return Composition(stacked, laws, own, tuple(entry.id for entry in entries))
-
-
-def with_noise(results: Results, laws: Mapping[str, Law], *, draws: int | None = None) -> Results:
-    """Results of a vector query with noise on some components: several draws of each, independent on both sides."""
-    assert results.components is not None
-    assert results.draws is None
-    m = draws or max(4, -(-_POINTS // results.n_databases))
-    generator = np.random.default_rng(_SEED)
-
-    def noisy(values: FloatArray, codes: npt.NDArray[np.int8]) -> FloatArray:
-        full = np.repeat(values[:, None], m, axis=1)
-        for c, component in enumerate(results.components or ()):
-            if component in laws:
-                law = laws[component]
-                rounded = np.rint(full[..., c] / law.granularity) * law.granularity
-                full[..., c] = rounded + law.sample(full.shape[:-1], generator)
-        return np.where(np.repeat(codes[:, None], m, axis=1) == Outcome.NUMBER, full, np.nan)
-
-    return replace(
-        results,
-        q=noisy(results.q, results.outcomes),
-        outcomes=np.repeat(results.outcomes[:, None], m, axis=1),
-        entry_q=noisy(results.entry_q, results.entry_outcomes),
-        entry_outcomes=np.repeat(results.entry_outcomes[:, None], m, axis=1),
-        draws=m,
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ found here, and certified on the lattice on which the noise is drawn. One number
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
@@ -21,6 +21,7 @@ from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.joint import JointRisk, measure_joint
 from empriv.measuring.risk import check_delta
 from empriv.measuring.selection import spread
+from empriv.noise.drawn import with_noise
 from empriv.noise.lattice import Law, check_granularity, suggested_granularity
 from empriv.progress import progress as progress_bar
 from empriv.results import FloatArray, Results
@@ -67,32 +68,10 @@ class JointNoise:
         return self.achieved_epsilon <= self.epsilon and self.achieved_delta <= self.delta
 
     def remeasure(self, *, draws: int = 8, rng: np.random.Generator | int | None = None) -> JointRisk:
-        """The joint risk with noise: every result gets ``draws`` draws of it, on both sides independently."""
+        """The joint risk with noise: every result gets ``draws`` draws of it."""
         if draws < 1:
             raise InputError(f"`draws` must be at least 1, got {draws}.")
-        generator = np.random.default_rng(rng)
-        results = self.risk.results
-        m = draws if results.draws is None else results.draws
-
-        def noisy(values: FloatArray) -> FloatArray:
-            full = np.repeat(values[:, None], m, axis=1) if results.draws is None else values
-            out = np.empty(full.shape)
-            for c, law in enumerate(self.laws.values()):
-                g = law.granularity
-                out[..., c] = np.rint(full[..., c] / g) * g + law.sample(full.shape[:-1], generator)
-            return out
-
-        def codes(outcomes: Any) -> Any:
-            return np.repeat(outcomes[:, None], m, axis=1) if results.draws is None else outcomes
-
-        made = replace(
-            results,
-            q=noisy(results.q),
-            outcomes=codes(results.outcomes),
-            entry_q=noisy(results.entry_q),
-            entry_outcomes=codes(results.entry_outcomes),
-            draws=m,
-        )
+        made = with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng))
         return measure_joint(made)
 
     def check_release(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -21,9 +21,10 @@ from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities import Density, Kde
 from empriv.measuring.risk import Risk, measure
 from empriv.noise.certify import Certificate, certify
+from empriv.noise.drawn import with_noise
 from empriv.noise.lattice import Law
 from empriv.noise.release import release
-from empriv.results import FloatArray, Outcome, Results
+from empriv.results import FloatArray, Results
 from empriv.storage import read_archive, write_archive
 from empriv.validate.robustness import subset
 
@@ -143,30 +144,17 @@ class Noise:
         density: Density | None = None,
         most: int | None = None,
     ) -> Risk:
-        """The risk of noisy answers, measured anew from draws: rounded results with independent noise on both sides.
+        """The risk of noisy answers, measured anew from draws of rounded results with noise.
 
-        On a database without an individual both sides are one and the same draw. ``most`` keeps so many individuals,
-        the riskiest under noise.
+        ``most`` keeps so many individuals, the riskiest under noise.
         """
         for name, number in (("draws", draws), ("most", most)):
             if number is not None and number < 1:
                 raise InputError(f"`{name}` must be at least 1, got {number}.")
-        generator = np.random.default_rng(rng)
         results = self.risk.results
         if most is not None and most < results.n_individuals:
             results = subset(results, self.certificate.riskiest(most))
-        many = (results.draws or 1) * draws
-
-        def noisy(values: FloatArray, outcomes: npt.NDArray[np.int8]) -> tuple[FloatArray, npt.NDArray[np.int8]]:
-            flat = np.repeat(values.reshape(len(values), results.draws or 1), draws, axis=1)
-            codes = np.repeat(outcomes.reshape(len(outcomes), results.draws or 1), draws, axis=1)
-            rounded = np.rint(flat / self.law.granularity) * self.law.granularity
-            drawn = rounded + self.law.sample(flat.shape, generator)
-            return np.where(codes == Outcome.NUMBER, drawn, np.nan), codes
-
-        q, outcomes = noisy(results.q, results.outcomes)
-        entry_q, entry_outcomes = noisy(results.entry_q, results.entry_outcomes)
-        drawn = replace(results, q=q, outcomes=outcomes, entry_q=entry_q, entry_outcomes=entry_outcomes, draws=many)
+        drawn = with_noise(results, self.law, draws=draws, rng=np.random.default_rng(rng))
         risk: Risk = measure(drawn, density=density)
         return risk
 
