@@ -25,6 +25,8 @@ METHODS = ("robust", "optimal", "calibrated", "paper", "classical")
 WIDER = (1.0, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 4.0)
 """Factors by which a scale that should hold by itself is widened until its certificate does, for rounding."""
 
+_LEAST_SHARE = 1e-7  # of a part of a law
+
 NONE = "No noise is needed: the law is the point mass at 0."
 
 
@@ -130,6 +132,10 @@ class Task:
         for weight, scale in parts:
             key = 0.0 if scale < narrow else scale
             total[key] = total.get(key, 0.0) + weight
+        widest = max(total)
+        # Mixing leaves shares so small that nobody would ever draw them: they go to the widest part.
+        slight = [scale for scale, weight in total.items() if weight < _LEAST_SHARE and scale < widest]
+        total[widest] += math.fsum(total.pop(scale) for scale in slight)
         return Law.of(
             self.granularity,
             [("laplace" if s > 0 else "point", w, s) for s, w in sorted(total.items()) if w > 0],
