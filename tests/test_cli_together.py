@@ -99,13 +99,28 @@ class TestReport:
             f"secret{k}" for k in range(6)
         }
 
+    def test_what_goes_beside_it(self, run: Run) -> None:
+        run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--report", "a.html", "--beside")
+        assert json.loads(Path("a.json").read_text())["n_individuals"] == 6
+        assert len(pd.read_parquet("a.individuals.parquet")) == 6
+        before = json.loads(Path("a.json").read_text())["figures"]
+        again = run("audit", "--config", "a.toml", "--json", "-").stdout
+        assert json.loads(again)["figures"] == before
+
     def test_a_public_one_has_no_key(self, run: Run) -> None:
         run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--report", "a.html", "--public", "--save", "a.empriv")
         assert not Path("a.key.json").exists()
         run("show", "a.empriv", "--quiet", "--report", "b.html", "--public")
         assert "secret" not in Path("b.html").read_text()
 
-    @pytest.mark.parametrize("options", [("--public",), ("--public", "--report", "a.html", "--show-ids")])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            ("--public",),
+            ("--public", "--report", "a.html", "--show-ids"),
+            ("--public", "--report", "a.html", "--beside"),
+        ],
+    )
     def test_public_is_for_reports_without_names(self, run: Run, options: tuple[str, ...]) -> None:
         assert "--public must" in run("audit", *SOURCE, "--query", "sum(amount)", *options, code=2).output
 

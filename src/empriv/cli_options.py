@@ -173,4 +173,9 @@ report_options = options(
         default=None,
         help="Make the report fit to be published: no individuals, no results, coarse figures.",
     ),
+    click.option(
+        "--beside/--no-beside",
+        default=None,
+        help="Write the figures (.json), the individuals (.individuals.parquet) and the run (.toml) beside the report.",
+    ),
 )

@@ -85,18 +85,21 @@ class Wanted:
     quiet: bool
     report: str | None = None
     public: bool = False
+    beside: bool = False
     epsilons: tuple[float, ...] | None = None
     config: str | None = None
 
     @staticmethod
     def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None, config: str | None = None) -> Wanted:
-        if settings.public and settings.report is None:
-            raise click.UsageError("--public must be given with --report.")
-        if settings.public and settings.show_ids:
-            raise click.UsageError("--public must not be given with --show-ids.")
+        for name in ("public", "beside"):
+            if getattr(settings, name) and settings.report is None:
+                raise click.UsageError(f"--{name} must be given with --report.")
+        if settings.public and (settings.show_ids or settings.beside):
+            raise click.UsageError("--public must not be given with --show-ids or --beside.")
         return Wanted(
             settings.json, settings.fail_if, settings.target, settings.basis, settings.show_ids, settings.top,
-            settings.quiet or settings.json == "-", settings.report, settings.public, epsilons, config,
+            settings.quiet or settings.json == "-", settings.report, settings.public,
+            settings.beside, epsilons, config,
         )  # fmt: skip
 
 
@@ -158,7 +161,7 @@ def finish(
 def _report(done: _Done, wanted: Wanted, path: str) -> None:
     written = done.audit.report(
         path, show_ids=wanted.show_ids, public=wanted.public, verdicts=done.verdicts,
-        config=None if wanted.public else wanted.config,
+        config=None if wanted.public else wanted.config, beside=wanted.beside,
     )  # fmt: skip
     if not wanted.quiet:
         key = "" if written.key is None else f"; {written.key.name} tells who is who"

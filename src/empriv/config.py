@@ -43,6 +43,7 @@ class Settings:
     save: str | None = None
     report: str | None = None
     public: bool = False
+    beside: bool = False
     fail_if: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     basis: str = "bound"
@@ -201,6 +202,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "save": _text,
     "report": _text,
     "public": _switch,
+    "beside": _switch,
     "fail_if": _texts,
     "target": _texts,
     "basis": _basis,

@@ -149,7 +149,7 @@ def _write_parquet(path: Path, material: Material, names: Sequence[str]) -> None
         import pyarrow as arrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise MissingExtraError("pyarrow", "spark") from None
+        raise MissingExtraError("pyarrow", "parquet") from None
     rows = individuals_rows(material, names)
     order = {name: k for k, name in enumerate(map(visible, map(str, names)))}
     position = [order[name] for name in rows["names"]]
