@@ -25,6 +25,9 @@ benchmarks: setup
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/collect.py
 	$(BIN)/python benchmarks/coverage.py --quick
+	$(BIN)/python benchmarks/noise.py --quick
+	$(BIN)/python benchmarks/joint.py --runs 2
+	$(BIN)/python benchmarks/adversary.py --error --runs 4
 
 setup: $(VENV)/.ready
 

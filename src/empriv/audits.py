@@ -127,7 +127,7 @@ class Audit:
         progress: bool | None = None,
     ) -> Bounds:
         """Lower bound, estimate and upper bound of delta, of each delta_i and of total risk; see `empriv.bounds`."""
-        key = (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level, method, rng)
+        key = _key(epsilon, level, method, rng)
         if key not in self._bounds:
             while len(self._bounds) >= _MOST_BOUNDS:
                 del self._bounds[next(iter(self._bounds))]
@@ -177,8 +177,9 @@ class Audit:
 
     def with_validity(self, said: Summary) -> Summary:
         """A summary with the bounds at its first epsilon, and the checks that ask to be read."""
-        # along all epsilons, as the JSON and the report want them
-        found = self.bounds(np.array([figure.epsilon for figure in said.figures]))
+        # Where the bounds of all epsilons are known, as in a report, their first is said; else only that is found.
+        grid = np.array([figure.epsilon for figure in said.figures])
+        found = self.bounds(grid if _key(grid) in self._bounds else grid[:1])
         sentences = (
             words.upper(float(found.upper[0]), found.level, found.finest),
             words.lower(float(found.lower[0]), found.level),
@@ -193,7 +194,9 @@ class Audit:
 
     def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        said = self.with_validity(self.summary(epsilons))
+        summary = self.summary(epsilons)
+        bounded = self.bounds(np.array([figure.epsilon for figure in summary.figures]))
+        said = self.with_validity(summary)
         with_all, without = outcome_counts(self.results)
         model = self.risk.density
         return {
@@ -212,7 +215,7 @@ class Audit:
             "joint": joint_facts(self.risk, [figure.epsilon for figure in said.figures]),
             "figures": [asdict(figure) for figure in said.figures],
             "epsilon_at_delta_0": _finite_or_none(self.epsilon(0.0)),
-            "bounds": self.bounds(np.array([figure.epsilon for figure in said.figures])).to_json(),
+            "bounds": bounded.to_json(),
             "checks": [check.to_json() for check in self.checks],
             "smallest_supported_delta": smallest_supported_delta(self.results.n_databases),
             "density": {
@@ -315,6 +318,11 @@ def check_epsilons(epsilon: Iterable[float] | float) -> tuple[float, ...]:
         if not (math.isfinite(one) and one >= 0):
             raise InputError(f"`epsilon` must be finite and at least 0, got {one:g}.")
     return tuple(sorted(set(numbers)))
+
+
+def _key(epsilon: npt.ArrayLike, level: float = 0.95, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:
+    """Under what bounds are kept."""
+    return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level, method, rng)
 
 
 def _finite_or_none(value: float) -> float | None:
