@@ -54,7 +54,7 @@ def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None
     assert made.data["known"] == [f"{value:.6g}" for value in found["z"][order]]
     assert max(made.data["delta_i"]) == pytest.approx(against.delta(0.1), rel=1e-5)
     row = int(np.argmax(against.delta_i(0.1)))
-    assert f"knows nothing, {number(float(against.risk.delta_i(0.1)[row]))}." in made.caption
+    assert f"knows nothing, {number(float(against.risk.delta_i(0.1)[row]))} there." in made.caption
     page = words_of(write_report(against, tmp_path / "r.html", epsilons=[0.1, 0.5]).page)
     assert "What the adversary knows" in page
     for sentence in (*against.against.sentences, *against.against.warnings):
@@ -78,6 +78,32 @@ def test_in_the_browser(against: empriv.Audit, five: empriv.Audit, tmp_path: Pat
         assert reader.texts("[data-bind=delta]") == [number(audit.delta(0.5), 3)]
         assert reader.page.locator(f"figure[data-chart={name}] svg").is_visible()
         assert reader.noises == []
+
+
+@pytest.mark.parametrize("buckets", [False, True])
+def test_the_slider_moves_what_the_adversary_knows(buckets: bool, tmp_path: Path, read: Any) -> None:
+    known = np.random.default_rng(3).normal(size=120)
+    adversary = empriv.Buckets(known, 2) if buckets else empriv.Weighted(known)
+    audit = empriv.audit(results(n=120, m=8), adversary=adversary, epsilon=[0.1, 0.5])
+    assert audit.against is not None
+    reader = read(write_report(audit, tmp_path / "a.html", epsilons=[0.1, 0.5]).page)
+    figure = "figure[data-chart=adversary]"
+
+    def places() -> list[str]:
+        kind = "d" if buckets else "transform"
+        found = reader.page.locator(f"{figure} .conditions_marks path").all()
+        return [str(one.get_attribute(kind)) for one in found]
+
+    before = places()
+    reader.slide(int(reader.page.get_attribute("#epsilon", "max")))
+    who = audit.results.individuals[int(np.argmax(audit.delta_i(0.1)))]
+    first, last = (audit.against.by_condition(epsilon, who)["delta_i"] for epsilon in (0.1, 0.5))
+    order = np.argsort(-first, kind="stable")
+    shown = [float(text) for text in reader.page.locator(f"{figure} tbody tr :nth-child(3)").all_text_contents()]
+    assert shown == pytest.approx(last[order].tolist(), rel=1e-5)
+    assert len(places()) == len(before)
+    assert places() != before
+    assert reader.noises == []
 
 
 def test_buckets() -> None:

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from empriv.measuring.known import FEW_EFFECTIVE, OwnContribution
-from empriv.report.chart import BLUE, INK, ORANGE, Chart, Scale, layer, numbers, records, risk_scale, spec_of
+from empriv.report.chart import BLUE, HEIGHT, INK, ORANGE, Chart, Scale, layer, numbers, records, round_up, spec_of
 from empriv.report.gather import Material
 from empriv.report.text import shortened
 from empriv.validate.words import number
 
+_BARS_WIDTH = 400
 _MOST_BARS = 16
 _MOST_DOTS = 600
 _MOST_ROWS = 500
+_DASHED = {"type": "rule", "color": INK, "strokeDash": [5, 3]}
 _KINDS = ("enough databases", "few databases: mostly noise")
 
 
@@ -30,13 +32,17 @@ def adversary_chart(material: Material) -> Chart | None:
     if not len(delta_i):
         return None
     row = int(np.argmax(against.delta_i(epsilon)))
-    nothing = float(against.unconditional.delta_i(epsilon)[row])
+    # Every individual's own knowledge makes too many conditions to be followed along the slider.
+    moves = not isinstance(against.adversary, OwnContribution)
+    who = against.results.individuals[row]
+    along = [against.by_condition(float(e), who)["delta_i"][seen] for e in material.epsilons] if moves else [delta_i]
+    alone = against.unconditional.delta_i(material.epsilons if moves else np.array([epsilon]))[row]
+    nothing = float(alone[material.start if moves else 0])
     kinds = [_KINDS[int(size < FEW_EFFECTIVE)] for size in effective]
     colour = {"field": "kind", "type": "nominal", "scale": {"domain": list(_KINDS), "range": [BLUE, ORANGE]}}
-    value = risk_scale(np.append(delta_i, nothing), np.zeros(0))
+    top = float(np.append(np.concatenate(along), alone).max())
+    value = Scale(0.0, round_up(top) if top > 0 else 1.0)
     axis = "delta_i"
-    drawn = np.maximum(delta_i, value.low) if value.kind == "log" else delta_i
-    rule = max(nothing, value.low) if value.kind == "log" else nothing
     names = [_name(one) for one in z]
     worst_first = np.argsort(-delta_i, kind="stable")
     if z.dtype.kind == "f" and z.ndim == 1 and not isinstance(against.adversary, OwnContribution):
@@ -44,49 +50,56 @@ def adversary_chart(material: Material) -> Chart | None:
         span = float(np.ptp(z[some])) or 1.0
         x = Scale(float(z[some].min()) - 0.03 * span, float(z[some].max()) + 0.03 * span)
         shape = {**colour, "scale": {"domain": list(_KINDS), "range": ["circle", "triangle-up"]}}
-        rows = records(z=z[some], value=drawn[some], kind=[kinds[k] for k in some])
+        rows = records(z=z[some], value=delta_i[some], kind=[kinds[k] for k in some])
         at_y = value.encoding("value", axis)
         big = float(np.abs(z[some]).max()) >= 1e6
         at_x = x.encoding("z", "what the adversary knows", grid=False, format="~s" if big else ",~r")
         layers = [
-            layer("nothing", {"type": "rule", "color": INK, "strokeDash": [5, 3]}, records(value=[rule]), {"y": at_y}),
+            layer("nothing", _DASHED, records(value=[nothing]), {"y": at_y}),
             layer("conditions", {"type": "point", "filled": True, "size": 50, "opacity": 0.9}, rows,
                   {"x": at_x, "y": at_y, "color": colour, "shape": shape}),
         ]  # fmt: skip
         spec = spec_of(layer=layers)
-        left, mark = len(z) - len(some), "Each point is one value of what the adversary knows"
+        left, mark, axis_live = len(z) - len(some), "Each point is one value of what the adversary knows", ("y", HEIGHT)
     else:
         some = worst_first[:_MOST_BARS]
         labels = [f"{shortened(names[k], 34)} ({effective[k]:.0f} databases)" for k in some]
         labels = [f"{text} · {labels[: k + 1].count(text)}" if labels.count(text) > 1 else text
                   for k, text in enumerate(labels)]  # fmt: skip
-        foot = value.low if value.kind == "log" else 0.0
-        rows = records(z=labels, value=drawn[some], foot=[foot] * len(some), kind=[kinds[k] for k in some])
+        rows = records(z=labels, value=delta_i[some], foot=[0.0] * len(some), kind=[kinds[k] for k in some])
         at_x = value.encoding("value", axis)
         at_y = {"field": "z", "type": "nominal", "sort": labels, "axis": {"title": None, "labelLimit": 320}}
         bars = {"x": at_x, "x2": {"field": "foot"}, "y": at_y, "color": colour}
         layers = [
             layer("conditions", {"type": "bar"}, rows, bars),
-            layer("nothing", {"type": "rule", "color": INK, "strokeDash": [5, 3]}, records(value=[rule]), {"x": at_x}),
+            layer("nothing", _DASHED, records(value=[nothing]), {"x": at_x}),
         ]  # fmt: skip
-        spec = spec_of(width=400, height=max(60, 24 * len(labels)), layer=layers)
+        spec = spec_of(width=_BARS_WIDTH, height=max(60, 24 * len(labels)), layer=layers)
         left, mark = len(z) - len(some), "Each bar is one value of what the adversary knows, the worst first"
+        axis_live = ("x", _BARS_WIDTH)
     more = f" {left:,} more, of smaller delta_i, are not drawn." if left else ""
-    foot_said = " The scale is logarithmic; 0 lies at its foot." if value.kind == "log" else ""
     table = worst_first[:_MOST_ROWS]
     return Chart(
         name="adversary",
         title="What the adversary knows",
         caption=(
-            f"{mark}: how exposed the most exposed individual is to who knows it, at epsilon {epsilon:.4g}, where "
-            f"this chart stays. delta is the largest. The dashed line is the same individual's delta_i to who knows "
-            f"nothing, {number(nothing)}.{more}{foot_said}"
+            f"{mark}: how exposed the individual who is most exposed at epsilon {epsilon:.4g} is to who knows it"
+            f"{'' if moves else '; the chart stays at that epsilon'}. The dashed line is the same individual's "
+            f"delta_i to who knows nothing, {number(nothing)} there.{more}"
         ),
         spec=spec,
         data={
             "known": [names[k] for k in table],
             "effective databases": [f"{effective[k]:.1f}" for k in table],
             "delta_i": numbers(delta_i[table]),
+        },
+        live=None if not moves else {
+            "kind": "conditions",
+            "along": axis_live[0],
+            "scale": value.live(axis_live[1]),
+            "values": [numbers(column[some]) for column in along],
+            "nothing": numbers(alone),
+            "table": [numbers(column[table]) for column in along],
         },
     )  # fmt: skip
 

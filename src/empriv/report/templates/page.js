@@ -60,6 +60,27 @@
     column(figure, 3, live.heat[at].map(function (step) { return live.steps[step]; }));
   }
 
+  function moveConditions(figure, live) {
+    const upwards = live.along === "y";
+    const spot = function (value) { return place(live.scale, value, upwards); };
+    marks(figure, "conditions", "path").forEach(function (mark, k) {
+      const to = spot(live.values[at][k]);
+      if (upwards) {
+        const x = /translate\(([-\d.e]+)/.exec(mark.getAttribute("transform"))[1];
+        mark.setAttribute("transform", "translate(" + x + "," + to + ")");
+      } else {
+        const box = /^M[-\d.e]+,([-\d.e]+)h[-\d.e]+v([-\d.e]+)/.exec(mark.getAttribute("d"));
+        mark.setAttribute("d", "M0," + box[1] + "h" + to + "v" + box[2] + "h-" + to + "Z");
+      }
+    });
+    for (const line of marks(figure, "nothing", "line")) {
+      const to = spot(live.nothing[at]);
+      const x = /translate\(([-\d.e]+)/.exec(line.getAttribute("transform"))[1];
+      line.setAttribute("transform", upwards ? "translate(" + x + "," + to + ")" : "translate(" + to + ",0)");
+    }
+    column(figure, 2, live.table[at]);
+  }
+
   function moveLaws(figure, live) {
     const epsilon = live.epsilons[at] === null ? Infinity : live.epsilons[at];
     const without = live.without[live.index[at]];
@@ -95,7 +116,7 @@
     }
   }
 
-  const movers = {cursor: moveCursor, bars: moveBars, cells: moveCells, laws: moveLaws};
+  const movers = {cursor: moveCursor, bars: moveBars, cells: moveCells, laws: moveLaws, conditions: moveConditions};
 
   // A column of the table behind a chart.
   function column(figure, number, values) {
