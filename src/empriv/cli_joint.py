@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-import click
+from empriv.cli_runs import write_json
 
 if TYPE_CHECKING:
     from empriv.audits import Audit
@@ -38,14 +37,7 @@ def joint_noise(
     if save is not None:
         made.save(save)
     if json_path is not None:
-        figures = {**made.to_json(), "delta_before": before, "delta_measured_anew": after}
-        text = json.dumps(figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        if json_path == "-":
-            click.echo(text, nl=False)
-        else:
-            from empriv.storage import write_atomically
-
-            write_atomically(json_path, text.encode("utf-8", "backslashreplace"))
+        write_json(json_path, {**made.to_json(), "delta_before": before, "delta_measured_anew": after})
 
 
 def _show(made: JointNoise, before: float, after: float) -> None:

@@ -5,7 +5,6 @@ Numerics and rich are imported inside commands, so that ``--help`` is quick.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from dataclasses import dataclass
@@ -14,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from empriv.cli_joint import joint_noise
-from empriv.cli_runs import POLICY_FAILED, check_targets, interruptible, load_audit
+from empriv.cli_runs import POLICY_FAILED, check_targets, interruptible, load_audit, write_json
 from empriv.errors import CertificateError, InputError
+from empriv.noise import METHODS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from empriv.noise.noise import Noise
 
-METHODS = ("robust", "optimal", "calibrated", "paper", "classical")
 RISKIEST = 20
 """Individuals whose noisy answers are measured anew."""
 
@@ -135,13 +134,7 @@ def noise(
                 "individuals": None if done.after is None else done.individuals,
             },
         }
-        text = json.dumps(figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        if json_path == "-":
-            click.echo(text, nl=False)
-        else:
-            from empriv.storage import write_atomically
-
-            write_atomically(json_path, text.encode("utf-8", "backslashreplace"))
+        write_json(json_path, figures)
 
 
 def _missed(error: CertificateError) -> NoReturn:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -140,12 +140,7 @@ def finish(
     if save is not None:
         _write(save, done.audit.save)
     if wanted.json is not None and done.figures is not None:
-        text = json.dumps(done.figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        content = text.encode("utf-8", "backslashreplace")
-        if wanted.json == "-":
-            click.echo(content.decode(), nl=False)
-        else:
-            _write(wanted.json, lambda path: write_atomically(path, content))
+        write_json(wanted.json, done.figures)
     if wanted.report is not None:
         _write(wanted.report, lambda path: _report(done, wanted, path))
     if config is not None:
@@ -156,6 +151,18 @@ def finish(
         click.get_current_context().exit(POLICY_FAILED)
     if "unresolved" in given:
         click.get_current_context().exit(UNRESOLVED)
+
+
+def write_json(path: str, figures: Mapping[str, Any]) -> None:
+    """Write figures to a file, or print them for ``-``."""
+    from empriv.storage import write_atomically
+
+    text = json.dumps(figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    content = text.encode("utf-8", "backslashreplace")
+    if path == "-":
+        click.echo(content.decode(), nl=False)
+    else:
+        _write(path, lambda target: write_atomically(target, content))
 
 
 def _report(done: _Done, wanted: Wanted, path: str) -> None:

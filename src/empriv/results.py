@@ -182,6 +182,23 @@ class Results:
         """Some components of a vector query, as results of a vector query."""
         return Results.stack({name: self.component(name) for name in names})
 
+    def on_databases(self, databases: IntArray) -> Results:
+        """The results on some of the databases, given by position."""
+        place = np.full(self.n_databases, -1, np.int32)
+        place[databases] = np.arange(len(databases), dtype=np.int32)
+        kept = place[self.entry_database] >= 0
+        before = np.concatenate(([0], np.cumsum(kept)))
+        return replace(
+            self,
+            q=self.q[databases],
+            outcomes=self.outcomes[databases],
+            databases=self.databases[databases],
+            starts=before[self.starts].astype(np.int64),
+            entry_database=place[self.entry_database[kept]],
+            entry_q=self.entry_q[kept],
+            entry_outcomes=self.entry_outcomes[kept],
+        )
+
     def combined(self, weights: Mapping[str, float]) -> Results:
         """A weighted sum of components, as results of a scalar query; no number where one of them is none."""
         parts = [(weight, self.component(name)) for name, weight in weights.items()]

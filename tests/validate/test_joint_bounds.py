@@ -12,7 +12,7 @@ import empriv
 from empriv.measuring.joint import measure_joint
 from empriv.results import Results
 from empriv.validate.analytic import narrowing
-from empriv.validate.joint import databases_of, paired_values
+from empriv.validate.joint import paired_values
 
 Array = npt.NDArray[np.float64]
 
@@ -98,6 +98,6 @@ def test_dependence_in_one_component_is_found() -> None:
 
 def test_some_databases_of_results() -> None:
     results = shifted(10, np.array([1.0, 2.0]), 7)
-    some = databases_of(results, np.array([1, 4, 9]))
+    some = results.on_databases(np.array([1, 4, 9]))
     np.testing.assert_array_equal(some.without(0), results.without(0)[[1, 4, 9]])
     assert narrowing(100) == 0.5

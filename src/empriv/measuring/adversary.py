@@ -30,7 +30,7 @@ from empriv.measuring.known import (
     numbers,
 )
 from empriv.measuring.own_contribution import Cost, cost, names_of, own_views
-from empriv.measuring.risk import Risk, check_delta, epsilon_grid, measure, total_risk_of
+from empriv.measuring.risk import Risk, check_delta, epsilon_grid, measure, ranking, total_risk_of
 from empriv.measuring.views import View, views_of
 from empriv.results import FloatArray, IntArray, Results
 
@@ -128,21 +128,11 @@ class AdversaryRisk:
         largest (NaN or empty where it is 0), ``effective``, the effective number of databases there, and, where
         individuals are the adversaries, ``adversary``, whose knowledge it is."""
         grid = float(epsilon)
-        delta_i, worst = self.delta_i(grid), self.worst_condition(grid)
-        influence = self.unconditional.influence()
-        size = np.where(np.isnan(influence), np.inf, influence)
-        order = np.lexsort((-size, -delta_i))[:top]
-        chosen = worst[order]
+        order, table = ranking(self.results, self.delta_i(grid), self.unconditional.influence(), top)
+        chosen = self.worst_condition(grid)[order]
         some = chosen >= 0
-        values = self.conditions.values
-        table: dict[str, npt.NDArray[Any]] = {
-            "individual": self.results.individuals[order],
-            "delta_i": delta_i[order],
-            "largest_influence": influence[order],
-            "databases": self.results.presence[order],
-            "worst_z": _taken(values, chosen),
-            "effective": np.where(some, self.conditions.effective[chosen], np.nan),
-        }
+        table["worst_z"] = _taken(self.conditions.values, chosen)
+        table["effective"] = np.where(some, self.conditions.effective[chosen], np.nan)
         if isinstance(self.adversary, OwnContribution):
             assert isinstance(self.search, ViewSearch)
             who = names_of(self.search.views, self.search.view[chosen], order)

@@ -101,26 +101,8 @@ def bucket_search(results: Results, known: Any, density: Density, *, count: int 
     return BucketSearch(buckets, np.array([names[b] for b in enough]), sizes[enough], np.delete(sizes, enough))
 
 
-def subset(results: Results, databases: IntArray) -> Results:
-    """The results on some of the databases."""
-    place = np.full(results.n_databases, -1, np.int32)
-    place[databases] = np.arange(len(databases), dtype=np.int32)
-    kept = place[results.entry_database] >= 0
-    before = np.concatenate(([0], np.cumsum(kept)))
-    return replace(
-        results,
-        q=results.q[databases],
-        outcomes=results.outcomes[databases],
-        databases=results.databases[databases],
-        starts=before[results.starts].astype(np.int64),
-        entry_database=place[results.entry_database[kept]],
-        entry_q=results.entry_q[kept],
-        entry_outcomes=results.entry_outcomes[kept],
-    )
-
-
 def _bucket(results: Results, columns: FloatArray, databases: IntArray, density: Density) -> Bucket:
-    some = subset(results, databases)
+    some = results.on_databases(databases)
     known = columns[databases][:, np.isfinite(columns[databases]).all(axis=0)]
     pairs = split(some, look=not getattr(density, "literal", False))
     mean, counts = database_means(pairs)

@@ -27,7 +27,7 @@ from empriv.measuring.atoms import Pairs
 from empriv.measuring.cubature import Cloud, Grid, Masses
 from empriv.measuring.densities import Density, Kde
 from empriv.measuring.directions import Leak, atom_curves, merged, pair_leaks, plane_leaks
-from empriv.measuring.risk import Risk, check_delta, epsilon_grid, measure, total_risk_of
+from empriv.measuring.risk import Risk, check_delta, epsilon_grid, measure, ranking, total_risk_of
 from empriv.measuring.selection import Score, spread
 from empriv.measuring.spaces import JointPairs, split_vectors
 from empriv.progress import progress
@@ -213,16 +213,7 @@ class JointRisk:
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table of the individuals, riskiest first; see `Risk.individuals` and `influence`."""
-        delta_i = self.delta_i(float(epsilon))
-        influence = self.influence()
-        size = np.where(np.isnan(influence), np.inf, influence)
-        order = np.lexsort((-size, -delta_i))[:top]
-        return {
-            "individual": self.results.individuals[order],
-            "delta_i": delta_i[order],
-            "largest_influence": influence[order],
-            "databases": self.results.presence[order],
-        }
+        return ranking(self.results, self.delta_i(float(epsilon)), self.influence(), top)[1]
 
     def influence(self) -> FloatArray:
         """Largest change that each individual makes to a component, in units of that component's spread.

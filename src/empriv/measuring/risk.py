@@ -172,16 +172,7 @@ class Risk:
         individual, delta_i, largest_influence (in units of the result; NaN if a result changes to or from an
         outcome that is no number), databases (in how many the individual is).
         """
-        delta_i = self.delta_i(float(epsilon))
-        influence = self.influence()
-        size = np.where(np.isnan(influence), np.inf, influence)
-        order = np.lexsort((-size, -delta_i))[:top]
-        return {
-            "individual": self.results.individuals[order],
-            "delta_i": delta_i[order],
-            "largest_influence": influence[order],
-            "databases": self.results.presence[order],
-        }
+        return ranking(self.results, self.delta_i(float(epsilon)), self.influence(), top)[1]
 
     def influence(self) -> FloatArray:
         """Largest change that each individual makes to a result; NaN where a result is no number on one side only."""
@@ -256,6 +247,20 @@ class Risk:
             for some, found in done:
                 advance(len(some))
                 yield some, found
+
+
+def ranking(
+    results: Results, delta_i: FloatArray, influence: FloatArray, top: int | None
+) -> tuple[IntArray, dict[str, npt.NDArray[Any]]]:
+    """Individuals by risk, then by influence, as positions and as columns of a table; all, or the first ``top``."""
+    size = np.where(np.isnan(influence), np.inf, influence)
+    order = np.lexsort((-size, -delta_i))[:top]
+    return order, {
+        "individual": results.individuals[order],
+        "delta_i": delta_i[order],
+        "largest_influence": influence[order],
+        "databases": results.presence[order],
+    }
 
 
 def epsilon_grid(epsilon: npt.ArrayLike) -> FloatArray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from empriv.errors import CertificateError, InputError
 from empriv.measuring.densities import Mixture
+from empriv.noise import METHODS
 from empriv.noise.constraints import Cases
 from empriv.noise.deconvolution import DISTANCES, fourier, laplace_share, largest_distance
 from empriv.noise.lattice import Law
@@ -22,7 +23,7 @@ from empriv.noise.least import ATTEMPTS, least
 from empriv.noise.noise import Noise
 from empriv.noise.programme import smallest_scale
 from empriv.noise.search import Aim, HopelessError, least_noise
-from empriv.noise.task import METHODS, NONE, WIDER, Task
+from empriv.noise.task import NONE, WIDER, Task
 from empriv.progress import progress as progress_bar
 
 __all__ = ["FAMILIES", "METHODS", "design_noise"]

@@ -15,12 +15,11 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.joint import JointRisk
 from empriv.measuring.risk import Risk
+from empriv.noise import METHODS
 from empriv.noise.certify import Certificate, certify
 from empriv.noise.constraints import design_cell
 from empriv.noise.lattice import Law, check_granularity
 from empriv.noise.noise import Noise, certified
-
-METHODS = ("robust", "optimal", "calibrated", "paper", "classical")
 
 WIDER = (1.0, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 4.0)
 """Factors by which a scale that should hold by itself is widened until its certificate does, for rounding."""

@@ -8,7 +8,6 @@ a set in several dimensions, chosen on half of the databases, and a bet on the o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +178,7 @@ def _set_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) 
         return out
     shuffled = np.random.default_rng(seed).permutation(n)
     train, test = np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
-    seen = measure_joint(databases_of(risk.results, train), integration=risk.integration)
+    seen = measure_joint(risk.results.on_databases(train), integration=risk.integration)
     if not seen.pairs.spaces:
         return out
     leaked = seen.leaked()
@@ -244,21 +243,3 @@ def _judged(
         inside.append((numbers & member(x)).reshape(-1, draws).mean(axis=1))
     a, b = inside if direction == 0 else inside[::-1]
     return np.asarray(a - e * b)
-
-
-def databases_of(results: Results, databases: IntArray) -> Results:
-    """The results on some of the databases."""
-    place = np.full(results.n_databases, -1)
-    place[databases] = np.arange(len(databases))
-    kept = place[results.entry_database] >= 0
-    before = np.concatenate(([0], np.cumsum(kept)))
-    return replace(
-        results,
-        q=results.q[databases],
-        outcomes=results.outcomes[databases],
-        databases=results.databases[databases],
-        starts=before[results.starts],
-        entry_database=place[results.entry_database[kept]].astype(np.int32),
-        entry_q=results.entry_q[kept],
-        entry_outcomes=results.entry_outcomes[kept],
-    )
