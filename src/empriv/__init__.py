@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from empriv.measuring.kernels import KERNELS, Kernel
     from empriv.measuring.risk import Risk, measure
     from empriv.results import Outcome, Results
+    from empriv.scale.scanning import Scan, scan
     from empriv.validate.bounds import Bounds, bounds
     from empriv.validate.checks import Check, checks
     from empriv.validate.verdict import Verdict
@@ -48,6 +49,7 @@ _HOMES = {
     "measuring.kernels": ("KERNELS", "Kernel"),
     "measuring.risk": ("Risk", "measure"),
     "results": ("Outcome", "Results"),
+    "scale.scanning": ("Scan", "scan"),
     "validate.bounds": ("Bounds", "bounds"),
     "validate.checks": ("Check", "checks"),
     "validate.verdict": ("Verdict",),
@@ -76,6 +78,7 @@ __all__ = [
     "QueryError",
     "Results",
     "Risk",
+    "Scan",
     "SourceError",
     "VariableKde",
     "Verdict",
@@ -88,6 +91,7 @@ __all__ = [
     "explain",
     "load",
     "measure",
+    "scan",
     "splits",
     "subsamples",
 ]

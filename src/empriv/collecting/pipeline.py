@@ -56,7 +56,7 @@ def collect(
     if not isinstance(data, Databases):
         raise InputError("`data` must come from `databases`, `subsamples` or `splits`.")
     asked = query_of(query, post=post)
-    opened = _engine(engine, memory_limit)
+    opened = engine_of(engine, memory_limit)
     if asked.function is not None:
         results = _collect_calls(opened, data, asked.function, draws, rng, frame, jobs, checkpoint, progress)
     else:
@@ -76,11 +76,12 @@ def explain(data: Databases | None, query: str | Callable[..., Any] | Query, *, 
     asked = query_of(query)
     if data is None:
         return explain_sql(None, asked)
-    with _engine(engine, None).session(data) as session:
+    with engine_of(engine, None).session(data) as session:
         return explain_sql(session, asked)
 
 
-def _engine(engine: Engine | None, memory_limit: str | None) -> Engine:
+def engine_of(engine: Engine | None, memory_limit: str | None) -> Engine:
+    """The engine asked for, DuckDB unless one is given."""
     if engine is None:
         return DuckDBEngine(memory_limit=memory_limit)
     if memory_limit is not None:
