@@ -112,6 +112,7 @@ class DuckDBSession:
     threads: int | None = None
     worker: Executor | None = None
     _labelled: bool = False
+    integer_bits: int = 126
 
     def __post_init__(self) -> None:
         with _reading():

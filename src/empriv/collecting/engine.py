@@ -41,6 +41,10 @@ class Integers:
     size: int
 
 
+# In the place of integers: individuals are named by their labels, which an engine of many machines need not number.
+BY_LABEL = Integers(0, 0)
+
+
 class Session(Protocol):
     """A `Databases` made ready to be queried under the name ``data``, with its labels."""
 
@@ -53,6 +57,10 @@ class Session(Protocol):
     @property
     def integers(self) -> Integers | None:
         """The range of the individuals, if they are integers so close that each may have a place of its own."""
+
+    @property
+    def integer_bits(self) -> int:
+        """How many bits the integers have in which doubles are added up."""
 
     @property
     def columns(self) -> Mapping[str, Sequence[str]]:

@@ -84,7 +84,7 @@ def survey(session: Session, plan: Decomposition) -> Facts:
         smallest = measured(f"smallest_{name}", largest)
         finite = measured(f"infinite_{name}", 0) == 0
         spans[name] = Span(largest, smallest if math.isfinite(smallest) else largest, finite)
-    return Facts(types, spans, int(measured("n", 0)))
+    return Facts(types, spans, int(measured("n", 0)), session.integer_bits)
 
 
 def _run_once(session: Session, plan: Decomposition) -> Results:

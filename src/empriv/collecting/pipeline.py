@@ -13,7 +13,7 @@ from empriv.collecting.engine import Engine
 from empriv.collecting.evaluate import evaluate
 from empriv.collecting.evaluate import explain as explain_sql
 from empriv.collecting.queries import Query, query_of
-from empriv.collecting.sources import Databases
+from empriv.collecting.sources import Databases, Frame
 from empriv.errors import InputError
 from empriv.results import Results
 
@@ -56,7 +56,7 @@ def collect(
     if not isinstance(data, Databases):
         raise InputError("`data` must come from `databases`, `subsamples` or `splits`.")
     asked = query_of(query, post=post)
-    opened = engine_of(engine, memory_limit)
+    opened = engine_of(engine, memory_limit, data)
     if asked.function is not None:
         results = _collect_calls(opened, data, asked.function, draws, rng, frame, jobs, checkpoint, progress)
     else:
@@ -76,14 +76,20 @@ def explain(data: Databases | None, query: str | Callable[..., Any] | Query, *, 
     asked = query_of(query)
     if data is None:
         return explain_sql(None, asked)
-    with engine_of(engine, None).session(data) as session:
+    with engine_of(engine, None, data).session(data) as session:
         return explain_sql(session, asked)
 
 
-def engine_of(engine: Engine | None, memory_limit: str | None) -> Engine:
-    """The engine asked for, DuckDB unless one is given."""
+def engine_of(engine: Engine | None, memory_limit: str | None, data: Databases) -> Engine:
+    """The engine asked for; unless one is given, Spark for a Spark DataFrame, and DuckDB for all else."""
     if engine is None:
-        return DuckDBEngine(memory_limit=memory_limit)
+        for part in (*data.parts, *data.tables.values()):
+            if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
+                from empriv.collecting.spark import SparkEngine
+
+                engine = SparkEngine(part.frame.sparkSession)
+        if engine is None:
+            return DuckDBEngine(memory_limit=memory_limit)
     if memory_limit is not None:
         raise InputError("`memory_limit` must not be given beside `engine`. Hint: DuckDBEngine(memory_limit=...).")
     return engine
@@ -100,8 +106,20 @@ def _collect_calls(
     checkpoint: str | PathLike[str] | None,
     progress: bool | None,
 ) -> Results:
-    from empriv.collecting.calls import collect_calls
+    from empriv.collecting.calls import assemble_calls, collect_calls, query_for
 
+    if hasattr(engine, "is_cluster"):
+        if checkpoint is not None or jobs is not None:
+            raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")
+        with engine.session(data) as session:
+            chunks = session.run_calls(query_for(function, frame=frame, draws=draws, seed=seed))  # type: ignore[attr-defined]
+            databases, individuals = session.databases, session.individuals
+            database, individual = session.presence()
+        starts, entry_database = presence(individual, database, len(individuals), len(databases))
+        return assemble_calls(
+            chunks, draws=draws, databases=databases, individuals=individuals, starts=starts,
+            entry_database=entry_database,
+        )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
         with engine.session(data) as session:
             fetch = session.extract(directory)

@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from empriv.collecting import quantiles
 from empriv.collecting.aggregates import AGGREGATES, Aggregate, Builder, Facts, NotDecomposable
-from empriv.collecting.engine import Integers
+from empriv.collecting.engine import BY_LABEL, Integers
 from empriv.collecting.quantiles import on
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query
 from empriv.collecting.templates import Node, fill, query, text
@@ -243,6 +243,8 @@ def _code(table: str, integers: Integers | None) -> tuple[str, str]:
     """The position of an individual, and the join that it needs."""
     if integers is None:
         return "i.code", f"JOIN empriv_individuals AS i ON i.label = {table}.{INDIVIDUAL}"
+    if integers is BY_LABEL:
+        return f"{table}.{INDIVIDUAL}", ""
     return f"CAST(CAST({table}.{INDIVIDUAL} AS BIGINT) - ({integers.first}) AS INTEGER)", ""
 
 

@@ -53,6 +53,7 @@ class Scan:
     ----------
     epsilons, deltas : what was asked beforehand: nothing else can be told
     level : of the bounds
+    bounded : whether upper bounds were computed
     tally : largest values, sums and counts over all individuals, and the riskiest
     risk : the riskiest individuals, measured: for looking closer, at any epsilon
     query, origin, density, component : as for `Audit`
@@ -61,6 +62,7 @@ class Scan:
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]
     level: float
+    bounded: bool
     tally: Tally = field(repr=False)
     risk: Risk = field(repr=False)
     query: str
@@ -126,6 +128,8 @@ class Scan:
         upper, total_upper = np.ones(len(grid)), np.ones(len(grid))
         if n < LEAST_DATABASES:
             notes.append(words.no_upper_bound(n, LEAST_DATABASES))
+        elif not self.bounded:
+            notes.append("Upper bounds were not asked for, so that none below 1 is known. Hint: scan(bounds=True).")
         else:
             # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before.
             upper = np.maximum(_falling(self.tally.upper), least)
@@ -193,6 +197,7 @@ class Scan:
             "epsilons": list(self.epsilons),
             "deltas": list(self.deltas),
             "level": self.level,
+            "bounded": self.bounded,
             "query": self.query,
             "source": origin_to_json(self.origin),
             "density": self.density,
@@ -218,6 +223,7 @@ class Scan:
                 epsilons=tuple(map(float, meta["epsilons"])),
                 deltas=tuple(map(float, meta["deltas"])),
                 level=float(meta["level"]),
+                bounded=bool(meta["bounded"]),
                 tally=tally,
                 risk=measure(tally.riskiest, density=recipe),
                 query=text(meta["query"]),
@@ -246,6 +252,7 @@ def scan(
     component: str | None = None,
     top: int = TOP,
     level: float = 0.95,
+    bounds: bool = True,
     engine: Engine | None = None,
     memory_limit: str | None = None,
     checkpoint: str | PathLike[str] | None = None,
@@ -265,6 +272,8 @@ def scan(
     delta : the deltas at which `Scan.epsilon` can be asked
     top : how many of the riskiest individuals are kept, at each epsilon
     level : of confidence of the bounds
+    bounds : whether to compute upper bounds, which takes most of the time; without them a verdict by bound can only
+        be "fail" or "unresolved"
     checkpoint : file (with Spark: directory) from which an interrupted scan goes on when called again
     results_table : with Spark, name of a table to which delta_i of every individual is written
     progress : whether to show progress; None does so on a terminal, for work that lasts
@@ -274,7 +283,7 @@ def scan(
     -------
     Scan
     """
-    asked = _Asked.of(epsilon, delta, density, component, top, level)
+    asked = _Asked.of(epsilon, delta, density, component, top, level, bounds)
     if isinstance(data, Results):
         if query is not None:
             raise InputError("`query` must not be given with `Results`, which hold its answers already.")
@@ -288,17 +297,24 @@ def scan(
 
     question = query_of(query)
     origin = describe(data)
-    opened = engine_of(engine, memory_limit)
-    on_cluster = getattr(opened, "scan", None)
-    if on_cluster is not None:
-        yardstick, tally = on_cluster(
-            data, question, asked.yardstick, component=component, checkpoint=checkpoint, results_table=results_table,
-            progress=progress, **options,
-        )  # fmt: skip
-        return asked.finished(yardstick, tally, question.text, origin)
+    opened = engine_of(engine, memory_limit, data)
+    if getattr(opened, "is_cluster", False) and question.function is None and question.post is None:
+        from empriv.scale.cluster import scan_on_cluster
+
+        try:
+            yardstick, tally = scan_on_cluster(
+                opened, data, question, asked.yardstick, component=component, checkpoint=checkpoint,
+                results_table=results_table, progress=progress,
+            )  # fmt: skip
+            return asked.finished(yardstick, tally, question.text, origin)
+        except NotDecomposable as why:
+            if results_table is not None or checkpoint is not None:
+                raise InputError(
+                    f"`results_table` and `checkpoint` must be None here: the query runs once per individual, since {why}."
+                ) from None
     if results_table is not None:
-        raise InputError("`results_table` must be None without a Spark engine.")
-    if question.function is None and question.post is None:
+        raise InputError("`results_table` must be None without a Spark engine and an SQL query.")
+    elif question.function is None and question.post is None:
         try:
             with stream(opened, data, question) as found:
                 everyone = asked.component_of(found.everyone)
@@ -331,9 +347,12 @@ class _Asked:
     component: str | None
     top: int
     level: float
+    bounds: bool
 
     @staticmethod
-    def of(epsilon: Any, delta: Any, density: Density | None, component: str | None, top: int, level: float) -> _Asked:
+    def of(
+        epsilon: Any, delta: Any, density: Density | None, component: str | None, top: int, level: float, bounds: bool
+    ) -> _Asked:
         density = Kde() if density is None else density
         if not isinstance(density, Density):
             raise InputError(f"`density` must have a method `fit`, got {type(density).__name__}. Hint: empriv.Kde().")
@@ -342,12 +361,13 @@ class _Asked:
         if not 0.5 < level < 1.0:
             raise InputError(f"`level` must lie between 0.5 and 1, got {level}.")
         epsilons = _numbers("epsilon", epsilon, float("inf"))
-        return _Asked(epsilons, _numbers("delta", delta, 1.0), density, component, top, level)
+        return _Asked(epsilons, _numbers("delta", delta, 1.0), density, component, top, level, bounds)
 
     def yardstick(self, everyone: Results) -> Yardstick:
         return yardstick_of(
-            everyone, self.density, epsilons=self.epsilons, deltas=self.deltas, level=self.level, top=self.top
-        )
+            everyone, self.density, epsilons=self.epsilons, deltas=self.deltas, level=self.level, top=self.top,
+            bounds=self.bounds,
+        )  # fmt: skip
 
     def component_of(self, results: Results) -> Results:
         if results.components is None:
@@ -381,6 +401,7 @@ class _Asked:
             epsilons=self.epsilons,
             deltas=self.deltas,
             level=self.level,
+            bounded=self.bounds,
             tally=tally,
             risk=measure(tally.riskiest, density=yardstick),
             query=query,
@@ -415,7 +436,7 @@ class _Kept:
 
 def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> str:
     """By what a scan is known again: the question, and the results with everyone."""
-    asked = [query, yardstick.epsilons, yardstick.deltas, yardstick.level, yardstick.top, n_stretches]
+    asked = [query, yardstick.epsilons, yardstick.deltas, yardstick.level, yardstick.top, yardstick.bounds, n_stretches]
     digest = hashlib.sha256(json.dumps(asked).encode())
     digest.update(("" if yardstick.model is None else yardstick.model.name).encode())
     digest.update(yardstick.everyone.q.tobytes() + yardstick.everyone.outcomes.tobytes())

@@ -6,6 +6,7 @@ stretches, every delta_i is the same as measured at once. Runs wherever the stre
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.errors import QueryError
 from empriv.measuring.densities import Density, Model
 from empriv.measuring.risk import Risk, measure
 from empriv.results import FloatArray, IntArray, Results
@@ -36,6 +38,7 @@ class Yardstick:
     deltas : at which epsilon_i is wanted
     level : of the upper bounds
     top : how many of the riskiest are kept, at each epsilon
+    bounds : whether upper bounds are wanted; they take most of the time
     """
 
     everyone: Results
@@ -45,6 +48,7 @@ class Yardstick:
     deltas: tuple[float, ...]
     level: float
     top: int
+    bounds: bool
 
     def fit(self, points: FloatArray, databases: IntArray) -> Model:  # noqa: ARG002 — the points are always the same
         assert self.model is not None
@@ -71,11 +75,12 @@ def yardstick_of(
     deltas: tuple[float, ...],
     level: float,
     top: int,
+    bounds: bool,
 ) -> Yardstick:
     """Fit the density to the results with everyone."""
     risk: Risk = measure(everyone, density=density)
     literal = bool(getattr(density, "literal", False))
-    return Yardstick(everyone, risk.density, literal, epsilons, deltas, level, top)
+    return Yardstick(everyone, risk.density, literal, epsilons, deltas, level, top, bounds)
 
 
 def measure_stretch(yardstick: Yardstick, stretch: Results) -> Measured:
@@ -87,7 +92,7 @@ def measure_stretch(yardstick: Yardstick, stretch: Results) -> Measured:
     n = stretch.n_databases
     upper_i = np.ones_like(delta_i)
     exponent, spread = np.zeros(len(grid)), np.zeros((len(grid), n))
-    if n >= LEAST_DATABASES and stretch.n_individuals:
+    if yardstick.bounds and n >= LEAST_DATABASES and stretch.n_individuals:
         found = upper_bounds(ground_of(risk), grid, yardstick.level)
         upper_i, exponent, spread = np.maximum(found.upper_i, delta_i), found.exponent, found.spread
     rows = riskiest_rows(delta_i, influence, stretch.individuals, yardstick.top)
@@ -111,6 +116,22 @@ def measure_stretch(yardstick: Yardstick, stretch: Results) -> Measured:
         riskiest_influence=influence[rows],
     )
     return Measured(tally, stretch.individuals, stretch.presence, influence, delta_i, upper_i)
+
+
+def measure_within_memory(yardstick: Yardstick, stretch: Results) -> Iterator[Measured]:
+    """Measure a stretch, in halves of halves where memory does not suffice."""
+    try:
+        yield measure_stretch(yardstick, stretch)
+        return
+    except MemoryError:
+        half = stretch.n_individuals // 2
+    if half == 0:
+        raise QueryError(
+            "There is not enough memory to measure one individual alone. Hint: give executors more memory, or ask "
+            "for fewer epsilons."
+        ) from None
+    for rows in (np.arange(half), np.arange(half, stretch.n_individuals)):
+        yield from measure_within_memory(yardstick, robustness.subset(stretch, rows))
 
 
 def parts_of(results: Results, entries: int) -> list[Results]:

@@ -125,6 +125,13 @@ def merge_all(tallies: Iterable[Tally], *, top: int) -> Tally:
     return reduce(lambda one, other: merge(one, other, top=top), tallies)
 
 
+def with_absent(tally: Tally, count: int) -> Tally:
+    """The tally with so many individuals more, none of whom is in any database: nothing changes without them."""
+    histogram = tally.histogram.copy()
+    histogram[:, 0] += count
+    return replace(tally, n_individuals=tally.n_individuals + count, histogram=histogram)
+
+
 def riskiest_rows(delta_i: FloatArray, influence: FloatArray, labels: npt.NDArray[Any], top: int) -> IntArray:
     """Who is among the ``top`` at some epsilon, riskiest at the smallest first; equals by influence, then by label.
 
