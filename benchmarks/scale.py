@@ -69,7 +69,7 @@ def _run(work: Callable[[], None], answer: multiprocessing.SimpleQueue[tuple[flo
 
 def apart(work: Callable[[], None]) -> tuple[float, float]:
     """Seconds and peak gigabytes of some work in a process of its own, imports not counted."""
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     answer: multiprocessing.SimpleQueue[tuple[float, float]] = context.SimpleQueue()
     process = context.Process(target=_run, args=(work, answer))
     process.start()

@@ -7,9 +7,18 @@ import pandas as pd
 import pytest
 from brute import check_against_brute_force
 
-from empriv.collecting import DuckDBEngine, Engine, collect, databases, explain
+from empriv.collecting import DuckDBEngine, Engine, SparkEngine, collect, databases, explain
 from empriv.errors import InputError, QueryError
 from empriv.results import Outcome
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Every engine must pass every test of this file."""
+    return DuckDBEngine(threads=2) if request.param == "duckdb" else SparkEngine(request.getfixturevalue("spark"))
+
 
 ROWS = pd.DataFrame(
     {

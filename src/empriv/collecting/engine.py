@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,10 @@ from sqlglot import exp
 from empriv.collecting.aggregates import Type
 from empriv.collecting.sources import Databases
 from empriv.errors import QueryError
+
+if TYPE_CHECKING:
+    from empriv.collecting.chunks import Chunk
+    from empriv.collecting.chunks import Query as Called
 
 Rows = list[tuple[Any, ...]]
 
@@ -99,3 +103,29 @@ class Engine(Protocol):
     """Opens sessions; must be possible to pickle."""
 
     def session(self, data: Databases) -> AbstractContextManager[Session]: ...
+
+
+class ClusterSession(Session, Protocol):
+    """A session on other machines, where functions are called and DataFrames are."""
+
+    @property
+    def spark(self) -> Any: ...
+
+    def frame(self, statement: exp.Expr) -> Any:
+        """The DataFrame of a statement, not run yet."""
+
+    def keep(self, frame: Any) -> Any:
+        """Have a DataFrame computed once only, for as long as the session lasts."""
+
+    def run_calls(self, query: Called) -> list[Chunk]:
+        """A function called on every database with everyone, and without each individual."""
+
+
+@runtime_checkable
+class ClusterEngine(Protocol):
+    """An engine whose rows are on other machines; ``partitions`` is into how many parts individuals are dealt."""
+
+    @property
+    def partitions(self) -> int | None: ...
+
+    def session(self, data: Databases) -> AbstractContextManager[ClusterSession]: ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from empriv.collecting.assemble import apply_post, presence
 from empriv.collecting.duckdb import DuckDBEngine
-from empriv.collecting.engine import Engine
+from empriv.collecting.engine import ClusterEngine, Engine
 from empriv.collecting.evaluate import evaluate
 from empriv.collecting.evaluate import explain as explain_sql
 from empriv.collecting.queries import Query, query_of
@@ -108,13 +108,13 @@ def _collect_calls(
 ) -> Results:
     from empriv.collecting.calls import assemble_calls, collect_calls, query_for
 
-    if hasattr(engine, "is_cluster"):
+    if isinstance(engine, ClusterEngine):
         if checkpoint is not None or jobs is not None:
             raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")
-        with engine.session(data) as session:
-            chunks = session.run_calls(query_for(function, frame=frame, draws=draws, seed=seed))  # type: ignore[attr-defined]
-            databases, individuals = session.databases, session.individuals
-            database, individual = session.presence()
+        with engine.session(data) as remote:
+            chunks = remote.run_calls(query_for(function, frame=frame, draws=draws, seed=seed))
+            databases, individuals = remote.databases, remote.individuals
+            database, individual = remote.presence()
         starts, entry_database = presence(individual, database, len(individuals), len(databases))
         return assemble_calls(
             chunks, draws=draws, databases=databases, individuals=individuals, starts=starts,

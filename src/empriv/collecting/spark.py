@@ -73,11 +73,6 @@ class SparkEngine:
                 'Hint: spark.conf.set("spark.sql.ansi.enabled", "true").'
             )
 
-    @property
-    def is_cluster(self) -> bool:
-        """Individuals are measured where the rows are."""
-        return True
-
     @contextmanager
     def session(self, data: Databases) -> Iterator[SparkFrames]:
         """Open the databases for querying."""
@@ -440,31 +435,39 @@ def _about(error: BaseException, parts: tuple[str, ...]) -> bool:
 @contextmanager
 def _reading() -> Iterator[None]:
     """Say what is wrong with a source without quoting it."""
-    from pyspark.errors import AnalysisException, PySparkException
-
     try:
         yield
-    except AnalysisException as error:
-        raise SourceError(f"The rows cannot be read: {_condition(error)}.") from None
-    except PySparkException as error:
-        raise SourceError(NO_MEMORY if _about(error, _ABOUT_MEMORY) else _reports("rows", "read", error)) from None
+    except Exception as error:
+        if not _of_spark(error):
+            raise
+        said = NO_MEMORY if _about(error, _ABOUT_MEMORY) else f"The rows cannot be read: {_condition(error)}."
+    else:
+        return
+    raise SourceError(said)
 
 
 @contextmanager
 def querying() -> Iterator[None]:
     """Say what is wrong with a query without quoting rows."""
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
-
+    kind: type[QueryError] = QueryError
     try:
         yield
-    except (AnalysisException, ParseException) as error:
-        raise QueryError(f"The query cannot be run: {_condition(error)}.") from None
-    except PySparkException as error:
+    except Exception as error:
+        if not _of_spark(error):
+            raise
+        said = f"The query cannot be run: {_condition(error)}."
         if _about(error, _ABOUT_MEMORY):
-            raise QueryError(NO_MEMORY) from None
-        if _about(error, _ABOUT_VALUES):
-            raise FailedOnRows(_reports("query", "run", error)) from None
-        raise QueryError(_reports("query", "run", error)) from None
+            said = NO_MEMORY
+        elif _about(error, _ABOUT_VALUES):
+            kind = FailedOnRows
+    else:
+        return
+    raise kind(said)
+
+
+def _of_spark(error: Exception) -> bool:
+    """Whether Spark raised it, on whichever side of the bridge to Java."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
 
 
 def is_missing(error: Exception) -> bool:
@@ -480,7 +483,3 @@ def _condition(error: Any) -> str:
             with suppress(Exception):
                 found = getattr(error, method)()
     return f"Spark reports {found or type(error).__name__}"
-
-
-def _reports(what: str, done: str, error: Any) -> str:
-    return f"The {what} cannot be {done}: {_condition(error)}."

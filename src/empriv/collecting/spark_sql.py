@@ -29,7 +29,13 @@ def to_spark(tree: Node, names: Mapping[str, str]) -> str:
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=table.this.quoted)))
         table.set("this", exp.to_identifier(names[name], quoted=True))
-    return str(found.transform(_in_other_words, copy=False).sql(dialect="spark"))
+    holder = exp.Paren(this=found)
+    # What stands deepest first, since what replaces a node is not looked at again.
+    for node in reversed(list(found.walk())):
+        said = _in_other_words(node)
+        if said is not node:
+            node.replace(said)
+    return str(holder.this.sql(dialect="spark"))
 
 
 def plain_ranges(sql: str) -> str:

@@ -26,9 +26,9 @@ from empriv.scale.tally import Tally, from_bytes, merge, merge_all, to_bytes, wi
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases
+    from empriv.collecting.engine import ClusterEngine, ClusterSession
     from empriv.collecting.queries import Query
     from empriv.collecting.rewrite import Decomposition
-    from empriv.collecting.spark import SparkEngine, SparkFrames
 
 # Entries measured at once in an executor: docs/scale.md has the memory that this takes.
 ENTRIES = 500_000
@@ -36,7 +36,7 @@ _WHO, _WHERE, _VALUE = "individual", "database", "q"
 
 
 def scan_on_cluster(
-    engine: SparkEngine,
+    engine: ClusterEngine,
     data: Databases,
     query: Query,
     fit: Callable[[Results], Yardstick],
@@ -86,7 +86,7 @@ def _item(query: Query, component: str | None) -> int:
     return query.names.index(component)
 
 
-def _collected(session: SparkFrames, plan: Decomposition, item: int) -> tuple[Results, int, Any]:
+def _collected(session: ClusterSession, plan: Decomposition, item: int) -> tuple[Results, int, Any]:
     """Results with everyone, how many individuals have no entry, and the DataFrame of those without each."""
     from sqlglot import exp
 
@@ -150,7 +150,7 @@ def _collected(session: SparkFrames, plan: Decomposition, item: int) -> tuple[Re
 
 
 def _measured(
-    session: SparkFrames, engine: SparkEngine, yardstick: Yardstick, pairs: Any, results_table: str | None
+    session: ClusterSession, engine: ClusterEngine, yardstick: Yardstick, pairs: Any, results_table: str | None
 ) -> list[Tally]:
     count = engine.partitions or int(session.spark.conf.get("spark.sql.shuffle.partitions"))
     kind = dict(pairs.dtypes)[_WHO]
@@ -272,7 +272,7 @@ def _mark(data: Databases, query: Query, item: int) -> str:
     return f"empriv-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]}"
 
 
-def _write(session: SparkFrames, path: str, everyone: Results, absent: int, pairs: Any) -> None:
+def _write(session: ClusterSession, path: str, everyone: Results, absent: int, pairs: Any) -> None:
     pairs.write.mode("overwrite").parquet(f"{path}/pairs")
     buffer = io.BytesIO()
     np.savez(buffer, q=everyone.q, outcomes=everyone.outcomes, databases=everyone.databases)
@@ -281,7 +281,7 @@ def _write(session: SparkFrames, path: str, everyone: Results, absent: int, pair
     session.spark.createDataFrame([(said,)], "said string").write.mode("overwrite").parquet(f"{path}/done")
 
 
-def _read(session: SparkFrames, path: str) -> tuple[Results, int, Any] | None:
+def _read(session: ClusterSession, path: str) -> tuple[Results, int, Any] | None:
     from empriv.collecting.spark import is_missing
 
     try:

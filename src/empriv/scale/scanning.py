@@ -39,6 +39,7 @@ from empriv.validate.verdict import Verdict, verdict
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine, Query
+    from empriv.collecting.streaming import Stream
 
 TOP = 100
 # Checks that look at everyone: the riskiest alone would give another answer.
@@ -291,6 +292,7 @@ def scan(
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
     from empriv.collecting.aggregates import NotDecomposable
+    from empriv.collecting.engine import ClusterEngine
     from empriv.collecting.pipeline import collect, engine_of
     from empriv.collecting.queries import query_of
     from empriv.collecting.streaming import stream
@@ -298,43 +300,50 @@ def scan(
     question = query_of(query)
     origin = describe(data)
     opened = engine_of(engine, memory_limit, data)
-    if getattr(opened, "is_cluster", False) and question.function is None and question.post is None:
-        from empriv.scale.cluster import scan_on_cluster
+    cluster = isinstance(opened, ClusterEngine)
+    in_sql = question.function is None and question.post is None
+    if results_table is not None and not (cluster and in_sql):
+        raise InputError("`results_table` must be None without a Spark engine and an SQL query.")
+    try:
+        if isinstance(opened, ClusterEngine) and in_sql:
+            from empriv.scale.cluster import scan_on_cluster
 
-        try:
             yardstick, tally = scan_on_cluster(
                 opened, data, question, asked.yardstick, component=component, checkpoint=checkpoint,
                 results_table=results_table, progress=progress,
             )  # fmt: skip
             return asked.finished(yardstick, tally, question.text, origin)
-        except NotDecomposable as why:
-            if results_table is not None or checkpoint is not None:
-                raise InputError(
-                    f"`results_table` and `checkpoint` must be None here: the query runs once per individual, since {why}."
-                ) from None
-    if results_table is not None:
-        raise InputError("`results_table` must be None without a Spark engine and an SQL query.")
-    elif question.function is None and question.post is None:
-        try:
+        if in_sql:
             with stream(opened, data, question) as found:
-                everyone = asked.component_of(found.everyone)
-                yardstick = asked.yardstick(everyone)
-                kept = _Kept(checkpoint, _mark(question.text, yardstick, found.n_stretches), everyone)
-                done, tally = kept.read()
-                with progress_bar(found.n_stretches, "Scanning individuals", show=progress) as advance:
-                    advance(done)
-                    for stretch in found.stretches(done):
-                        part = measure_stretch(yardstick, asked.component_of(stretch)).tally
-                        tally = part if tally is None else merge(tally, part, top=asked.top)
-                        done += 1
-                        kept.write(done, tally)
-                        advance()
-                assert tally is not None
-                return asked.finished(yardstick, tally, question.text, origin)
-        except NotDecomposable:
-            pass
+                yardstick, tally = _streamed(found, asked, question.text, checkpoint, progress)
+            return asked.finished(yardstick, tally, question.text, origin)
+    except NotDecomposable as why:
+        if results_table is not None or checkpoint is not None:
+            raise InputError(
+                f"`results_table` and `checkpoint` must be None: the query is not scanned in parts, since {why}."
+            ) from None
     results = collect(data, question, engine=opened, checkpoint=checkpoint, progress=progress, **options)
     return asked.scanned(results, question.text, origin)
+
+
+def _streamed(
+    found: Stream, asked: _Asked, query: str, checkpoint: str | PathLike[str] | None, progress: bool | None
+) -> tuple[Yardstick, Tally]:
+    """Measure one stretch after another, keeping the tally alone."""
+    everyone = asked.component_of(found.everyone)
+    yardstick = asked.yardstick(everyone)
+    kept = _Kept(checkpoint, _mark(query, yardstick, found.n_stretches), everyone)
+    done, tally = kept.read()
+    with progress_bar(found.n_stretches, "Scanning individuals", show=progress) as advance:
+        advance(done)
+        for stretch in found.stretches(done):
+            part = measure_stretch(yardstick, asked.component_of(stretch)).tally
+            tally = part if tally is None else merge(tally, part, top=asked.top)
+            done += 1
+            kept.write(done, tally)
+            advance()
+    assert tally is not None
+    return yardstick, tally
 
 
 @dataclass(frozen=True, eq=False)
