@@ -1,17 +1,23 @@
 """Cost of scanning large tables on one machine, against a bare GROUP BY on the same rows under the same memory limit.
 
-    python benchmarks/scale.py                        cost from 1M to 10M rows, with fitted exponents
+    python benchmarks/scale.py                        cost from 1M to 100M rows, with fitted exponents
     python benchmarks/scale.py --rows 100_000_000     one size, with peak memory
+    python benchmarks/scale.py --bounds               what upper bounds add, from 12,500 to 50,000 individuals
+    python benchmarks/scale.py --spark                the same on Spark with one executor and with two
+    python benchmarks/scale.py --memory               what measuring takes in an executor, by entries held at once
 
 Rows are drawn by DuckDB from a fixed seed into a temporary Parquet file: 365 databases, one individual for every 100
-rows, amounts with heavy tails. Each piece of work runs in a process of its own, whose peak memory is printed.
+rows, amounts with heavy tails. Each piece of work runs in a process of its own, whose peak memory is printed. Times
+are of whole calls; imports are not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,9 +32,16 @@ import empriv
 DATABASES = 365
 BARE = "SELECT database, individual, sum(x), count(*) FROM read_parquet('{path}') GROUP BY 1, 2"
 QUERY = "SELECT avg(x) FROM data"
-EPSILONS = [0.01 * step for step in range(1, 21)]
-SIZES = ((1_000_000, 10_000), (2_000_000, 20_000), (5_000_000, 50_000), (10_000_000, 100_000))
+EPSILONS = [0.05, 0.1, 0.2]
+SIZES = (
+    (1_000_000, 10_000),
+    (3_000_000, 30_000),
+    (10_000_000, 100_000),
+    (30_000_000, 300_000),
+    (100_000_000, 1_000_000),
+)
 INDIVIDUALS = ((5_000_000, 12_500), (5_000_000, 50_000), (5_000_000, 200_000), (5_000_000, 800_000))
+BOUNDED = ((1_250_000, 12_500), (2_500_000, 25_000), (5_000_000, 50_000))
 
 
 def make_rows(path: Path, rows: int, individuals: int) -> None:
@@ -51,14 +64,89 @@ def bare(path: Path, memory_limit: str) -> None:
             connection.execute(f"CREATE TEMP TABLE found AS {BARE.format(path=path)}")
 
 
-def scanned(path: Path, memory_limit: str) -> None:
+def scanned(path: Path, memory_limit: str, bounds: bool = False) -> None:
     data = empriv.databases(str(path), database="database", individual="individual")
-    found = empriv.scan(data, QUERY, epsilon=EPSILONS, memory_limit=memory_limit, progress=False)
+    found = empriv.scan(data, QUERY, epsilon=EPSILONS, bounds=bounds, memory_limit=memory_limit, progress=False)
+    _tell(found)
+
+
+def _tell(found: empriv.Scan) -> None:
     print(
-        f"    delta at 0.01 {found.delta(0.01):.3g}, total risk {found.total_risk(0.01):.3g}, "
-        f"{found.exposed(0.01):,} of {found.n_individuals:,} exposed, {found.tally.n_entries:,} pairs",
+        f"    at epsilon 0.05: delta {found.delta(0.05):.3g}, total risk {found.total_risk(0.05):.3g}, "
+        f"{found.exposed(0.05):,} of {found.n_individuals:,} exposed; {found.tally.n_entries:,} pairs",
         flush=True,
     )
+
+
+def on_spark(path: Path, executors: int) -> None:
+    """Seconds of a scan and of the bare GROUP BY, each the second time it is done: the first starts processes."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    directory = path.parent
+    spark = (
+        SparkSession.builder.master(f"local-cluster[{executors},1,2048]")
+        .config("spark.executor.memory", "2g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "8")
+        .config("spark.executorEnv.PYTHONPATH", str(Path(empriv.__file__).parents[1]))
+        .config("spark.executorEnv.OMP_NUM_THREADS", "1")
+        .config("spark.local.dir", str(directory / "local"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    rows = spark.read.parquet(str(path))
+    data = empriv.databases(rows, database="database", individual="individual")
+    best = [np.inf, np.inf]
+    for _ in range(2):
+        started = time.perf_counter()
+        rows.groupBy("database", "individual").agg({"x": "sum", "*": "count"}).write.format("noop").mode(
+            "overwrite"
+        ).save()
+        best[0] = min(best[0], time.perf_counter() - started)
+        started = time.perf_counter()
+        found = empriv.scan(data, QUERY, epsilon=EPSILONS, bounds=False, progress=False)
+        best[1] = min(best[1], time.perf_counter() - started)
+    _tell(found)
+    print(
+        f"executors {executors}: scan {best[1]:8.2f} s   bare GROUP BY {best[0]:7.2f} s   "
+        f"ratio {best[1] / best[0]:.2f}",
+        flush=True,
+    )
+    spark.stop()
+
+
+def executor_memory(entries: int) -> None:
+    """Peak memory of what an executor's Python does with so many entries at once, of 87 for each individual."""
+    from empriv.scale import cluster
+    from empriv.scale.stretches import nobody_listed, yardstick_of
+
+    rng = np.random.default_rng(0)
+    each = 87
+    q = rng.normal(size=DATABASES)
+    everyone = nobody_listed(q, np.zeros(DATABASES, np.int8), np.arange(DATABASES))
+    yardstick = yardstick_of(
+        everyone, empriv.Kde(), epsilons=tuple(EPSILONS), deltas=(0.0,), level=0.95, top=100, bounds=True
+    )
+    import pyarrow
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    people = entries // each
+    where = np.tile(np.arange(each) * 4, people)
+    table = pyarrow.table(
+        {
+            "individual": np.repeat(np.arange(people), each),
+            "database": where.astype(np.int32),
+            "q": q[where] - 0.002 * rng.lognormal(0.0, 1.0, people * each),
+        }
+    )
+    for _ in cluster.measured_batches(
+        yardstick, iter(table.to_batches(10_000)), each=False, integers=True, entries=entries
+    ):
+        pass
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{entries:>10,} entries at once: {before:.3f} GB before, {peak:.3f} GB at most", flush=True)
 
 
 def _run(work: Callable[[], None], answer: multiprocessing.SimpleQueue[tuple[float, float]]) -> None:
@@ -105,13 +193,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, help="one size only; one individual for every 100 rows")
     parser.add_argument("--memory-limit", default="2GB", help="of DuckDB; the process has about 1 GB beside it")
+    parser.add_argument("--bounds", action="store_true")
+    parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--most-rows", type=int, default=100_000_000, help="leave out larger sizes")
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
+    if options.memory:
+        for entries in (125_000, 250_000, 500_000, 1_000_000):
+            apart(partial(executor_memory, entries))
+        return
     print(f"{QUERY}, {DATABASES} databases, {len(EPSILONS)} epsilons, memory_limit={options.memory_limit}")
     if options.rows is not None:
         compare(options.rows, options.rows // 100, options.memory_limit, options.repeats)
         return
-    for name, cases, axis in (("rows", SIZES, 0), ("individuals", INDIVIDUALS, 1)):
+    if options.spark:
+        for rows in (1_000_000, 4_000_000):
+            print(f"{rows:,} rows, {rows // 100:,} individuals")
+            with tempfile.TemporaryDirectory() as directory:
+                path = Path(directory) / "rows.parquet"
+                make_rows(path, rows, rows // 100)
+                for executors in (1, 2):
+                    apart(partial(on_spark, path, executors))
+        return
+    if options.bounds:
+        seconds: tuple[list[float], list[float]] = ([], [])
+        for rows, individuals in BOUNDED:
+            with tempfile.TemporaryDirectory() as directory:
+                path = Path(directory) / "rows.parquet"
+                make_rows(path, rows, individuals)
+                for bounds in (False, True):
+                    seconds[bounds].append(apart(partial(scanned, path, options.memory_limit, bounds))[0])
+            print(
+                f"{individuals:,} individuals: {seconds[0][-1]:.2f} s, with bounds {seconds[1][-1]:.2f} s", flush=True
+            )
+        fitted = exponent([individuals for _, individuals in BOUNDED], seconds[1])
+        print(f"exponent of the seconds with bounds in individuals: {fitted:.2f}")
+        return
+    for name, sizes, axis in (("individuals", INDIVIDUALS, 1), ("rows", SIZES, 0)):
+        cases = [case for case in sizes if case[0] <= options.most_rows]
         found = [compare(*case, options.memory_limit, options.repeats)[1] for case in cases]
         fitted = exponent([case[axis] for case in cases], found)
         print(f"exponent of the seconds in {name}: {fitted:.2f}", flush=True)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from empriv.errors import InputError, QueryError
 from empriv.progress import progress as progress_bar
 from empriv.results import Results, outcomes_of
-from empriv.scale.stretches import Yardstick, measure_within_memory
+from empriv.scale.stretches import Yardstick, measure_within_memory, nobody_listed
 from empriv.scale.tally import Tally, from_bytes, merge, merge_all, to_bytes, with_absent, with_entries
 
 if TYPE_CHECKING:
@@ -107,12 +107,7 @@ def _collected(session: ClusterSession, plan: Decomposition, item: int) -> tuple
     beyond(found)
     q, outcomes = answer(found[f"q{item}"])
     order = np.argsort(found[DATABASE].values)
-    nobody = np.zeros(0, np.int64)
-    everyone = Results(
-        q=q[order], outcomes=outcomes[order], databases=session.databases, individuals=nobody,
-        starts=np.zeros(1, np.int64), entry_database=nobody.astype(np.int32), entry_q=np.zeros(0),
-        entry_outcomes=np.zeros(0, np.int8),
-    )  # fmt: skip
+    everyone = nobody_listed(q[order], outcomes[order], session.databases)
     each = as_numbers(session, steps.each, plan.query, None)
     names = {column.alias_or_name for column in each.expressions}
     session.store("empriv_each", each)
@@ -292,10 +287,5 @@ def _read(session: ClusterSession, path: str) -> tuple[Results, int, Any] | None
             return None
         raise
     with np.load(io.BytesIO(base64.b64decode(said["everyone"])), allow_pickle=False) as arrays:
-        nobody = np.zeros(0, np.int64)
-        everyone = Results(
-            q=arrays["q"], outcomes=arrays["outcomes"], databases=arrays["databases"], individuals=nobody,
-            starts=np.zeros(1, np.int64), entry_database=nobody.astype(np.int32), entry_q=np.zeros(0),
-            entry_outcomes=np.zeros(0, np.int8),
-        )  # fmt: skip
+        everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"])
     return everyone, int(said["absent"]), pairs

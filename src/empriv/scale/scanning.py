@@ -26,7 +26,7 @@ from empriv.measuring.risk import Risk, measure
 from empriv.origins import Origin, describe, origin_from_json, origin_to_json, text, text_or_none
 from empriv.progress import progress as progress_bar
 from empriv.results import FloatArray, Results
-from empriv.scale.stretches import Yardstick, measure_stretch, parts_of, yardstick_of
+from empriv.scale.stretches import Yardstick, measure_stretch, nobody_listed, parts_of, yardstick_of
 from empriv.scale.tally import EDGES, Tally, merge
 from empriv.storage import read_archive, write_archive
 from empriv.validate import words
@@ -217,7 +217,7 @@ class Scan:
         if density is None and meta.get("density") is None:
             raise InputError("`density` must be given: the scan was made with a density of your own.")
         try:
-            everyone = _nobody(arrays["q"], arrays["outcomes"], arrays["databases"], meta["draws"])
+            everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"], meta["draws"])
             tally = Tally.from_parts(meta, arrays, everyone)
             recipe = density_from_json(meta["density"]) if density is None else density
             return Scan(
@@ -395,7 +395,7 @@ class _Asked:
         results = self.component_of(results)
         if results.n_individuals == 0:
             raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
-        yardstick = self.yardstick(_nobody(results.q, results.outcomes, results.databases, results.draws))
+        yardstick = self.yardstick(nobody_listed(results.q, results.outcomes, results.databases, results.draws))
         tally: Tally | None = None
         for stretch in parts_of(results, 4_000_000):
             part = measure_stretch(yardstick, stretch).tally
@@ -450,16 +450,6 @@ def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> str:
     digest.update(("" if yardstick.model is None else yardstick.model.name).encode())
     digest.update(yardstick.everyone.q.tobytes() + yardstick.everyone.outcomes.tobytes())
     return digest.hexdigest()
-
-
-def _nobody(q: FloatArray, outcomes: npt.NDArray[np.int8], databases: npt.NDArray[Any], draws: int | None) -> Results:
-    """Results with everyone, and nobody listed."""
-    shape = (0, *q.shape[1:])
-    return Results(
-        q=q, outcomes=outcomes, databases=databases, individuals=np.zeros(0, np.int64),
-        starts=np.zeros(1, np.int64), entry_database=np.zeros(0, np.int32), entry_q=np.zeros(shape),
-        entry_outcomes=np.zeros(shape, np.int8), draws=draws,
-    )  # fmt: skip
 
 
 def _numbers(name: str, given: Any, most: float) -> tuple[float, ...]:

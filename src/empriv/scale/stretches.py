@@ -139,3 +139,15 @@ def parts_of(results: Results, entries: int) -> list[Results]:
     n = max(1, min(results.n_individuals, -(-len(results.entry_database) // entries)))
     edges = [results.n_individuals * k // n for k in range(n + 1)]
     return [robustness.subset(results, np.arange(a, b)) for a, b in pairwise(edges)]
+
+
+def nobody_listed(
+    q: FloatArray, outcomes: npt.NDArray[np.int8], databases: npt.NDArray[Any], draws: int | None = None
+) -> Results:
+    """Results with everyone, and nobody listed."""
+    shape = (0, *q.shape[1:])
+    return Results(
+        q=q, outcomes=outcomes, databases=databases, individuals=np.zeros(0, np.int64),
+        starts=np.zeros(1, np.int64), entry_database=np.zeros(0, np.int32), entry_q=np.zeros(shape),
+        entry_outcomes=np.zeros(shape, np.int8), draws=draws,
+    )  # fmt: skip
