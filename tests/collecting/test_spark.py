@@ -77,10 +77,11 @@ def test_a_spark_frame_is_a_source_and_every_delta_i_goes_to_a_table(spark: Any)
     audit = empriv.audit(local, "avg(x)", epsilon=EPSILONS)
     data = databases(frame, database="day", individual="who")
     agree(empriv.scan(data, "avg(x)", epsilon=EPSILONS, results_table="people"), audit)
-    table = spark.table("people").orderBy("individual").toPandas()
+    table = spark.table("people").orderBy("individual").collect()
     spark.sql("DROP TABLE people")
-    assert table["individual"].tolist() == audit.results.individuals.tolist()
-    np.testing.assert_allclose(np.stack(table["delta_i"]), audit.delta_i(np.array(EPSILONS)), atol=1e-9)
+    assert [row["individual"] for row in table] == audit.results.individuals.tolist()
+    delta_i = np.array([row["delta_i"] for row in table])
+    np.testing.assert_allclose(delta_i, audit.delta_i(np.array(EPSILONS)), atol=1e-9)
     assert leftovers(spark) == []
 
 

@@ -59,13 +59,15 @@ def assemble(
     components: Sequence[str] | None,
     n_groups: int = 1,
     everyone: tuple[FloatArray, Codes] | None = None,
+    room: int = 4,
 ) -> Results:
     """Results in order of individual and database.
 
     A group that has no answer is NULL with everyone; without an individual it is what it is with everyone, since
     an individual without rows in it changes nothing. With ``integers``, answers number the individuals from the first
     of these; if ``individuals`` is None, those are listed who have an answer. ``everyone`` are the results with
-    everyone, where the answers do not hold them.
+    everyone, where the answers do not hold them. ``room`` is how many places there may be for each answer, which is
+    quicker than sorting, and takes memory.
     """
     n, size = answers.n_databases, n_groups * len(answers.items)
     if integers is None:
@@ -83,7 +85,7 @@ def assemble(
 
     # Fetched narrow; indices are converted once here rather than at each use.
     pair = answers.pair[each].astype(np.intp, copy=False)
-    if width * n <= 4 * len(pair) + 1024:
+    if width * n <= room * len(pair) + 1024:
         # Nearly everyone is nearly everywhere: a place for every pair is quicker than sorting.
         slot, entries = pair, width * n
         present = np.zeros(entries, bool)

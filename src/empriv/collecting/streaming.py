@@ -37,7 +37,7 @@ from empriv.results import Results
 
 # Entries fetched at once (about 100 bytes each while they are put in order), and rows grouped at once.
 ENTRIES = 4_000_000
-ROWS = 12_500_000
+ROWS = 25_000_000
 
 
 class StreamingSession(Session, Protocol):
@@ -190,4 +190,5 @@ def _fetched(
         components=component_names(plan.query, groups),
         n_groups=len(groups),
         everyone=(everyone.q, everyone.outcomes),
+        room=12,
     )
