@@ -438,6 +438,8 @@ def _reading() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from None
         if not _of_spark(error):
             raise
         said = NO_MEMORY if _about(error, _ABOUT_MEMORY) else f"The rows cannot be read: {_condition(error)}."
@@ -453,6 +455,8 @@ def querying() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from None
         if not _of_spark(error):
             raise
         said = f"The query cannot be run: {_condition(error)}."
@@ -463,6 +467,15 @@ def querying() -> Iterator[None]:
     else:
         return
     raise kind(said)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether it is Ctrl-C that ended the job; what Spark says of that comes after it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
 
 
 def _of_spark(error: Exception) -> bool:
