@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from empriv.measuring.kernels import KERNELS, Kernel
     from empriv.measuring.risk import Risk, measure
     from empriv.results import Outcome, Results
-    from empriv.scale.scanning import Scan, scan
+    from empriv.scale.scanning import scan
+    from empriv.scale.scans import Scan
     from empriv.validate.bounds import Bounds, bounds
     from empriv.validate.checks import Check, checks
     from empriv.validate.verdict import Verdict
@@ -60,7 +61,8 @@ _HOMES = {
     "measuring.kernels": ("KERNELS", "Kernel"),
     "measuring.risk": ("Risk", "measure"),
     "results": ("Outcome", "Results"),
-    "scale.scanning": ("Scan", "scan"),
+    "scale.scanning": ("scan",),
+    "scale.scans": ("Scan",),
     "validate.bounds": ("Bounds", "bounds"),
     "validate.checks": ("Check", "checks"),
     "validate.verdict": ("Verdict",),

@@ -11,7 +11,8 @@ import pytest
 import empriv
 from empriv.collecting import streaming
 from empriv.errors import FileFormatError, InputError
-from empriv.scale.scanning import Scan, scan
+from empriv.scale.scanning import scan
+from empriv.scale.scans import Scan
 
 EPSILONS = (0.02, 0.1, 0.3)
 

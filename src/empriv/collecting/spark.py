@@ -7,7 +7,6 @@ of Spark are not passed on where they may quote a row.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,8 @@ from sqlglot import exp, parse, parse_one
 from sqlglot.errors import SqlglotError
 
 from empriv.collecting.aggregates import Type
-from empriv.collecting.chunks import Chunk, Query, Task, run_task
+from empriv.collecting.arrow import CODE, called, chunk_from, columns_of, labels_of
+from empriv.collecting.chunks import Chunk, Query
 from empriv.collecting.engine import Column, FailedOnRows, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table, databases
@@ -31,7 +31,6 @@ from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
 
 # Digits of Spark's integers; sums of the longest may need more than 64 bits.
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-_CODE = "left_out"
 # Parts of the names of Spark's errors that a value in the rows can cause.
 _ABOUT_VALUES = (
     "CAST_INVALID", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "INVALID_ARRAY_INDEX", "NUMBER_FORMAT",
@@ -175,7 +174,7 @@ class SparkFrames:
 
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         with querying():
-            return _columns(self._arrow(self.frame(statement)))
+            return columns_of(self._arrow(self.frame(statement)))
 
     def store(self, name: str, statement: exp.Expr) -> None:
         with querying():
@@ -208,13 +207,13 @@ class SparkFrames:
         with _reading():
             rows = self._arrow(self.frame(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
             rows = rows.drop([DATABASE]).sort_by([(name, "ascending") for name in rows.drop([DATABASE]).column_names])
-            codes = rows[_CODE].to_numpy()
+            codes = rows[CODE].to_numpy()
             tables = {name: self._arrow(self.frame(exp.select("*").from_(name))) for name in self.data.tables}
         import pyarrow
 
-        place = rows.column_names.index(_CODE)
-        rows = rows.set_column(place, _CODE, pyarrow.array(codes, mask=codes < 0))
-        here = databases([rows], individual=_CODE, tables=tables, unidentified="keep")
+        place = rows.column_names.index(CODE)
+        rows = rows.set_column(place, CODE, pyarrow.array(codes, mask=codes < 0))
+        here = databases([rows], individual=CODE, tables=tables, unidentified="keep")
         with DuckDBEngine(threads=1).session(here) as local:
             known = local.individuals.tolist()
             with local.rerun(statement, 0) as run:
@@ -231,19 +230,19 @@ class SparkFrames:
         def call(key: Any, table: Any) -> Any:
             import pyarrow
 
-            chunk = _called(query, own, int(key[0].as_py()), table)
+            chunk = called(query, own, int(key[0].as_py()), table)
             return pyarrow.table({"chunk": pyarrow.array([chunk], pyarrow.binary())})
 
         with querying():
             found = self._arrow(coded.groupBy(DATABASE).applyInArrow(call, "chunk binary"))
-        return [_chunk_from(content) for content in found["chunk"].to_pylist()]
+        return [chunk_from(content) for content in found["chunk"].to_pylist()]
 
     def _coded(self, condition: str) -> str:
         """All columns with positions of database and individual."""
         self.label_individuals()
         own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
         return (
-            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS {_CODE} FROM {DATA} AS p "
+            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS {CODE} FROM {DATA} AS p "
             f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
             f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition}"
         )
@@ -315,7 +314,7 @@ class SparkFrames:
         return pyarrow.Table.from_pandas(frame.toPandas(), preserve_index=False)
 
     def _fetch_text(self, sql: str) -> dict[str, Column]:
-        return _columns(self._arrow(self.frame(parse_one(sql, dialect="duckdb"))))
+        return columns_of(self._arrow(self.frame(parse_one(sql, dialect="duckdb"))))
 
     def _text(self, sql: str) -> list[tuple[Any, ...]]:
         with _reading():
@@ -355,65 +354,6 @@ class SparkFrames:
                 self.frame(parse_one(f"SELECT {text}, code FROM {name} ORDER BY code", dialect="duckdb"))
             )
         return labels_of(found["label"])
-
-
-def labels_of(column: Any) -> npt.NDArray[Any]:
-    """Labels from an Arrow column: integers, texts, or the values of several columns as JSON arrays."""
-    import pyarrow
-
-    if pyarrow.types.is_integer(column.type):
-        return np.asarray(column.to_numpy().astype(np.int64))
-    if pyarrow.types.is_struct(column.type):
-        rows = column.to_pylist()
-        return np.array([json.dumps(list(row.values()), default=str, ensure_ascii=False) for row in rows], np.str_)
-    return np.array(column.to_pylist(), np.str_)
-
-
-def _called(query: Query, columns: tuple[str, ...], database: int, table: Any) -> bytes:
-    """One database's calls, as bytes; this is what executors do."""
-    # Shuffles deal rows out in any order: put into one order, so that every run gives the function the same.
-    table = table.sort_by([(name, "ascending") for name in (_CODE, *columns)])
-    codes = table[_CODE].to_numpy().astype(np.int64)
-    arrays = {name: _plain(table[name]) for name in columns}
-    members = np.unique(codes[codes >= 0])
-    here = Query(query.function, lambda _: (arrays, codes), query.frame, query.draws, query.seed)
-    chunk = run_task(here, Task(database, 0, np.concatenate(([-1], members)), members, float("inf")))
-    said = {"database": database, "names": chunk.names, "failure": chunk.failure, "shape": chunk.values.shape}
-    return json.dumps(said).encode() + b"\n" + chunk.values.tobytes() + chunk.outcomes.tobytes()
-
-
-def _chunk_from(content: bytes) -> Chunk:
-    head, _, rest = content.partition(b"\n")
-    said = json.loads(head)
-    size = 8 * int(np.prod(said["shape"]))
-    names = None if said["names"] is None else tuple(said["names"])
-    values = np.frombuffer(rest[:size], np.float64).reshape(said["shape"])
-    outcomes = np.frombuffer(rest[size:], np.int8).reshape(said["shape"])
-    return Chunk(said["database"], 0, names, values, outcomes, said["failure"], 0.0, 0.0)
-
-
-def _plain(column: Any) -> npt.NDArray[Any]:
-    """An array in which NULL is NaN, NaT or None, as DuckDB's rows have it."""
-    import pyarrow
-
-    if pyarrow.types.is_decimal(column.type):
-        column = column.cast(pyarrow.float64())
-    return np.asarray(column.to_numpy())
-
-
-def _columns(table: Any) -> dict[str, Column]:
-    import pyarrow
-
-    found = {}
-    for name in table.column_names:
-        column = table[name].combine_chunks()
-        null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
-        if pyarrow.types.is_decimal(column.type):
-            column = column.cast(pyarrow.float64())
-        if null.any() and not pyarrow.types.is_string(column.type):
-            column = column.fill_null(False if pyarrow.types.is_boolean(column.type) else 0)
-        found[name] = Column(np.asarray(column.to_numpy(zero_copy_only=False)), null)
-    return found
 
 
 def _type(kind: str) -> Type:
