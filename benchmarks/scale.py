@@ -208,7 +208,7 @@ def main() -> None:
         compare(options.rows, options.rows // 100, options.memory_limit, options.repeats)
         return
     if options.spark:
-        for rows in (1_000_000, 4_000_000):
+        for rows in (500_000, 2_000_000):
             print(f"{rows:,} rows, {rows // 100:,} individuals")
             with tempfile.TemporaryDirectory() as directory:
                 path = Path(directory) / "rows.parquet"
