@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py                        cost from 1M to 100M rows, with fitted exponents
     python benchmarks/scale.py --rows 100_000_000     one size, with peak memory
-    python benchmarks/scale.py --bounds               what upper bounds add, from 12,500 to 50,000 individuals
+    python benchmarks/scale.py --bounds               what upper bounds add, from 5,000 to 20,000 individuals
     python benchmarks/scale.py --spark                the same on Spark with one executor and with two
     python benchmarks/scale.py --memory               what measuring takes in an executor, by entries held at once
 
@@ -41,7 +41,7 @@ SIZES = (
     (100_000_000, 1_000_000),
 )
 INDIVIDUALS = ((5_000_000, 12_500), (5_000_000, 50_000), (5_000_000, 200_000), (5_000_000, 800_000))
-BOUNDED = ((1_250_000, 12_500), (2_500_000, 25_000), (5_000_000, 50_000))
+BOUNDED = ((500_000, 5_000), (1_000_000, 10_000), (2_000_000, 20_000))
 
 
 def make_rows(path: Path, rows: int, individuals: int) -> None:
