@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Databases,
         DuckDBEngine,
         Query,
+        SparkEngine,
         collect,
         databases,
         explain,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from empriv.noise.joint import JointNoise, design_joint_noise
     from empriv.noise.noise import Noise
     from empriv.results import Outcome, Results
+    from empriv.scale.scanning import scan
+    from empriv.scale.scans import Scan
     from empriv.validate.bounds import Bounds, bounds
     from empriv.validate.checks import Check, checks
     from empriv.validate.verdict import Verdict
@@ -55,7 +58,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "auditing": ("audit", "load"),
     "audits": ("Audit",),
-    "collecting": ("Databases", "DuckDBEngine", "Query", "collect", "databases", "explain", "splits", "subsamples"),
+    "collecting": (
+        "Databases", "DuckDBEngine", "Query", "SparkEngine", "collect", "databases", "explain", "splits", "subsamples",
+    ),
     "errors": (
         "CertificateError", "EmprivError", "FileFormatError", "InputError", "LedgerError", "MissingExtraError",
         "QueryError", "RefusalError", "SourceError",
@@ -71,6 +76,8 @@ _HOMES = {
     "noise.joint": ("JointNoise", "design_joint_noise"),
     "noise.noise": ("Noise",),
     "results": ("Outcome", "Results"),
+    "scale.scanning": ("scan",),
+    "scale.scans": ("Scan",),
     "validate.bounds": ("Bounds", "bounds"),
     "validate.checks": ("Check", "checks"),
     "validate.verdict": ("Verdict",),
@@ -110,7 +117,9 @@ __all__ = [
     "RefusalError",
     "Results",
     "Risk",
+    "Scan",
     "SourceError",
+    "SparkEngine",
     "VariableKde",
     "Verdict",
     "Weighted",
@@ -126,6 +135,7 @@ __all__ = [
     "load",
     "measure",
     "measure_against",
+    "scan",
     "splits",
     "subsamples",
 ]

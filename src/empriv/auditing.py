@@ -21,6 +21,7 @@ from empriv.noise.joint import JointNoise
 from empriv.noise.noise import Noise
 from empriv.origins import describe, origin_from_json, text, text_or_none
 from empriv.results import Results
+from empriv.scale.scans import Scan
 from empriv.storage import read_archive
 
 if TYPE_CHECKING:
@@ -119,16 +120,18 @@ def audit(
     return _against(found, adversary, data, engine, progress, notice)
 
 
-def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | JointNoise:
-    """Read what the method ``save`` of an audit, of results or of noise wrote.
+def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Scan | Results | Noise | JointNoise:
+    """Read what the method ``save`` of an audit, a scan, results or noise wrote.
 
     Parameters
     ----------
     path : the file
-    density : measure a saved audit with this density instead of the one that it was made with; needed if that was
-        of a kind of your own, since a file does not hold code
+    density : measure a saved audit with this density instead of the one that it was made with; needed for an audit or
+        a scan if that was of a kind of your own, since a file does not hold code
     """
-    meta, arrays = read_archive(path, kinds=("results", "audit", "noise", "joint noise"))
+    meta, arrays = read_archive(path, kinds=("results", "audit", "scan", "noise", "joint noise"))
+    if meta["kind"] == "scan":
+        return Scan.load(path, density=density)
     if meta["kind"] != "audit":
         if density is not None:
             raise InputError(f"`density` must be given for a saved audit only, got a file that holds {meta['kind']}.")

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from brute import check_against_brute_force
 
-from empriv.collecting import DuckDBEngine, Engine, collect, databases, explain
+from empriv.collecting import DuckDBEngine, Engine, SparkEngine, collect, databases, explain
 from empriv.errors import InputError, QueryError
 from empriv.results import Outcome
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Every engine must pass every test of this file."""
+    return DuckDBEngine(threads=2) if request.param == "duckdb" else SparkEngine(request.getfixturevalue("spark"))
+
 
 ROWS = pd.DataFrame(
     {
@@ -193,7 +204,16 @@ def test_memory_limit_is_passed_on(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("query", [*REWRITTEN, "SELECT stddev_samp(x) FROM data WHERE k < 3"])
-def test_individuals_that_are_integers_give_the_same(query: str, engine: Engine) -> None:
+def test_individuals_that_are_integers_give_the_same(query: str) -> None:
+    numbers_and_texts_agree(query, DuckDBEngine(threads=2))
+
+
+@pytest.mark.parametrize("query", ["SELECT avg(x) FROM data", "SELECT stddev_samp(x) FROM data WHERE k < 3"])
+def test_individuals_that_are_integers_give_the_same_on_spark(query: str, spark: Any) -> None:
+    numbers_and_texts_agree(query, SparkEngine(spark))
+
+
+def numbers_and_texts_agree(query: str, engine: Engine) -> None:
     numbers = ROWS.assign(who=ROWS["who"].map({"amy": -3, "bob": 0, "cyd": 1, "dan": 9}))
     by_number = databases(numbers, database="day", individual="who", tables={"shops": SHOPS})
     one, other = collect(DATA, query, engine=engine), collect(by_number, query, engine=engine)

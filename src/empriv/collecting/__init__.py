@@ -17,17 +17,30 @@ if TYPE_CHECKING:
     from empriv.collecting.pipeline import collect, explain
     from empriv.collecting.queries import Query
     from empriv.collecting.sources import Databases, databases, splits, subsamples
+    from empriv.collecting.spark import SparkEngine
 
 _HOMES = {
     "duckdb": ("DuckDBEngine",),
     "engine": ("Engine",),
     "pipeline": ("collect", "explain"),
     "queries": ("Query",),
+    "spark": ("SparkEngine",),
     "sources": ("Databases", "databases", "splits", "subsamples"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["Databases", "DuckDBEngine", "Engine", "Query", "collect", "databases", "explain", "splits", "subsamples"]
+__all__ = [
+    "Databases",
+    "DuckDBEngine",
+    "Engine",
+    "Query",
+    "SparkEngine",
+    "collect",
+    "databases",
+    "explain",
+    "splits",
+    "subsamples",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -38,7 +38,10 @@ class NotDecomposable(Exception):
 
 @dataclass(frozen=True)
 class Type:
-    """What an engine knows of a column: its kind and, for decimals, the digits in all and after the point."""
+    """What an engine knows of a column: its kind and, for decimals, the digits in all and after the point.
+
+    An engine whose sums of integers are no longer than 64 bits says the digits of integers too.
+    """
 
     kind: Kind
     digits: int = 0
@@ -47,11 +50,15 @@ class Type:
 
 @dataclass(frozen=True)
 class Facts:
-    """What an engine knows of the arguments of a query's aggregates, by name (a0, a1 ...)."""
+    """What an engine knows of the arguments of a query's aggregates, by name (a0, a1 ...).
+
+    ``integer_bits`` is how long the integers are in which the engine adds up doubles exactly.
+    """
 
     types: Mapping[str, Type] = field(default_factory=dict)
     spans: Mapping[str, Span] = field(default_factory=dict)
     rows: int = 1
+    integer_bits: int = 126
 
     def type(self, x: Node) -> Type:
         return self.types.get(x.name, Type("integer"))
@@ -63,6 +70,15 @@ class Facts:
     def bits(self) -> int:
         """How many bits a value may have so that the sum of all rows fits in 127 bits."""
         return 126 - max(1, self.rows).bit_length()
+
+    @property
+    def piece_bits(self) -> int:
+        """The same for the integers in which doubles are added up."""
+        return self.integer_bits - max(1, self.rows).bit_length()
+
+    def sum(self, x: Node) -> str:
+        """The sum of integers or decimals, as a template; an engine that says how long they are has short sums."""
+        return "SUM(CAST(x AS HUGEINT))" if self.type(x).kind == "integer" and self.type(x).digits > 10 else "SUM(x)"
 
 
 @dataclass(frozen=True)
@@ -161,10 +177,10 @@ class Builder:
         if kind == "other":
             raise NotDecomposable("it adds up values that are not numbers")
         if kind != "double":
-            return self.add("SUM(x)", x=x)
+            return self.add(self.facts.sum(x), x=x)
         span = self.facts.span(x)
         finite = x if span.finite else fill("CASE WHEN ISFINITE(x) THEN x END", x=x)
-        value = exact_sum(finite, span, self.facts.bits, lambda piece: self.add("SUM(x)", x=piece))
+        value = exact_sum(finite, span, self.facts.piece_bits, lambda piece: self.add("SUM(x)", x=piece))
         if span.finite:
             return value
         plus, minus, nan = (
@@ -187,9 +203,9 @@ class Builder:
             raise NotDecomposable("it takes moments of values that are not numbers")
         if not span.finite:
             raise NotDecomposable("it takes moments of values of which some are infinite or NaN")
-        sum_ = fill("SUM(x)", x=x)
+        sum_ = fill(self.facts.sum(x), x=x)
         if kind == "double":
-            sum_ = exact_sum(x, span, self.facts.bits, lambda piece: fill("SUM(x)", x=piece))
+            sum_ = exact_sum(x, span, self.facts.piece_bits, lambda piece: fill("SUM(x)", x=piece))
         number = exp.cast(x.copy(), "DOUBLE", dialect="duckdb")
         centre = self.scale(
             fill(
@@ -213,9 +229,10 @@ class Builder:
         # Values are at most 1 in size, so that sums of these integers fit. Means need fewer digits than squares do,
         # and 64 bits are quicker than 128.
         power = self.facts.bits - 2
+        mean_type = "BIGINT" if self.facts.integer_bits > 64 else "HUGEINT"  # where a sum of BIGINT is no longer
         back = "CAST(s AS DOUBLE) / POWER(2, k)"
         first_x, first_y = (
-            fill(back, s=self.add("SUM(CAST(v * POWER(2, k) AS BIGINT))", v=v, k=MEAN_BITS), k=MEAN_BITS)
+            fill(back, s=self.add(f"SUM(CAST(v * POWER(2, k) AS {mean_type}))", v=v, k=MEAN_BITS), k=MEAN_BITS)
             for v in (dx, dy)
         )
         product = fill("v * w", v=dx, w=dy)

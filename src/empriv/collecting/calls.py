@@ -139,6 +139,33 @@ def collect_calls(
     )
 
 
+def query_for(function: Callable[..., Any], *, frame: FrameKind, draws: int | None, seed: int) -> Query:
+    """What an engine that calls functions itself needs to know; it brings its own way to fetch rows."""
+    return Query(function, _no_fetch, _checked_frame(frame), _checked_draws(draws), _checked_seed(seed))
+
+
+def _no_fetch(database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+    raise QueryError(f"The rows of database {database} are not here.")
+
+
+def assemble_calls(
+    chunks: list[Chunk],
+    *,
+    draws: int | None,
+    databases: npt.NDArray[Any],
+    individuals: npt.NDArray[Any],
+    starts: npt.NDArray[np.int64],
+    entry_database: npt.NDArray[np.int32],
+) -> Results:
+    """Results from the chunks of whole databases, wherever they were run."""
+    plan = _invert(starts, entry_database, len(databases), len(individuals))
+    _refuse_if_all_failed(chunks)
+    return _assemble(
+        chunks, plan, draws=draws, databases=databases, individuals=individuals, starts=starts,
+        entry_database=entry_database,
+    )  # fmt: skip
+
+
 def _checked_frame(frame: str) -> FrameKind:
     if frame not in FRAME_KINDS:
         raise InputError(f"`frame` must be one of {', '.join(map(repr, FRAME_KINDS))}, got {frame!r}.")

@@ -112,6 +112,7 @@ class DuckDBSession:
     threads: int | None = None
     worker: Executor | None = None
     _labelled: bool = False
+    integer_bits: int = 126
 
     def __post_init__(self) -> None:
         with _reading():
@@ -173,6 +174,20 @@ class DuckDBSession:
     def store(self, name: str, statement: exp.Expr) -> None:
         with _querying():
             self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {statement.sql(dialect='duckdb')}")
+
+    def append(self, name: str, statement: exp.Expr) -> None:
+        with _querying():
+            self._run(f"INSERT INTO {quoted(name)} {statement.sql(dialect='duckdb')}")
+
+    def count_individuals(self) -> int:
+        self.label_individuals()
+        with _reading():
+            return int(self._run("SELECT COUNT(*) FROM empriv_individuals")[0][0])
+
+    def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
+        self.label_individuals()
+        with _reading():
+            return self._labels("empriv_individuals", f"WHERE code >= {first} AND code < {stop}")
 
     def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         self.connection.register(f"{name}_arrays", dict(columns))
@@ -314,16 +329,18 @@ class DuckDBSession:
                 f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE {column} IS NOT NULL)"
             )
 
-    def _labels(self, name: str) -> npt.NDArray[Any]:
+    def _labels(self, name: str, where: str = "") -> npt.NDArray[Any]:
         type_ = self._describe(f"SELECT label FROM {name}")["label"]
         if type_ in _INTEGERS - _LONG_INTEGERS:
-            return self._fetch(f"SELECT CAST(label AS BIGINT) AS label FROM {name} ORDER BY code")["label"].values
+            return self._fetch(f"SELECT CAST(label AS BIGINT) AS label FROM {name} {where} ORDER BY code")[
+                "label"
+            ].values
         if type_.startswith("STRUCT"):
-            rows = self._run(f"SELECT label FROM {name} ORDER BY code")
+            rows = self._run(f"SELECT label FROM {name} {where} ORDER BY code")
             return np.array(
                 [json.dumps(list(row[0].values()), default=str, ensure_ascii=False) for row in rows], np.str_
             )
-        texts = self._fetch(f"SELECT CAST(label AS VARCHAR) AS label FROM {name} ORDER BY code")["label"].values
+        texts = self._fetch(f"SELECT CAST(label AS VARCHAR) AS label FROM {name} {where} ORDER BY code")["label"].values
         return texts.astype(np.str_)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,10 @@ from sqlglot import exp
 from empriv.collecting.aggregates import Type
 from empriv.collecting.sources import Databases
 from empriv.errors import QueryError
+
+if TYPE_CHECKING:
+    from empriv.collecting.chunks import Chunk
+    from empriv.collecting.chunks import Query as Called
 
 Rows = list[tuple[Any, ...]]
 
@@ -41,6 +45,10 @@ class Integers:
     size: int
 
 
+# In the place of integers: individuals are named by their labels, which an engine of many machines need not number.
+BY_LABEL = Integers(0, 0)
+
+
 class Session(Protocol):
     """A `Databases` made ready to be queried under the name ``data``, with its labels."""
 
@@ -53,6 +61,10 @@ class Session(Protocol):
     @property
     def integers(self) -> Integers | None:
         """The range of the individuals, if they are integers so close that each may have a place of its own."""
+
+    @property
+    def integer_bits(self) -> int:
+        """How many bits the integers have in which doubles are added up."""
 
     @property
     def columns(self) -> Mapping[str, Sequence[str]]:
@@ -91,3 +103,29 @@ class Engine(Protocol):
     """Opens sessions; must be possible to pickle."""
 
     def session(self, data: Databases) -> AbstractContextManager[Session]: ...
+
+
+class ClusterSession(Session, Protocol):
+    """A session on other machines, where functions are called and DataFrames are."""
+
+    @property
+    def spark(self) -> Any: ...
+
+    def frame(self, statement: exp.Expr) -> Any:
+        """The DataFrame of a statement, not run yet."""
+
+    def keep(self, frame: Any) -> Any:
+        """Have a DataFrame computed once only, for as long as the session lasts."""
+
+    def run_calls(self, query: Called) -> list[Chunk]:
+        """A function called on every database with everyone, and without each individual."""
+
+
+@runtime_checkable
+class ClusterEngine(Protocol):
+    """An engine whose rows are on other machines; ``partitions`` is into how many parts individuals are dealt."""
+
+    @property
+    def partitions(self) -> int | None: ...
+
+    def session(self, data: Databases) -> AbstractContextManager[ClusterSession]: ...

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 from sqlglot import exp
 
 from empriv.collecting.aggregates import Facts, NotDecomposable
 from empriv.collecting.assemble import Answers, answer, assemble
-from empriv.collecting.engine import FailedOnRows, Integers, Session
+from empriv.collecting.engine import Column, FailedOnRows, Integers, Session
 from empriv.collecting.exact import Span
 from empriv.collecting.queries import DATABASE, INDIVIDUAL, Query
 from empriv.collecting.reruns import BEYOND, LARGEST_EXACT, Notice, rerun
@@ -84,7 +84,7 @@ def survey(session: Session, plan: Decomposition) -> Facts:
         smallest = measured(f"smallest_{name}", largest)
         finite = measured(f"infinite_{name}", 0) == 0
         spans[name] = Span(largest, smallest if math.isfinite(smallest) else largest, finite)
-    return Facts(types, spans, int(measured("n", 0)))
+    return Facts(types, spans, int(measured("n", 0)), session.integer_bits)
 
 
 def _run_once(session: Session, plan: Decomposition) -> Results:
@@ -94,27 +94,23 @@ def _run_once(session: Session, plan: Decomposition) -> Results:
     except FailedOnRows:
         raise
     except QueryError as error:
-        raise _named(session, query, error) from None
+        raise explained(session, query, error) from None
     n, integers = len(session.databases), session.integers
     # Everyone has an answer where every row is read: then integers need not be looked up before.
     individuals = None if integers is not None and plan.reads_all else session.individuals
     if integers is None:
         session.label_individuals()
-    groups = _store_groups(session, plan) if query.groups else [""]
+    groups = store_groups(session, plan) if query.groups else [""]
     size = len(session.individuals) if integers is None else integers.size
     found = session.fetch(as_numbers(session, leave_one_out(plan, facts, integers=integers), query, (n, size)))
-    if "beyond" in found and bool(np.any(found["beyond"].values & ~found["beyond"].null)):
-        raise QueryError(BEYOND)
+    beyond(found)
     answers = Answers(
         found[PAIR].values,
         n,
         found[GROUP].values if query.groups else np.zeros(1, np.int64),
         tuple(answer(found[f"q{number}"]) for number in range(len(query.items))),
     )
-    if "flagged" in found:
-        flagged = found["flagged"].values & ~found["flagged"].null
-        if flagged.any():
-            _look_again(session, plan, facts, integers, answers, flagged)
+    look_again(session, plan, facts, integers, answers, found)
     return assemble(
         answers,
         databases=session.databases,
@@ -125,15 +121,26 @@ def _run_once(session: Session, plan: Decomposition) -> Results:
     )
 
 
-def _look_again(
+def beyond(found: Mapping[str, Column]) -> None:
+    """Refuse results that a double cannot hold."""
+    if "beyond" in found and bool(np.any(found["beyond"].values & ~found["beyond"].null)):
+        raise QueryError(BEYOND)
+
+
+def look_again(
     session: Session,
     plan: Decomposition,
     facts: Facts,
     integers: Integers | None,
     answers: Answers,
-    flagged: npt.NDArray[np.bool_],
+    found: Mapping[str, Column],
 ) -> None:
     """Compute what is flagged from the rows that are left, in place; few are, since only an outlier takes most away."""
+    if "flagged" not in found:
+        return
+    flagged = found["flagged"].values & ~found["flagged"].null
+    if not flagged.any():
+        return
     places = np.flatnonzero(flagged)
     n = answers.n_databases
     pairs, code = np.unique(answers.pair[places], return_inverse=True)
@@ -153,7 +160,7 @@ def _look_again(
         values[places], codes[places] = new_values[row], new_codes[row]
 
 
-def _named(session: Session, query: Query, error: QueryError) -> QueryError:
+def explained(session: Session, query: Query, error: QueryError) -> QueryError:
     """Say where a column that does not exist stands, and which one may have been meant."""
     assert query.select is not None
     known = [column for columns in session.columns.values() for column in columns]
@@ -176,7 +183,7 @@ def _check_types(session: Session, query: Query) -> None:
     except FailedOnRows:
         raise
     except QueryError as error:
-        raise _named(session, query, error) from None
+        raise explained(session, query, error) from None
     for position, name in zip(query.items, query.names, strict=True):
         if types[position].kind == "other":
             raise QueryError(_not_a_number(name))
@@ -229,7 +236,8 @@ def _unique(names: list[str]) -> list[str]:
     return names
 
 
-def _store_groups(session: Session, plan: Decomposition) -> list[str]:
+def store_groups(session: Session, plan: Decomposition) -> list[str]:
+    """Make the table of groups, and name them."""
     keys = [f"k{k}" for k in range(len(plan.query.groups))]
     distinct = plan.rows(
         *(exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True))

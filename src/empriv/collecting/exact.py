@@ -1,4 +1,4 @@
-"""Sums of doubles without rounding: as sums of 128-bit integers, whatever the order of the rows.
+"""Sums of doubles without rounding: as sums of long integers, whatever the order of the rows.
 
 A double is an integer times a power of two. One power serves a column whose values are of similar size; where they
 are not, each value is written as several integers, for several powers, so that nothing of it is lost.
@@ -47,7 +47,8 @@ def pieces(x: Node, span: Span, bits: int) -> list[tuple[Node, int]]:
     lowest = min(53 - math.frexp(span.smallest)[1], LOWEST)
     x = exp.cast(x.copy(), "DOUBLE", dialect="duckdb")
     power = min(bits - top, LOWEST)
-    found = [(fill("CAST(TRUNC(v) AS HUGEINT)", v=_times(x, power, "*")), power)]
+    integer = "HUGEINT" if bits > 62 else "BIGINT"
+    found = [(fill(f"CAST(TRUNC(v) AS {integer})", v=_times(x, power, "*")), power)]
     while power < lowest:
         step = min(bits, LOWEST - power)
         # Both terms are exact, and so is their difference; what is larger has no remainder, and might overflow.
@@ -56,7 +57,7 @@ def pieces(x: Node, span: Span, bits: int) -> list[tuple[Node, int]]:
             x=x, l=53 - power, v=_times(x, power + step, "*"), w=_times(x, power, "*"), s=step,
         )  # fmt: skip
         power += step
-        found.append((fill("CAST(v AS HUGEINT)", v=rest), power))
+        found.append((fill(f"CAST(v AS {integer})", v=rest), power))
     return found
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from empriv.collecting.assemble import apply_post, presence
 from empriv.collecting.duckdb import DuckDBEngine
-from empriv.collecting.engine import Engine
+from empriv.collecting.engine import ClusterEngine, Engine
 from empriv.collecting.evaluate import evaluate
 from empriv.collecting.evaluate import explain as explain_sql
 from empriv.collecting.queries import Query, query_of
-from empriv.collecting.sources import Databases
+from empriv.collecting.sources import Databases, Frame
 from empriv.errors import InputError, QueryError
 from empriv.results import Results
 
@@ -56,11 +56,11 @@ def collect(
     """
     if not isinstance(data, Databases):
         raise InputError("`data` must come from `databases`, `subsamples` or `splits`.")
+    opened = engine_of(engine, memory_limit, data)
     if isinstance(query, list | tuple):
-        return _collect_several(data, query, draws=draws, rng=rng, post=post, engine=_engine(engine, memory_limit),
-            jobs=jobs, checkpoint=checkpoint, progress=progress, notice=notice, frame=frame)  # fmt: skip
+        return _collect_several(data, query, draws=draws, rng=rng, post=post, engine=opened, jobs=jobs,
+            checkpoint=checkpoint, progress=progress, notice=notice, frame=frame)  # fmt: skip
     asked = query_of(query, post=post)
-    opened = _engine(engine, memory_limit)
     if asked.function is not None:
         results = _collect_calls(opened, data, asked.function, draws, rng, frame, jobs, checkpoint, progress)
     else:
@@ -107,13 +107,20 @@ def explain(data: Databases | None, query: str | Callable[..., Any] | Query, *, 
     asked = query_of(query)
     if data is None:
         return explain_sql(None, asked)
-    with _engine(engine, None).session(data) as session:
+    with engine_of(engine, None, data).session(data) as session:
         return explain_sql(session, asked)
 
 
-def _engine(engine: Engine | None, memory_limit: str | None) -> Engine:
+def engine_of(engine: Engine | None, memory_limit: str | None, data: Databases) -> Engine:
+    """The engine asked for; unless one is given, Spark for a Spark DataFrame, and DuckDB for all else."""
     if engine is None:
-        return DuckDBEngine(memory_limit=memory_limit)
+        for part in (*data.parts, *data.tables.values()):
+            if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
+                from empriv.collecting.spark import SparkEngine
+
+                engine = SparkEngine(part.frame.sparkSession)
+        if engine is None:
+            return DuckDBEngine(memory_limit=memory_limit)
     if memory_limit is not None:
         raise InputError("`memory_limit` must not be given beside `engine`. Hint: DuckDBEngine(memory_limit=...).")
     return engine
@@ -130,8 +137,20 @@ def _collect_calls(
     checkpoint: str | PathLike[str] | None,
     progress: bool | None,
 ) -> Results:
-    from empriv.collecting.calls import collect_calls
+    from empriv.collecting.calls import assemble_calls, collect_calls, query_for
 
+    if isinstance(engine, ClusterEngine):
+        if checkpoint is not None or jobs is not None:
+            raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")
+        with engine.session(data) as remote:
+            chunks = remote.run_calls(query_for(function, frame=frame, draws=draws, seed=seed))
+            databases, individuals = remote.databases, remote.individuals
+            database, individual = remote.presence()
+        starts, entry_database = presence(individual, database, len(individuals), len(databases))
+        return assemble_calls(
+            chunks, draws=draws, databases=databases, individuals=individuals, starts=starts,
+            entry_database=entry_database,
+        )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
         with engine.session(data) as session:
             fetch = session.extract(directory)

@@ -16,7 +16,7 @@ positions of labels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from empriv.collecting import quantiles
 from empriv.collecting.aggregates import AGGREGATES, Aggregate, Builder, Facts, NotDecomposable
-from empriv.collecting.engine import Integers
+from empriv.collecting.engine import BY_LABEL, Integers
 from empriv.collecting.quantiles import on
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query
 from empriv.collecting.templates import Node, fill, query, text
@@ -118,6 +118,76 @@ def leave_one_out(
     With ``again``, what is left of the rows for each pair in the table ``empriv_flagged`` is taken for a database of
     its own, from which nobody is left out.
     """
+    written = _written(plan, facts, integers, again=again)
+    everyone, each = written.without
+    parts = [*written.parts, ("empriv_without", everyone.union(each, distinct=False), None)]
+    return written.statement(parts)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The same statement in steps, for results that are read some individuals at a time.
+
+    Attributes
+    ----------
+    tables : statements whose rows are to be kept as tables of these names, in this order
+    everyone : results with everyone
+    each : results without each individual that ``empriv_partials`` (as ``p``) holds
+    """
+
+    tables: tuple[tuple[str, exp.Select], ...]
+    everyone: exp.Select
+    each: exp.Select
+
+
+def stages(plan: Decomposition, facts: Facts, *, integers: Integers | None = None, only: str | None = None) -> Stages:
+    """The statement in steps; ``only`` is a condition on ``p.empriv_individual``."""
+    written = _written(plan, facts, integers, again=False)
+    (_, rows, _), *parts = written.parts
+    tables = []
+    for name, part, _ in parts:
+        assert isinstance(part, exp.Select)
+        step = part.copy()
+        if any(table.name == "empriv_rows" for table in step.find_all(exp.Table)):
+            step = step.with_("empriv_rows", as_=rows.copy())
+            _put_first(step, written.own)
+        tables.append((name, step))
+    everyone, each = written.without
+    each = each if only is None else each.where(only)
+    return Stages(
+        tuple(tables),
+        written.statement([("empriv_without", everyone, None)], own=False),
+        written.statement([("empriv_without", each, None)], own=False),
+    )
+
+
+Part = tuple[str, exp.Expr, bool | None]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a statement is put together from: columns of results, named parts, and the query's own WITH."""
+
+    columns: tuple[Node, ...]
+    parts: tuple[Part, ...]
+    without: tuple[exp.Select, exp.Select]
+    own: exp.Expr | None
+
+    def statement(self, parts: Sequence[Part], *, own: bool = True) -> exp.Select:
+        found = exp.select(*(column.copy() for column in self.columns)).from_("empriv_without", copy=False)
+        for name, part, materialized in parts:
+            found = found.with_(name, as_=part, materialized=materialized, copy=False)
+        _put_first(found, self.own if own else None)
+        return found
+
+
+def _put_first(statement: exp.Select, own: exp.Expr | None) -> None:
+    if own is not None:
+        with_ = statement.args.get("with_") or statement.args["with"]
+        with_.set("expressions", [*(cte.copy() for cte in own.expressions), *with_.expressions])
+
+
+def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, again: bool) -> _Written:
     builder = Builder(facts)
     names = {text(x): name for name, x in plan.arguments.items()}
     results = []
@@ -149,20 +219,15 @@ def leave_one_out(
         table = next(table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
         table.replace(_left_for_pairs(integers).subquery(plan.alias))
     own = rows.args.pop("with_", None) or rows.args.pop("with", None)
-    statement = exp.select(DATABASE, INDIVIDUAL, *([GROUP] if keys else []))
+    columns: list[Node] = [exp.column(name) for name in (DATABASE, INDIVIDUAL, *([GROUP] if keys else []))]
     for number, result in enumerate(results):
         value = result if present is None else fill("CASE WHEN n > 0 THEN q END", n=present, q=result)
-        statement = statement.select(exp.alias_(value, f"q{number}"), copy=False)
+        columns.append(exp.alias_(value, f"q{number}"))
     if builder.flags:
-        statement = statement.select(exp.alias_(exp.or_(*builder.flags), "flagged"), copy=False)
-    statement = statement.from_("empriv_without", copy=False)
+        columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
     labels = "empriv_flagged" if again else "empriv_databases"
-    for name, part, materialized in _parts(builder, keys, rows, labels, integers):
-        statement = statement.with_(name, as_=part, materialized=materialized, copy=False)
-    if own is not None:
-        with_ = statement.args.get("with_") or statement.args["with"]
-        with_.set("expressions", [*own.expressions, *with_.expressions])
-    return statement
+    parts = tuple(_parts(builder, keys, rows))
+    return _Written(tuple(columns), parts, _without(builder, keys, labels, integers), own)
 
 
 def _left_for_pairs(integers: Integers | None) -> exp.Select:
@@ -178,12 +243,12 @@ def _code(table: str, integers: Integers | None) -> tuple[str, str]:
     """The position of an individual, and the join that it needs."""
     if integers is None:
         return "i.code", f"JOIN empriv_individuals AS i ON i.label = {table}.{INDIVIDUAL}"
+    if integers is BY_LABEL:
+        return f"{table}.{INDIVIDUAL}", ""
     return f"CAST(CAST({table}.{INDIVIDUAL} AS BIGINT) - ({integers.first}) AS INTEGER)", ""
 
 
-def _parts(
-    builder: Builder, keys: list[str], rows: exp.Select, labels: str, integers: Integers | None
-) -> Iterator[tuple[str, exp.Expr, bool | None]]:
+def _parts(builder: Builder, keys: list[str], rows: exp.Select) -> Iterator[Part]:
     """The named parts of the statement, in order, and whether they are kept rather than computed at each use."""
     by, group = [DATABASE, *keys], ", ".join([DATABASE, *keys])
     yield "empriv_rows", rows, False
@@ -231,7 +296,6 @@ def _parts(
     for name, quantile in builder.quantiles.items():
         for part, select in quantiles.parts(name, quantile, keys):
             yield part, select, True
-    yield "empriv_without", _without(builder, keys, labels, integers), None
 
 
 def _runners(builder: Builder, keys: list[str]) -> exp.Select:
@@ -248,8 +312,10 @@ def _runners(builder: Builder, keys: list[str]) -> exp.Select:
     )
 
 
-def _without(builder: Builder, keys: list[str], labels: str, integers: Integers | None) -> exp.Expr:
-    """The states with everyone (individual -1) and without each individual."""
+def _without(
+    builder: Builder, keys: list[str], labels: str, integers: Integers | None
+) -> tuple[exp.Select, exp.Select]:
+    """The states with everyone (individual -1), and those without each individual."""
     group = [f"g.code AS {GROUP}"] if keys else []
     everyone = [f"d.code AS {DATABASE}", f"-1 AS {INDIVIDUAL}", *group]
     everyone += [f"COALESCE(t.{s}, 0) AS {s}" for s in builder.additive]
@@ -298,7 +364,7 @@ def _without(builder: Builder, keys: list[str], labels: str, integers: Integers 
     without = query(f"SELECT {', '.join(each)} FROM {' '.join(of_each)}")
     if integers is not None:
         without = without.where(f"NOT p.{INDIVIDUAL} IS NULL", copy=False)
-    return total.union(without, distinct=False)
+    return total, without
 
 
 def _replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:

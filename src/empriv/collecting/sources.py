@@ -58,7 +58,7 @@ class Select:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A pandas, polars or Arrow table."""
+    """A pandas, polars, Arrow or Spark table."""
 
     frame: Any = field(repr=False)
 
@@ -208,10 +208,10 @@ def table_of(source: Any) -> Table:
         return Stored(fspath(source[0]), str(source[1]))
     if isinstance(source, str | PathLike):
         return _text_table(fspath(source), is_path=not isinstance(source, str))
-    if type(source).__module__.partition(".")[0] in {"pandas", "polars", "pyarrow"}:
+    if type(source).__module__.partition(".")[0] in {"pandas", "polars", "pyarrow", "pyspark"}:
         return Frame(source.collect() if type(source).__name__ == "LazyFrame" else source)
     raise InputError(
-        "`source` must be a path, a glob, a pandas, polars or Arrow table, a DuckDB table or an SQL text, "
+        "`source` must be a path, a glob, a pandas, polars, Arrow or Spark table, a DuckDB table or an SQL text, "
         f"got {type(source).__name__}."
     )
 

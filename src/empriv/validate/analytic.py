@@ -25,6 +25,8 @@ class Upper(NamedTuple):
 
     upper_i: FloatArray  # (individuals, epsilons)
     total: FloatArray  # (epsilons,)
+    exponent: FloatArray  # (epsilons,) and (epsilons, databases): sums over individuals, from which `total` follows
+    spread: FloatArray
 
 
 def floor(n_databases: int, level: float) -> float:
@@ -57,11 +59,17 @@ def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
         out[rows] = upper
         exponent += losses
         spread += sums
+    upper_i = np.minimum(np.maximum(out, floor(n, level)), 1.0)
+    return Upper(upper_i, total_bound(exponent, spread, level), exponent, spread)
+
+
+def total_bound(exponent: FloatArray, spread: FloatArray, level: float) -> FloatArray:
+    """The indicative bound on total risk from sums over all individuals."""
+    n = spread.shape[1]
     with np.errstate(invalid="ignore"):
-        deviation = np.std(spread, axis=1, ddof=1) if n > 1 else np.zeros(len(grid))
+        deviation = np.std(spread, axis=1, ddof=1) if n > 1 else np.zeros(len(spread))
         total = -np.expm1(-(exponent + quantile(level) * deviation / np.sqrt(n)))
-    total = np.where(np.isfinite(exponent), total, 1.0)
-    return Upper(np.minimum(np.maximum(out, floor(n, level)), 1.0), total)
+    return np.where(np.isfinite(exponent), total, 1.0)
 
 
 def smooth_bounds(ground: Ground, rows: IntArray, epsilon: float, width: float, level: float) -> FloatArray:

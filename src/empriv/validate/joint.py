@@ -19,10 +19,10 @@ from empriv.measuring.joint import JointRisk, measure_joint
 from empriv.measuring.risk import Risk, measure
 from empriv.measuring.spaces import JointPairs
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.analytic import Upper, floor, narrowing, upper_bounds
+from empriv.validate.analytic import Upper, floor, narrowing, total_bound, upper_bounds
 from empriv.validate.ground import ground_of
 from empriv.validate.lower import best_stake, betting_bound, lower_bounds
-from empriv.validate.moments import bound_of, quantile
+from empriv.validate.moments import bound_of
 
 _CELLS_PER_BANDWIDTH = 4.0  # the bandwidth is half of the estimate's, so the cells are finer than there
 
@@ -35,7 +35,9 @@ def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> U
         # Of numbers two by two there are bounds, of all together none: whoever moves anything may be told apart.
         moves = risk.shifts > 0
         out[moves] = 1.0
-        return Upper(out, np.full(len(epsilons), 1.0 if moves.any() else floor(n, level)))
+        total, lost = (1.0, np.inf) if moves.any() else (floor(n, level), 0.0)
+        shape = len(epsilons)
+        return Upper(out, np.full(shape, total), np.full(shape, lost), np.zeros((shape, n)))
     for one in (*risk.components.values(), *_axes(risk)):
         np.maximum(out, upper_bounds(ground_of(one), epsilons, level).upper_i, out=out)
     for leak in risk.leaks:
@@ -60,9 +62,7 @@ def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> U
             exponent -= np.log1p(-d).sum(axis=0)
             weight = np.where((d > 0) & (d < 1), 1.0 / (1.0 - d), 0.0)
         spread += np.einsum("rk,rkj->kj", weight, larger)
-    deviation = np.std(spread, axis=1, ddof=1)
-    total = -np.expm1(-(exponent + quantile(level) * deviation / np.sqrt(n)))
-    return Upper(np.minimum(out, 1.0), np.where(np.isfinite(exponent), total, 1.0))
+    return Upper(np.minimum(out, 1.0), total_bound(exponent, spread, level), exponent, spread)
 
 
 def paired_values(pairs: JointPairs, engines: tuple[Grid | Cloud, ...], row: int, epsilons: FloatArray) -> FloatArray:

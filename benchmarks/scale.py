@@ -1,0 +1,250 @@
+"""Cost of scanning large tables on one machine, against a bare GROUP BY on the same rows under the same memory limit.
+
+    python benchmarks/scale.py                        cost from 1M to 100M rows, with fitted exponents
+    python benchmarks/scale.py --rows 100_000_000     one size, with peak memory
+    python benchmarks/scale.py --bounds               what upper bounds add, from 5,000 to 20,000 individuals
+    python benchmarks/scale.py --spark                the same on Spark with one executor and with two
+    python benchmarks/scale.py --memory               what measuring takes in an executor, by entries held at once
+
+Rows are drawn by DuckDB from a fixed seed into a temporary Parquet file: 365 databases, one individual for every 100
+rows, amounts with heavy tails. Each piece of work runs in a process of its own, whose peak memory is printed. Times
+are of whole calls; imports are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+import empriv
+
+DATABASES = 365
+BARE = "SELECT database, individual, sum(x), count(*) FROM read_parquet('{path}') GROUP BY 1, 2"
+QUERY = "SELECT avg(x) FROM data"
+EPSILONS = [0.05, 0.1, 0.2]
+SIZES = (
+    (1_000_000, 10_000),
+    (3_000_000, 30_000),
+    (10_000_000, 100_000),
+    (30_000_000, 300_000),
+    (100_000_000, 1_000_000),
+)
+INDIVIDUALS = ((5_000_000, 12_500), (5_000_000, 50_000), (5_000_000, 200_000), (5_000_000, 800_000))
+BOUNDED = ((500_000, 5_000), (1_000_000, 10_000), (2_000_000, 20_000))
+
+
+def make_rows(path: Path, rows: int, individuals: int) -> None:
+    """Uniform databases and individuals; x is 1 / u^0.4 for a uniform u, times a factor of the individual's own."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT CAST(hash(i * 3 + 1) % {DATABASES} AS INTEGER) AS database, "
+            f"CAST(hash(i * 7 + 2) % {individuals} AS BIGINT) AS individual, "
+            "POWER((hash(i * 11 + 3) % 1000000 + 1) / 1000000.0, -0.4) "
+            f"* (1 + hash(hash(i * 7 + 2) % {individuals}) % 10) AS x "
+            f"FROM range({rows}) AS t(i)) TO '{path}' (FORMAT PARQUET)"
+        )
+
+
+def bare(path: Path, memory_limit: str) -> None:
+    """The statement, its result kept by DuckDB: what comes out need not fit into Python's memory either."""
+    with tempfile.TemporaryDirectory() as directory:
+        config = {"memory_limit": memory_limit, "temp_directory": directory}
+        with duckdb.connect(config=config) as connection:
+            connection.execute(f"CREATE TEMP TABLE found AS {BARE.format(path=path)}")
+
+
+def scanned(path: Path, memory_limit: str, bounds: bool = False) -> None:
+    data = empriv.databases(str(path), database="database", individual="individual")
+    found = empriv.scan(data, QUERY, epsilon=EPSILONS, bounds=bounds, memory_limit=memory_limit, progress=False)
+    _tell(found)
+
+
+def _tell(found: empriv.Scan) -> None:
+    print(
+        f"    at epsilon 0.05: delta {found.delta(0.05):.3g}, total risk {found.total_risk(0.05):.3g}, "
+        f"{found.exposed(0.05):,} of {found.n_individuals:,} exposed; {found.tally.n_entries:,} pairs",
+        flush=True,
+    )
+
+
+def on_spark(path: Path, executors: int) -> None:
+    """Seconds of a scan and of the bare GROUP BY, each the second time it is done: the first starts processes."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    directory = path.parent
+    spark = (
+        SparkSession.builder.master(f"local-cluster[{executors},1,2048]")
+        .config("spark.executor.memory", "2g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "8")
+        .config("spark.executorEnv.PYTHONPATH", str(Path(empriv.__file__).parents[1]))
+        .config("spark.executorEnv.OMP_NUM_THREADS", "1")
+        .config("spark.local.dir", str(directory / "local"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    rows = spark.read.parquet(str(path))
+    data = empriv.databases(rows, database="database", individual="individual")
+    best = [np.inf, np.inf]
+    for _ in range(2):
+        started = time.perf_counter()
+        rows.groupBy("database", "individual").agg({"x": "sum", "*": "count"}).write.format("noop").mode(
+            "overwrite"
+        ).save()
+        best[0] = min(best[0], time.perf_counter() - started)
+        started = time.perf_counter()
+        found = empriv.scan(data, QUERY, epsilon=EPSILONS, bounds=False, progress=False)
+        best[1] = min(best[1], time.perf_counter() - started)
+    _tell(found)
+    print(
+        f"executors {executors}: scan {best[1]:8.2f} s   bare GROUP BY {best[0]:7.2f} s   "
+        f"ratio {best[1] / best[0]:.2f}",
+        flush=True,
+    )
+    spark.stop()
+
+
+def executor_memory(entries: int) -> None:
+    """Peak memory of what an executor's Python does with so many entries at once, of 87 for each individual."""
+    from empriv.scale import cluster
+    from empriv.scale.stretches import nobody_listed, yardstick_of
+
+    rng = np.random.default_rng(0)
+    each = 87
+    q = rng.normal(size=DATABASES)
+    everyone = nobody_listed(q, np.zeros(DATABASES, np.int8), np.arange(DATABASES))
+    yardstick = yardstick_of(
+        everyone, empriv.Kde(), epsilons=tuple(EPSILONS), deltas=(0.0,), level=0.95, top=100, bounds=True
+    )
+    import pyarrow
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    people = entries // each
+    where = np.tile(np.arange(each) * 4, people)
+    table = pyarrow.table(
+        {
+            "individual": np.repeat(np.arange(people), each),
+            "database": where.astype(np.int32),
+            "q": q[where] - 0.002 * rng.lognormal(0.0, 1.0, people * each),
+        }
+    )
+    for _ in cluster.measured_batches(
+        yardstick, iter(table.to_batches(10_000)), each=False, integers=True, entries=entries
+    ):
+        pass
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{entries:>10,} entries at once: {before:.3f} GB before, {peak:.3f} GB at most", flush=True)
+
+
+Cost = tuple[float, float, float]  # seconds, seconds of all cores together, gigabytes
+
+
+def _run(work: Callable[[], None], answer: multiprocessing.SimpleQueue[Cost]) -> None:
+    started, busy = time.perf_counter(), time.process_time()
+    work()
+    seconds, busy = time.perf_counter() - started, time.process_time() - busy
+    answer.put((seconds, busy, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20))
+
+
+def apart(work: Callable[[], None]) -> Cost:
+    """What some work costs in a process of its own, imports not counted."""
+    context = multiprocessing.get_context("spawn")
+    answer: multiprocessing.SimpleQueue[Cost] = context.SimpleQueue()
+    process = context.Process(target=_run, args=(work, answer))
+    process.start()
+    process.join()
+    if process.exitcode != 0:
+        raise SystemExit("The work failed.")
+    return answer.get()
+
+
+def compare(rows: int, individuals: int, memory_limit: str, repeats: int) -> tuple[float, float]:
+    """Seconds of both, the best of several turns, printed with their ratio and peak memory.
+
+    The processors' seconds are printed too: where other work shares the machine, they say more.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "rows.parquet"
+        make_rows(path, rows, individuals)
+        best, least, peak = [np.inf, np.inf], [np.inf, np.inf], [0.0, 0.0]
+        for _ in range(repeats):
+            for number, work in enumerate((bare, scanned)):
+                seconds, busy, gigabytes = apart(partial(work, path, memory_limit))
+                best[number], least[number] = min(best[number], seconds), min(least[number], busy)
+                peak[number] = max(peak[number], gigabytes)
+    print(
+        f"{rows:>12,} rows {individuals:>10,} individuals: scan {best[1]:8.2f} s ({peak[1]:.2f} GB)   "
+        f"bare GROUP BY {best[0]:7.2f} s ({peak[0]:.2f} GB)   ratio {best[1] / best[0]:.2f}   "
+        f"processor seconds {least[1]:.1f} and {least[0]:.1f}, ratio {least[1] / least[0]:.2f}",
+        flush=True,
+    )
+    return best[0], best[1]
+
+
+def exponent(sizes: list[int], seconds: list[float]) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, help="one size only; one individual for every 100 rows")
+    parser.add_argument("--memory-limit", default="2GB", help="of DuckDB; the process has about 1 GB beside it")
+    parser.add_argument("--bounds", action="store_true")
+    parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--most-rows", type=int, default=100_000_000, help="leave out larger sizes")
+    parser.add_argument("--repeats", type=int, default=2)
+    options = parser.parse_args()
+    if options.memory:
+        for entries in (125_000, 250_000, 500_000, 1_000_000):
+            apart(partial(executor_memory, entries))
+        return
+    print(f"{QUERY}, {DATABASES} databases, {len(EPSILONS)} epsilons, memory_limit={options.memory_limit}")
+    if options.rows is not None:
+        compare(options.rows, options.rows // 100, options.memory_limit, options.repeats)
+        return
+    if options.spark:
+        for rows in (500_000, 2_000_000):
+            print(f"{rows:,} rows, {rows // 100:,} individuals")
+            with tempfile.TemporaryDirectory() as directory:
+                path = Path(directory) / "rows.parquet"
+                make_rows(path, rows, rows // 100)
+                for executors in (1, 2):
+                    apart(partial(on_spark, path, executors))
+        return
+    if options.bounds:
+        seconds: tuple[list[float], list[float]] = ([], [])
+        for rows, individuals in BOUNDED:
+            with tempfile.TemporaryDirectory() as directory:
+                path = Path(directory) / "rows.parquet"
+                make_rows(path, rows, individuals)
+                for bounds in (False, True):
+                    seconds[bounds].append(apart(partial(scanned, path, options.memory_limit, bounds))[0])
+            print(
+                f"{individuals:,} individuals: {seconds[0][-1]:.2f} s, with bounds {seconds[1][-1]:.2f} s", flush=True
+            )
+        fitted = exponent([individuals for _, individuals in BOUNDED], seconds[1])
+        print(f"exponent of the seconds with bounds in individuals: {fitted:.2f}")
+        return
+    for name, sizes, axis in (("individuals", INDIVIDUALS, 1), ("rows", SIZES, 0)):
+        cases = [case for case in sizes if case[0] <= options.most_rows]
+        found = [compare(*case, options.memory_limit, options.repeats)[1] for case in cases]
+        fitted = exponent([case[axis] for case in cases], found)
+        print(f"exponent of the seconds in {name}: {fitted:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,438 @@
+"""The Spark engine: the same statements in Spark's SQL, run on a cluster.
+
+The only module that imports pyspark, and only when an engine is used. Nothing but DataFrames and SQL is asked of Spark,
+so that Spark Connect serves as well. Temporary views have names of their own, and go when the session does. Messages
+of Spark are not passed on where they may quote a row.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp, parse, parse_one
+from sqlglot.errors import SqlglotError
+
+from empriv.collecting.aggregates import Type
+from empriv.collecting.arrow import CODE, called, chunk_from, columns_of, labels_of
+from empriv.collecting.chunks import Chunk, Query
+from empriv.collecting.engine import Column, FailedOnRows, Integers, Rows
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table, databases
+from empriv.collecting.spark_sql import plain_ranges, to_spark
+from empriv.collecting.views import data_view, quoted
+from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
+
+# Digits of Spark's integers; sums of the longest may need more than 64 bits.
+_INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+# Parts of the names of Spark's errors that a value in the rows can cause.
+_ABOUT_VALUES = (
+    "CAST_INVALID", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "INVALID_ARRAY_INDEX", "NUMBER_FORMAT",
+    "CANNOT_PARSE", "NUMERIC_VALUE_OUT_OF_RANGE", "INVALID_FRACTION", "DATETIME", "NumberFormat", "Arithmetic",
+)  # fmt: skip
+_ABOUT_MEMORY = ("OutOfMemory", "ExecutorLostFailure", "MemoryError", "exit code 137", "Java heap space")
+NO_MEMORY = (
+    "An executor has not enough memory. Hint: give SparkEngine more `partitions`, or executors more "
+    "spark.executor.memory and spark.executor.memoryOverhead."
+)
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Runs queries on a Spark cluster.
+
+    Parameters
+    ----------
+    spark : a SparkSession, also one of Spark Connect
+    partitions : into how many parts individuals are dealt for measuring; Spark's shuffle partitions unless given
+    """
+
+    spark: Any
+    partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            import pyarrow  # noqa: F401
+            import pyspark  # noqa: F401
+        except ImportError:
+            raise MissingExtraError("pyspark", "spark") from None
+        if not hasattr(self.spark, "sql") or not hasattr(self.spark, "createDataFrame"):
+            raise InputError(f"`spark` must be a SparkSession, got {type(self.spark).__name__}.")
+        if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
+            raise InputError(f"`partitions` must be a whole number of 1 or more, got {self.partitions!r}.")
+        if str(self.spark.conf.get("spark.sql.ansi.enabled")).lower() != "true":
+            raise InputError(
+                "`spark` must run with spark.sql.ansi.enabled, since sums overflow in silence otherwise. "
+                'Hint: spark.conf.set("spark.sql.ansi.enabled", "true").'
+            )
+
+    @contextmanager
+    def session(self, data: Databases) -> Iterator[SparkFrames]:
+        """Open the databases for querying."""
+        opened = SparkFrames(self.spark, data, self.partitions)
+        tagged = hasattr(self.spark, "addTag") and hasattr(self.spark, "interruptTag")
+        if tagged:
+            self.spark.addTag(opened.token)
+        try:
+            opened.prepare()
+            yield opened
+        except BaseException:
+            if tagged:
+                with suppress(Exception):
+                    self.spark.interruptTag(opened.token)
+            raise
+        finally:
+            opened.close()
+            if tagged:
+                with suppress(Exception):
+                    self.spark.removeTag(opened.token)
+
+
+@dataclass(eq=False)
+class SparkFrames:
+    """Temporary views in a Spark session: ``data``, the other tables, labels, and what is kept between statements."""
+
+    spark: Any
+    data: Databases
+    partitions: int | None = None
+    token: str = field(default_factory=lambda: f"empriv_{secrets.token_hex(6)}")
+    integer_bits: int = 62
+    _views: dict[str, str] = field(default_factory=dict)
+    _kept: list[Any] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Make the views; called once."""
+        with _reading():
+            for name, table in self.data.tables.items():
+                self._view(name, self._relation(table))
+            relations = []
+            for number, part in enumerate(self.data.parts):
+                frame = self._relation(part)
+                names = [column.lower() for column in frame.columns]
+                if len(set(names)) != len(names):
+                    raise SourceError(
+                        "The columns of a table must have different names, apart from upper and lower case."
+                    )
+                self._view(f"empriv_part{number}", frame)
+                relations.append(f"empriv_part{number}")
+            for sql in data_view(self.data, relations, self._columns_of):
+                made = parse_one(plain_ranges(sql), dialect="duckdb")
+                assert isinstance(made, exp.Create)
+                frame = self.frame(cast(exp.Expr, made.expression))
+                self._view(made.this.name, self.keep(frame) if made.kind == "TABLE" else frame)
+        self._check_nulls()
+        self._make_labels("empriv_databases", DATABASE)
+
+    def close(self) -> None:
+        """Drop all views, and what was kept."""
+        for name in self._views.values():
+            with suppress(Exception):
+                self.spark.catalog.dropTempView(name)
+        for frame in self._kept:
+            with suppress(Exception):
+                frame.unpersist()
+        self._views.clear()
+        self._kept.clear()
+
+    @cached_property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        own = {DATA: [name for name in self._columns_of(DATA) if name not in (DATABASE, INDIVIDUAL)]}
+        return own | {name: list(self._columns_of(name)) for name in self.data.tables}
+
+    @cached_property
+    def databases(self) -> npt.NDArray[Any]:
+        return self._labels("empriv_databases")
+
+    @cached_property
+    def individuals(self) -> npt.NDArray[Any]:
+        self.label_individuals()
+        return self._labels("empriv_individuals")
+
+    @cached_property
+    def integers(self) -> Integers | None:
+        if self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS:
+            return None
+        found = self._text(f"SELECT COUNT(*) AS n, MIN({INDIVIDUAL}) AS a, MAX({INDIVIDUAL}) AS b FROM {DATA}")
+        ((rows, first, last),) = found
+        if first is None or last - first >= 2 * rows + 1024:
+            return None
+        return Integers(first, last - first + 1)
+
+    def label_individuals(self) -> None:
+        if "empriv_individuals" not in self._views:
+            self._make_labels("empriv_individuals", INDIVIDUAL)
+
+    def types(self, statement: exp.Expr) -> dict[str, Type]:
+        with querying():
+            return {name: _type(kind) for name, kind in self.frame(statement).dtypes}
+
+    def fetch(self, statement: exp.Expr) -> dict[str, Column]:
+        with querying():
+            return columns_of(self._arrow(self.frame(statement)))
+
+    def store(self, name: str, statement: exp.Expr) -> None:
+        with querying():
+            self._view(name, self.keep(self.frame(statement)))
+
+    def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        import pyarrow
+
+        self._view(name, self._from_arrow(pyarrow.table(dict(columns))))
+
+    def frame(self, statement: exp.Expr) -> Any:
+        """The Spark DataFrame of a statement, not run yet."""
+        return self.spark.sql(to_spark(statement, self._views))
+
+    def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        self.label_individuals()
+        with _reading():
+            found = self._fetch_text(
+                f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
+                f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+                f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY d.code, i.code"
+            )
+        return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
+
+    @contextmanager
+    def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
+        # One database is fetched, and queried here: a Spark job for each individual would take seconds each.
+        from empriv.collecting.duckdb import DuckDBEngine
+
+        with _reading():
+            rows = self._arrow(self.frame(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
+            rows = rows.drop([DATABASE]).sort_by([(name, "ascending") for name in rows.drop([DATABASE]).column_names])
+            codes = rows[CODE].to_numpy()
+            tables = {name: self._arrow(self.frame(exp.select("*").from_(name))) for name in self.data.tables}
+        import pyarrow
+
+        place = rows.column_names.index(CODE)
+        rows = rows.set_column(place, CODE, pyarrow.array(codes, mask=codes < 0))
+        here = databases([rows], individual=CODE, tables=tables, unidentified="keep")
+        with DuckDBEngine(threads=1).session(here) as local:
+            known = local.individuals.tolist()
+            with local.rerun(statement, 0) as run:
+                yield lambda individual: run(-1 if individual < 0 else known.index(individual))
+
+    def extract(self, directory: str) -> Callable[[int], Any]:  # noqa: ARG002 — the protocol's
+        raise QueryError("Rows are not extracted from Spark: functions are called in its executors.")
+
+    def run_calls(self, query: Query) -> list[Chunk]:
+        """A function called on every database with everyone, and without each individual, in the executors."""
+        coded = self.frame(parse_one(self._coded("TRUE"), dialect="duckdb"))
+        own = tuple(self.columns[DATA])
+
+        def call(key: Any, table: Any) -> Any:
+            import pyarrow
+
+            chunk = called(query, own, int(key[0].as_py()), table)
+            return pyarrow.table({"chunk": pyarrow.array([chunk], pyarrow.binary())})
+
+        with querying():
+            found = self._arrow(coded.groupBy(DATABASE).applyInArrow(call, "chunk binary"))
+        return [chunk_from(content) for content in found["chunk"].to_pylist()]
+
+    def _coded(self, condition: str) -> str:
+        """All columns with positions of database and individual."""
+        self.label_individuals()
+        own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
+        return (
+            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS {CODE} FROM {DATA} AS p "
+            f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+            f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition}"
+        )
+
+    def _relation(self, table: Table) -> Any:
+        match table:
+            case Files(paths, "parquet"):
+                return self.spark.read.parquet(*paths)
+            case Files(paths, "csv"):
+                return self.spark.read.csv(list(paths), header=True, inferSchema=True)
+            case Files(paths, _):
+                return self.spark.read.json(list(paths))
+            case Stored():
+                raise SourceError("A DuckDB file must be read with DuckDB. Hint: write its table to Parquet for Spark.")
+            case Select(sql):
+                try:
+                    statements = parse(sql, dialect="duckdb")
+                except SqlglotError:
+                    raise SourceError("`source` must be SQL that can be parsed.") from None
+                if len(statements) != 1 or statements[0] is None:
+                    raise SourceError("`source` must be one SQL statement.")
+                return self.frame(statements[0])
+            case Frame(frame):
+                return self._from_frame(frame)
+
+    def _from_frame(self, frame: Any) -> Any:
+        home = type(frame).__module__.partition(".")[0]
+        if home == "pyspark":
+            return frame
+        import pyarrow
+
+        if home == "pandas":
+            frame = pyarrow.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+        elif home == "polars":
+            frame = frame.to_arrow()
+        return self._from_arrow(frame)
+
+    def _from_arrow(self, table: Any) -> Any:
+        import pyarrow
+
+        plain = pyarrow.schema(
+            [
+                pyarrow.field(f.name, pyarrow.string() if pyarrow.types.is_large_string(f.type) else f.type)
+                for f in table.schema
+            ]
+        )
+        table = table.cast(plain)
+        try:
+            return self.spark.createDataFrame(table)
+        except TypeError:  # Spark 3.5 takes pandas only
+            return self.spark.createDataFrame(table.to_pandas())
+
+    def _view(self, name: str, frame: Any) -> None:
+        own = f"{self.token}_{name.lower()}"
+        frame.createOrReplaceTempView(own)
+        self._views[name.lower()] = own
+
+    def keep(self, frame: Any) -> Any:
+        """Have a DataFrame computed once only, for as long as the session lasts."""
+        kept = frame.persist()
+        self._kept.append(kept)
+        return kept
+
+    def _arrow(self, frame: Any) -> Any:
+        if hasattr(frame, "toArrow"):
+            return frame.toArrow()
+        import pyarrow
+
+        return pyarrow.Table.from_pandas(frame.toPandas(), preserve_index=False)
+
+    def _fetch_text(self, sql: str) -> dict[str, Column]:
+        return columns_of(self._arrow(self.frame(parse_one(sql, dialect="duckdb"))))
+
+    def _text(self, sql: str) -> list[tuple[Any, ...]]:
+        with _reading():
+            return [tuple(row) for row in self.frame(parse_one(sql, dialect="duckdb")).collect()]
+
+    def _columns_of(self, relation: str) -> dict[str, str]:
+        return dict(self.spark.table(self._views[relation.strip('"').lower()]).dtypes)
+
+    def _check_nulls(self) -> None:
+        ((rows, filed, named),) = self._text(f"SELECT COUNT(*), COUNT({DATABASE}), COUNT({INDIVIDUAL}) FROM {DATA}")
+        if rows == 0:
+            raise SourceError("There must be at least one row, got 0.")
+        if filed < rows:
+            raise SourceError(
+                f"`database` must not be NULL, but is in {rows - filed} of {rows} rows. "
+                "Hint: leave these rows out with an SQL source, or give them a database with coalesce()."
+            )
+        if named < rows and self.data.unidentified == "error":
+            raise SourceError(
+                f"`individual` must not be NULL, but is in {rows - named} of {rows} rows. "
+                'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out.'
+            )
+
+    def _make_labels(self, name: str, column: str) -> None:
+        with _reading():
+            statement = (
+                "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
+                f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE NOT {column} IS NULL) AS l"
+            )
+            self._view(name, self.keep(self.frame(parse_one(statement, dialect="duckdb"))))
+
+    def _labels(self, name: str) -> npt.NDArray[Any]:
+        kind = dict(self.spark.table(self._views[name]).dtypes)["label"]
+        text = "label" if kind in _INTEGERS or kind.startswith("struct") else "CAST(label AS TEXT) AS label"
+        with _reading():
+            found = self._arrow(
+                self.frame(parse_one(f"SELECT {text}, code FROM {name} ORDER BY code", dialect="duckdb"))
+            )
+        return labels_of(found["label"])
+
+
+def _type(kind: str) -> Type:
+    if kind in _INTEGERS:
+        return Type("integer", _INTEGERS[kind])
+    if kind.startswith("decimal"):
+        digits, scale = kind.removeprefix("decimal(").rstrip(")").split(",")
+        return Type("decimal", int(digits), int(scale))
+    if kind in {"double", "float"}:
+        return Type("double")
+    return Type("boolean" if kind == "boolean" else "other")
+
+
+def _about(error: BaseException, parts: tuple[str, ...]) -> bool:
+    said = f"{type(error).__name__} {error}"
+    return any(part in said for part in parts)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Say what is wrong with a source without quoting it."""
+    try:
+        yield
+    except Exception as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from None
+        if not _of_spark(error):
+            raise
+        said = NO_MEMORY if _about(error, _ABOUT_MEMORY) else f"The rows cannot be read: {_condition(error)}."
+    else:
+        return
+    raise SourceError(said)
+
+
+@contextmanager
+def querying() -> Iterator[None]:
+    """Say what is wrong with a query without quoting rows."""
+    kind: type[QueryError] = QueryError
+    try:
+        yield
+    except Exception as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from None
+        if not _of_spark(error):
+            raise
+        said = f"The query cannot be run: {_condition(error)}."
+        if _about(error, _ABOUT_MEMORY):
+            said = NO_MEMORY
+        elif _about(error, _ABOUT_VALUES):
+            kind = FailedOnRows
+    else:
+        return
+    raise kind(said)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether it is Ctrl-C that ended the job; what Spark says of that comes after it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
+
+
+def _of_spark(error: Exception) -> bool:
+    """Whether Spark raised it, on whichever side of the bridge to Java."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether a file is not there."""
+    return "PATH_NOT_FOUND" in f"{_condition(error)} {error}"
+
+
+def _condition(error: Any) -> str:
+    """What Spark calls the error: its name only, since its message may hold more than names."""
+    found = None
+    for method in ("getCondition", "getErrorClass"):
+        if found is None and hasattr(error, method):
+            with suppress(Exception):
+                found = getattr(error, method)()
+    return f"Spark reports {found or type(error).__name__}"

@@ -1,0 +1,87 @@
+"""Statements in Spark's SQL: trees written for DuckDB, with what Spark understands otherwise put in other words.
+
+Tree in, text out; nothing is run here. Spark must run with ``spark.sql.ansi.enabled``, its default since 4.0: without
+it, sums that overflow wrap around in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from empriv.collecting.templates import Node, fill
+
+_RANGE = re.compile(r"RANGE\((\d+)\) AS (\w+)\((\w+)\)", re.IGNORECASE)
+
+
+def to_spark(tree: Node, names: Mapping[str, str]) -> str:
+    """The text of a statement; ``names`` says what the tables are called in the Spark session."""
+    found = tree.copy()
+    shadowed = {cte.alias.lower() for cte in found.find_all(exp.CTE)}
+    for cte in found.find_all(exp.CTE):
+        cte.set("materialized", None)
+    for table in list(found.find_all(exp.Table)):
+        name = table.name.lower()
+        if table.db or name in shadowed or name not in names:
+            continue
+        if not table.alias:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=table.this.quoted)))
+        table.set("this", exp.to_identifier(names[name], quoted=True))
+    holder = exp.Paren(this=found)
+    # What stands deepest first, since what replaces a node is not looked at again.
+    for node in reversed(list(found.walk())):
+        said = _in_other_words(node)
+        if said is not node:
+            node.replace(said)
+    return str(holder.this.sql(dialect="spark"))
+
+
+def plain_ranges(sql: str) -> str:
+    """DuckDB's table of the first numbers, as one that Spark has."""
+    return _RANGE.sub(lambda m: f"(SELECT EXPLODE(SEQUENCE(0, {int(m[1]) - 1})) AS {m[3]}) AS {m[2]}", sql)
+
+
+def _in_other_words(node: Node) -> Node:
+    match node:
+        case exp.DataType() if node.this in (exp.DataType.Type.INT128, exp.DataType.Type.BIGDECIMAL):
+            return exp.DataType.build("DECIMAL(38, 0)")
+        case exp.Anonymous() if node.name.upper() == "ISFINITE":
+            # NaN is larger than infinity in Spark.
+            return fill("ABS(x) < CAST('Infinity' AS DOUBLE)", x=node.expressions[0])
+        case exp.Trunc() if node.args.get("decimals") is None:
+            # Spark has a TRUNC of dates only; the remainder is exact.
+            return exp.paren(fill("x - x % 1", x=exp.paren(node.this.copy())))
+        case exp.Pow() if _power_of_two(node) is not None:
+            return exp.cast(exp.Literal.string(repr(2.0 ** (_power_of_two(node) or 0))), "DOUBLE")
+        case exp.Div():
+            # Of decimals, Spark's quotient is a decimal of few digits; DuckDB's is a double.
+            return exp.Div(this=_double(node.this), expression=_double(node.expression))
+        case exp.Ln():
+            return fill("CASE WHEN x = 0 THEN CAST('-Infinity' AS DOUBLE) ELSE LN(x) END", x=node.this)
+        case exp.Bracket() if isinstance(node.this, exp.PercentileDisc):
+            share = node.this.expression.expressions[int(node.expressions[0].this)]
+            ordered = exp.Order(expressions=[exp.Ordered(this=node.this.this.copy())])
+            return exp.WithinGroup(this=exp.PercentileDisc(this=share.copy()), expression=ordered)
+        case exp.Window() if isinstance(node.this, exp.RowNumber) and node.args.get("order") is None:
+            # Spark wants an order, even of rows that are all alike.
+            columns = [column.copy() for column in node.args.get("partition_by") or [exp.Literal.number(1)]]
+            node.set("order", exp.Order(expressions=[exp.Ordered(this=column) for column in columns]))
+    return node
+
+
+def _power_of_two(node: exp.Pow) -> int | None:
+    base, power = node.this, node.expression
+    if isinstance(base, exp.Literal) and base.this == "2":
+        sign = 1
+        power = power.unnest()
+        if isinstance(power, exp.Neg):
+            sign, power = -1, power.this
+        if isinstance(power, exp.Literal) and power.this.isdigit():
+            return sign * int(power.this)
+    return None
+
+
+def _double(node: Node) -> Node:
+    return exp.cast(node.copy(), "DOUBLE")

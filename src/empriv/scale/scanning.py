@@ -1,0 +1,252 @@
+"""`scan`: goes through all individuals once, some at a time, and makes a `Scan` of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from empriv.density_specs import density_to_json
+from empriv.errors import InputError
+from empriv.measuring.densities import Density, Kde
+from empriv.measuring.risk import measure
+from empriv.origins import Origin, describe
+from empriv.progress import progress as progress_bar
+from empriv.results import Results
+from empriv.scale.scans import Scan
+from empriv.scale.stretches import Yardstick, measure_stretch, nobody_listed, parts_of, yardstick_of
+from empriv.scale.tally import Tally, merge
+from empriv.storage import read_archive, write_archive
+
+if TYPE_CHECKING:
+    from empriv.collecting import Databases, Engine, Query
+    from empriv.collecting.streaming import Stream
+
+TOP = 100
+
+
+def scan(
+    data: Databases | Results,
+    query: str | Callable[..., Any] | Query | None = None,
+    *,
+    epsilon: Iterable[float] | float = (0.05, 0.1, 0.2),
+    delta: Iterable[float] | float = 0.0,
+    density: Density | None = None,
+    component: str | None = None,
+    top: int = TOP,
+    level: float = 0.95,
+    bounds: bool = True,
+    engine: Engine | None = None,
+    memory_limit: str | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    results_table: str | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Scan:
+    """Audit a table that is larger than memory, or lies on a cluster.
+
+    Results are measured some individuals at a time, and forgotten: largest values, sums, counts, the histogram of
+    delta_i and the riskiest individuals are kept. Every figure is the same as an `Audit` has it.
+
+    Parameters
+    ----------
+    data, query, density, component, engine, memory_limit : as for `audit`
+    epsilon : the epsilons at which individuals are measured; others cannot be asked later
+    delta : the deltas at which `Scan.epsilon` can be asked
+    top : how many of the riskiest individuals are kept, at each epsilon
+    level : of confidence of the bounds
+    bounds : whether to compute upper bounds, which takes most of the time; without them a verdict by bound can only
+        be "fail" or "unresolved"
+    checkpoint : file (with Spark: directory) from which an interrupted scan goes on when called again
+    results_table : with Spark, name of a table to which delta_i of every individual is written
+    progress : whether to show progress; None does so on a terminal, for work that lasts
+    options : other arguments of `collect`, for a query that must be run once per individual
+
+    Returns
+    -------
+    Scan
+    """
+    asked = _Asked.of(epsilon, delta, density, component, top, level, bounds)
+    if isinstance(data, Results):
+        if query is not None:
+            raise InputError("`query` must not be given with `Results`, which hold its answers already.")
+        return asked.scanned(data, "The query", None)
+    if query is None:
+        raise InputError("`query` must be SQL text or a function of the rows.")
+    from empriv.collecting.aggregates import NotDecomposable
+    from empriv.collecting.engine import ClusterEngine
+    from empriv.collecting.pipeline import collect, engine_of
+    from empriv.collecting.queries import query_of
+    from empriv.collecting.streaming import stream
+
+    question = query_of(query)
+    origin = describe(data)
+    opened = engine_of(engine, memory_limit, data)
+    cluster = isinstance(opened, ClusterEngine)
+    in_sql = question.function is None and question.post is None
+    if results_table is not None and not (cluster and in_sql):
+        raise InputError("`results_table` must be None without a Spark engine and an SQL query.")
+    try:
+        if isinstance(opened, ClusterEngine) and in_sql:
+            from empriv.scale.cluster import scan_on_cluster
+
+            yardstick, tally = scan_on_cluster(
+                opened, data, question, asked.yardstick, component=component, checkpoint=checkpoint,
+                results_table=results_table, progress=progress,
+            )  # fmt: skip
+            return asked.finished(yardstick, tally, question.text, origin)
+        if in_sql:
+            with stream(opened, data, question) as found:
+                yardstick, tally = _streamed(found, asked, question.text, checkpoint, progress)
+            return asked.finished(yardstick, tally, question.text, origin)
+    except NotDecomposable as why:
+        if results_table is not None or checkpoint is not None:
+            raise InputError(
+                f"`results_table` and `checkpoint` must be None: the query is not scanned in parts, since {why}."
+            ) from None
+    results = collect(data, question, engine=opened, checkpoint=checkpoint, progress=progress, **options)
+    return asked.scanned(results, question.text, origin)
+
+
+def _streamed(
+    found: Stream, asked: _Asked, query: str, checkpoint: str | PathLike[str] | None, progress: bool | None
+) -> tuple[Yardstick, Tally]:
+    """Measure one stretch after another, keeping the tally alone."""
+    everyone = asked.component_of(found.everyone)
+    yardstick = asked.yardstick(everyone)
+    kept = _Kept(checkpoint, _mark(query, yardstick, found.n_stretches), everyone)
+    done, tally = kept.read()
+    with progress_bar(found.n_stretches, "Scanning individuals", show=progress) as advance:
+        advance(done)
+        for stretch in found.stretches(done):
+            part = measure_stretch(yardstick, asked.component_of(stretch)).tally
+            tally = part if tally is None else merge(tally, part, top=asked.top)
+            done += 1
+            kept.write(done, tally)
+            advance()
+    assert tally is not None
+    return yardstick, tally
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What was asked, checked."""
+
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+    density: Density
+    component: str | None
+    top: int
+    level: float
+    bounds: bool
+
+    @staticmethod
+    def of(
+        epsilon: Any, delta: Any, density: Density | None, component: str | None, top: int, level: float, bounds: bool
+    ) -> _Asked:
+        density = Kde() if density is None else density
+        if not isinstance(density, Density):
+            raise InputError(f"`density` must have a method `fit`, got {type(density).__name__}. Hint: empriv.Kde().")
+        if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+            raise InputError(f"`top` must be a whole number of 1 or more, got {top!r}.")
+        if not 0.5 < level < 1.0:
+            raise InputError(f"`level` must lie between 0.5 and 1, got {level}.")
+        epsilons = _numbers("epsilon", epsilon, float("inf"))
+        return _Asked(epsilons, _numbers("delta", delta, 1.0), density, component, top, level, bounds)
+
+    def yardstick(self, everyone: Results) -> Yardstick:
+        return yardstick_of(
+            everyone, self.density, epsilons=self.epsilons, deltas=self.deltas, level=self.level, top=self.top,
+            bounds=self.bounds,
+        )  # fmt: skip
+
+    def component_of(self, results: Results) -> Results:
+        if results.components is None:
+            if self.component is not None:
+                raise InputError("`component` must be None: the query gives one number.")
+            return results
+        if self.component is None or self.component not in results.components:
+            raise InputError(
+                f"`component` must name one of the query's {len(results.components):,} components: a scan is of one "
+                "number. Hint: empriv.audit measures numbers that are released together."
+            )
+        return results.component(self.component)
+
+    def scanned(self, results: Results, query: str, origin: Origin | None) -> Scan:
+        """A scan of results that are in memory."""
+        results = self.component_of(results)
+        if results.n_individuals == 0:
+            raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
+        yardstick = self.yardstick(nobody_listed(results.q, results.outcomes, results.databases, results.draws))
+        tally: Tally | None = None
+        for stretch in parts_of(results, 4_000_000):
+            part = measure_stretch(yardstick, stretch).tally
+            tally = part if tally is None else merge(tally, part, top=self.top)
+        assert tally is not None
+        return self.finished(yardstick, tally, query, origin)
+
+    def finished(self, yardstick: Yardstick, tally: Tally, query: str, origin: Origin | None) -> Scan:
+        if tally.n_individuals == 0:
+            raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
+        return Scan(
+            epsilons=self.epsilons,
+            deltas=self.deltas,
+            level=self.level,
+            bounded=self.bounds,
+            tally=tally,
+            risk=measure(tally.riskiest, density=yardstick),
+            query=query,
+            origin=origin,
+            density=density_to_json(self.density),
+            component=self.component,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """The file from which an interrupted scan goes on: the tally so far, and of how many stretches."""
+
+    path: str | PathLike[str] | None
+    mark: str
+    everyone: Results
+
+    def read(self) -> tuple[int, Tally | None]:
+        if self.path is None or not Path(self.path).exists():
+            return 0, None
+        meta, arrays = read_archive(self.path, kinds=("scan checkpoint",))
+        if meta.get("mark") != self.mark:
+            raise InputError("`checkpoint` must be of the same scan, got a file of another one. Hint: delete it.")
+        return int(meta["done"]), Tally.from_parts(meta, arrays, self.everyone)
+
+    def write(self, done: int, tally: Tally) -> None:
+        if self.path is not None:
+            meta, arrays = tally.to_parts()
+            facts = {"mark": self.mark, "done": done}
+            write_archive(self.path, kind="scan checkpoint", meta={**meta, **facts}, arrays=arrays)
+
+
+def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> str:
+    """By what a scan is known again: the question, and the results with everyone."""
+    asked = [query, yardstick.epsilons, yardstick.deltas, yardstick.level, yardstick.top, yardstick.bounds, n_stretches]
+    digest = hashlib.sha256(json.dumps(asked).encode())
+    digest.update(("" if yardstick.model is None else yardstick.model.name).encode())
+    digest.update(yardstick.everyone.q.tobytes() + yardstick.everyone.outcomes.tobytes())
+    return digest.hexdigest()
+
+
+def _numbers(name: str, given: Any, most: float) -> tuple[float, ...]:
+    """Numbers from 0 to ``most``, rising and without doubles."""
+    try:
+        numbers = sorted({float(one) for one in (given if np.ndim(given) else [given])})
+    except (TypeError, ValueError):
+        raise InputError(f"`{name}` must be a number, or several.") from None
+    if not numbers or not all(0 <= one <= most and np.isfinite(one) for one in numbers):
+        rule = "finite and at least 0" if np.isinf(most) else f"between 0 and {most:g}"
+        raise InputError(f"`{name}` must hold numbers that are {rule}.")
+    return tuple(numbers)

@@ -1,0 +1,153 @@
+"""Some individuals measured: `Yardstick` is what all are measured with, `measure_stretch` measures those at hand.
+
+The density is fitted to the results with everyone alone, and so are all atoms but an individual's own: measured by
+stretches, every delta_i is the same as measured at once. Runs wherever the stretch is, so it knows no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import QueryError
+from empriv.measuring.densities import Density, Model
+from empriv.measuring.risk import Risk, measure
+from empriv.results import FloatArray, IntArray, Results
+from empriv.scale.tally import Tally, histogram_of, outcome_histogram, riskiest_rows
+from empriv.validate import robustness
+from empriv.validate.analytic import upper_bounds
+from empriv.validate.bounds import LEAST_DATABASES
+from empriv.validate.ground import ground_of
+
+
+@dataclass(frozen=True, eq=False)
+class Yardstick:
+    """What every individual is measured with; a `Density` that is fitted already.
+
+    Attributes
+    ----------
+    everyone : results with everyone, and nobody listed
+    model : the fitted density, None if all results are atoms
+    literal : whether atoms of numbers are not looked for
+    epsilons : rising
+    deltas : at which epsilon_i is wanted
+    level : of the upper bounds
+    top : how many of the riskiest are kept, at each epsilon
+    bounds : whether upper bounds are wanted; they take most of the time
+    """
+
+    everyone: Results
+    model: Model | None
+    literal: bool
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+    level: float
+    top: int
+    bounds: bool
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Model:  # noqa: ARG002 — the points are always the same
+        assert self.model is not None
+        return self.model
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A stretch of individuals: in sum, and one by one."""
+
+    tally: Tally
+    individuals: npt.NDArray[Any]
+    databases: IntArray
+    influence: FloatArray
+    delta_i: FloatArray
+    upper_i: FloatArray
+
+
+def yardstick_of(
+    everyone: Results,
+    density: Density,
+    *,
+    epsilons: tuple[float, ...],
+    deltas: tuple[float, ...],
+    level: float,
+    top: int,
+    bounds: bool,
+) -> Yardstick:
+    """Fit the density to the results with everyone."""
+    risk: Risk = measure(everyone, density=density)
+    literal = bool(getattr(density, "literal", False))
+    return Yardstick(everyone, risk.density, literal, epsilons, deltas, level, top, bounds)
+
+
+def measure_stretch(yardstick: Yardstick, stretch: Results) -> Measured:
+    """Measure the individuals of a stretch."""
+    grid = np.array(yardstick.epsilons)
+    risk: Risk = measure(stretch, density=yardstick)
+    delta_i = risk.delta_i(grid)
+    influence = risk.influence()
+    n = stretch.n_databases
+    upper_i = np.ones_like(delta_i)
+    exponent, spread = np.zeros(len(grid)), np.zeros((len(grid), n))
+    if yardstick.bounds and n >= LEAST_DATABASES and stretch.n_individuals:
+        found = upper_bounds(ground_of(risk), grid, yardstick.level)
+        upper_i, exponent, spread = np.maximum(found.upper_i, delta_i), found.exponent, found.spread
+    rows = riskiest_rows(delta_i, influence, stretch.individuals, yardstick.top)
+    with np.errstate(divide="ignore"):
+        kept = np.log1p(-delta_i).sum(axis=0)
+    tally = Tally(
+        n_individuals=stretch.n_individuals,
+        n_entries=len(stretch.entry_database),
+        worst=delta_i.max(axis=0, initial=0.0),
+        kept=kept,
+        exposed=np.count_nonzero(delta_i > 0, axis=0).astype(np.int64),
+        histogram=histogram_of(delta_i),
+        upper=upper_i.max(axis=0, initial=0.0),
+        exponent=exponent,
+        spread=spread,
+        epsilon_at=np.array([risk.epsilon(delta) for delta in yardstick.deltas]),
+        not_numbers=outcome_histogram(stretch),
+        leaks=robustness.leaks(risk.pairs),
+        riskiest=robustness.subset(stretch, rows),
+        riskiest_delta_i=delta_i[rows],
+        riskiest_influence=influence[rows],
+    )
+    return Measured(tally, stretch.individuals, stretch.presence, influence, delta_i, upper_i)
+
+
+def measure_within_memory(yardstick: Yardstick, stretch: Results) -> Iterator[Measured]:
+    """Measure a stretch, in halves of halves where memory does not suffice."""
+    try:
+        yield measure_stretch(yardstick, stretch)
+        return
+    except MemoryError:
+        half = stretch.n_individuals // 2
+    if half == 0:
+        raise QueryError(
+            "There is not enough memory to measure one individual alone. Hint: give executors more memory, or ask "
+            "for fewer epsilons."
+        ) from None
+    for rows in (np.arange(half), np.arange(half, stretch.n_individuals)):
+        yield from measure_within_memory(yardstick, robustness.subset(stretch, rows))
+
+
+def parts_of(results: Results, entries: int) -> list[Results]:
+    """Results in stretches of individuals with about so many entries each."""
+    n = max(1, min(results.n_individuals, -(-len(results.entry_database) // entries)))
+    edges = [results.n_individuals * k // n for k in range(n + 1)]
+    return [robustness.subset(results, np.arange(a, b)) for a, b in pairwise(edges)]
+
+
+def nobody_listed(
+    q: FloatArray, outcomes: npt.NDArray[np.int8], databases: npt.NDArray[Any], draws: int | None = None
+) -> Results:
+    """Results with everyone, and nobody listed."""
+    shape = (0, *q.shape[1:])
+    return Results(
+        q=q, outcomes=outcomes, databases=databases, individuals=np.zeros(0, np.int64),
+        starts=np.zeros(1, np.int64), entry_database=np.zeros(0, np.int32), entry_q=np.zeros(shape),
+        entry_outcomes=np.zeros(shape, np.int8), draws=draws,
+    )  # fmt: skip

@@ -1,0 +1,195 @@
+"""`Tally`: what is remembered of many individuals: largest values, sums, counts, and the riskiest themselves.
+
+Tallies of different individuals merge, in any order and grouping, into the tally of all of them. Knows arrays only.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import FileFormatError
+from empriv.results import FloatArray, IntArray, Outcome, Results
+from empriv.validate.robustness import subset
+
+# Upper edges of the histogram of delta_i: the first counts those that are 0, the others go up by half a decade.
+EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))
+_SUMS = ("kept", "exposed", "histogram", "exponent", "spread", "not_numbers")
+_MOSTS = ("worst", "upper", "epsilon_at")
+_RESULTS = ("individuals", "starts", "entry_database", "entry_q", "entry_outcomes")
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Some individuals, in sum.
+
+    Attributes
+    ----------
+    n_individuals, n_entries : how many, and in how many databases all together
+    worst : (epsilons,) largest delta_i
+    kept : (epsilons,) sum of log(1 - delta_i), from which total risk follows
+    exposed : (epsilons,) individuals whose delta_i is not 0
+    histogram : (epsilons, len(EDGES)) individuals by delta_i
+    upper : (epsilons,) largest upper bound on a delta_i
+    exponent, spread : sums from which the bound on total risk follows, as `validate.analytic.Upper` has them
+    epsilon_at : (deltas,) largest epsilon_i
+    not_numbers : (outcomes,) results without an individual, by outcome; those that are numbers are not counted
+    leaks : individuals and largest share of results of each kind of exact leak
+    riskiest : results without the riskiest individuals: those who are among the ``top`` at some epsilon
+    riskiest_delta_i : (riskiest, epsilons)
+    riskiest_influence : (riskiest,) largest change of a result, NaN to or from what is no number
+    """
+
+    n_individuals: int
+    n_entries: int
+    worst: FloatArray
+    kept: FloatArray
+    exposed: IntArray
+    histogram: IntArray
+    upper: FloatArray
+    exponent: FloatArray
+    spread: FloatArray
+    epsilon_at: FloatArray
+    not_numbers: IntArray
+    leaks: Mapping[str, tuple[int, float]]
+    riskiest: Results
+    riskiest_delta_i: FloatArray
+    riskiest_influence: FloatArray
+
+    @property
+    def total_risk(self) -> FloatArray:
+        """``1 - prod(1 - delta_i)``, never below the largest delta_i."""
+        return np.maximum(-np.expm1(self.kept), self.worst)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Facts fit for JSON, and arrays fit for ``.npy``."""
+        arrays = {name: getattr(self, name) for name in (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")}
+        _, of_results = self.riskiest.to_parts()
+        arrays |= {name: of_results[name] for name in _RESULTS}
+        leaks = {name: [count, share] for name, (count, share) in self.leaks.items()}
+        return {"n_individuals": self.n_individuals, "n_entries": self.n_entries, "leaks": leaks}, arrays
+
+    @staticmethod
+    def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], everyone: Results) -> Tally:
+        """The inverse of `to_parts`, with the results with everyone."""
+        try:
+            riskiest = with_entries(everyone, {name: arrays[name] for name in _RESULTS})
+            named = (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")
+            return Tally(
+                n_individuals=int(meta["n_individuals"]),
+                n_entries=int(meta["n_entries"]),
+                leaks={name: (int(count), float(share)) for name, (count, share) in meta["leaks"].items()},
+                riskiest=riskiest,
+                **{name: arrays[name] for name in named},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError("The file is damaged: its arrays do not fit together.") from error
+
+
+def with_entries(everyone: Results, entries: Mapping[str, Any]) -> Results:
+    """Results with everyone, and these individuals and entries."""
+    return replace(everyone, **entries)
+
+
+def merge(one: Tally, other: Tally, *, top: int) -> Tally:
+    """The tally of the individuals of both."""
+    leaks = dict(one.leaks)
+    for name, (count, share) in other.leaks.items():
+        before = leaks.get(name, (0, 0.0))
+        leaks[name] = (before[0] + count, max(before[1], share))
+    riskiest = _joined(one.riskiest, other.riskiest)
+    delta_i = np.concatenate((one.riskiest_delta_i, other.riskiest_delta_i))
+    influence = np.concatenate((one.riskiest_influence, other.riskiest_influence))
+    rows = riskiest_rows(delta_i, influence, riskiest.individuals, top)
+    return Tally(
+        n_individuals=one.n_individuals + other.n_individuals,
+        n_entries=one.n_entries + other.n_entries,
+        leaks=leaks,
+        riskiest=subset(riskiest, rows),
+        riskiest_delta_i=delta_i[rows],
+        riskiest_influence=influence[rows],
+        **{name: getattr(one, name) + getattr(other, name) for name in _SUMS},
+        **{name: np.maximum(getattr(one, name), getattr(other, name)) for name in _MOSTS},
+    )
+
+
+def merge_all(tallies: Iterable[Tally], *, top: int) -> Tally:
+    """The tally of all; there must be at least one."""
+    return reduce(lambda one, other: merge(one, other, top=top), tallies)
+
+
+def with_absent(tally: Tally, count: int) -> Tally:
+    """The tally with so many individuals more, none of whom is in any database: nothing changes without them."""
+    histogram = tally.histogram.copy()
+    histogram[:, 0] += count
+    return replace(tally, n_individuals=tally.n_individuals + count, histogram=histogram)
+
+
+def riskiest_rows(delta_i: FloatArray, influence: FloatArray, labels: npt.NDArray[Any], top: int) -> IntArray:
+    """Who is among the ``top`` at some epsilon, riskiest at the smallest first; equals by influence, then by label.
+
+    The order is total, so that merging in another order keeps the same individuals.
+    """
+    size = -np.where(np.isnan(influence), np.inf, influence)
+    if len(labels) > 4 * top:
+        # Sorting labels is dear: only among those whom risk and influence alone do not rule out.
+        some = np.zeros(len(labels), bool)
+        for column in range(delta_i.shape[1]):
+            order = np.lexsort((size, -delta_i[:, column]))
+            last = order[top - 1]
+            some |= (delta_i[:, column] > delta_i[last, column]) | (
+                (delta_i[:, column] == delta_i[last, column]) & (size <= size[last])
+            )
+        here = np.flatnonzero(some)
+    else:
+        here = np.arange(len(labels))
+    rank = np.argsort(np.argsort(labels[here], kind="stable"), kind="stable")
+    chosen = np.zeros(len(here), bool)
+    orders = [np.lexsort((rank, size[here], -delta_i[here, column])) for column in range(delta_i.shape[1])]
+    for order in orders:
+        chosen[order[:top]] = True
+    first = orders[0]
+    return np.asarray(here[first[chosen[first]]])
+
+
+def histogram_of(delta_i: FloatArray) -> IntArray:
+    """(epsilons, len(EDGES)): individuals by delta_i; a bin holds what is above the edge before, up to its own."""
+    place = np.searchsorted(EDGES, delta_i, side="left")
+    counts = [np.bincount(column, minlength=len(EDGES))[: len(EDGES)] for column in np.minimum(place, len(EDGES) - 1).T]
+    return np.array(counts, np.int64)
+
+
+def outcome_histogram(results: Results) -> IntArray:
+    """Results without an individual, by outcome, but for numbers."""
+    counts = np.bincount(results.entry_outcomes.reshape(-1), minlength=len(Outcome)).astype(np.int64)
+    counts[Outcome.NUMBER] = 0
+    return counts
+
+
+def to_bytes(tally: Tally) -> bytes:
+    """A tally as bytes, without pickle; `from_bytes` reads them."""
+    meta, arrays = tally.to_parts()
+    buffer = io.BytesIO()
+    text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    np.savez(buffer, **{"meta": text, **arrays})  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def from_bytes(content: bytes, everyone: Results) -> Tally:
+    """The inverse of `to_bytes`."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as found:
+        arrays = {name: found[name] for name in found.files}
+    return Tally.from_parts(json.loads(arrays.pop("meta").tobytes()), arrays, everyone)
+
+
+def _joined(one: Results, other: Results) -> Results:
+    joined = {name: np.concatenate((getattr(one, name), getattr(other, name))) for name in _RESULTS if name != "starts"}
+    joined["starts"] = np.concatenate((one.starts, one.starts[-1] + other.starts[1:]))
+    return with_entries(one, joined)

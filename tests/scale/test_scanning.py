@@ -1,0 +1,182 @@
+"""A scan gives the figures of an audit, whatever the stretches, and goes on where it was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import empriv
+from empriv.collecting import streaming
+from empriv.errors import FileFormatError, InputError
+from empriv.scale.scanning import scan
+from empriv.scale.scans import Scan
+
+EPSILONS = (0.02, 0.1, 0.3)
+
+
+def rows(label: str = "number") -> pd.DataFrame:
+    """40 databases, 60 individuals of whom each is in about half, amounts of very different size."""
+    rng = np.random.default_rng(5)
+    n = 6_000
+    who = rng.integers(0, 60, n)
+    frame = pd.DataFrame(
+        {
+            "day": rng.integers(0, 40, n),
+            "who": who,
+            "x": rng.lognormal(0.0, 0.5, n) * (1 + 3 * (who == 7) + (who == 8)),
+            "k": rng.integers(0, 50, n),
+        }
+    )
+    frame = frame[(frame["who"] + frame["day"]) % 3 != 0]
+    return frame if label == "number" else frame.assign(who="person " + frame["who"].astype(str))
+
+
+@pytest.fixture
+def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several passes and stretches, which otherwise only large tables have."""
+    monkeypatch.setattr(streaming.stream.__wrapped__, "__kwdefaults__", {"entries": 200, "rows": 900})
+
+
+def agree(found: Scan, audit: empriv.Audit) -> None:
+    grid = np.array(EPSILONS)
+    np.testing.assert_array_equal(found.delta(grid), audit.delta(grid))
+    np.testing.assert_allclose(found.total_risk(grid), audit.total_risk(grid), rtol=1e-13)
+    assert found.epsilon(0.0) == audit.epsilon(0.0)
+    assert found.n_individuals == audit.results.n_individuals
+    for epsilon in EPSILONS:
+        mine, whole = found.individuals(epsilon, top=5), audit.individuals(epsilon, top=5)
+        for name, column in whole.items():
+            np.testing.assert_array_equal(mine[name], column, err_msg=name)
+        assert found.exposed(epsilon) == np.count_nonzero(audit.delta_i(epsilon))
+        histogram = found.histogram(epsilon)
+        delta_i = audit.delta_i(epsilon)
+        expected = [
+            np.count_nonzero((delta_i > low) & (delta_i <= high))
+            for low, high in zip(histogram["above"][1:], histogram["up_to"][1:], strict=True)
+        ]
+        assert histogram["individuals"][1:].tolist() == expected
+        assert histogram["individuals"].sum() == len(delta_i)
+    mine_b, whole_b = found.bounds(grid), audit.bounds(grid)
+    np.testing.assert_allclose(mine_b.upper, whole_b.upper, rtol=1e-12)
+    np.testing.assert_allclose(mine_b.total_risk_upper, whole_b.total_risk_upper, rtol=1e-10)
+    assert np.all(mine_b.lower <= whole_b.upper)
+
+
+@pytest.mark.parametrize("label", ["number", "text"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sum(x)", "SELECT avg(x) FROM data WHERE k < 40", "stddev_samp(x)", "max(x) - min(x)", "median(x)",
+        "count(DISTINCT k) + sum(x)",
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("small_stretches")
+def test_scan_has_the_figures_of_the_audit(query: str, label: str) -> None:
+    data = empriv.databases(rows(label), database="day", individual="who")
+    agree(scan(data, query, epsilon=EPSILONS, top=5), empriv.audit(data, query, epsilon=EPSILONS))
+
+
+def test_results_and_functions_are_scanned_too() -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
+    agree(scan(audit.results, epsilon=EPSILONS, top=5), audit)
+    by_function = scan(data, lambda r: float(np.sum(r["k"])) / 100, epsilon=EPSILONS, top=5, jobs=1, progress=False)
+    agree(by_function, empriv.audit(data, "sum(k) / 100", epsilon=EPSILONS))
+
+
+def test_a_falsehood_is_not_agreed_to() -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    with pytest.raises(AssertionError):
+        agree(scan(data, "sum(x)", epsilon=EPSILONS, top=5), empriv.audit(data, "sum(x * 2 + k)", epsilon=EPSILONS))
+
+
+@pytest.mark.usefixtures("small_stretches")
+def test_an_interrupted_scan_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    path = tmp_path / "kept"
+    whole = scan(data, "sum(x)", epsilon=EPSILONS)
+    from empriv.scale import scanning
+
+    measured: list[int] = []
+    original = scanning.measure_stretch
+
+    def counting(yardstick: object, stretch: empriv.Results) -> object:
+        measured.append(stretch.n_individuals)
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        return original(yardstick, stretch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scanning, "measure_stretch", counting)
+    with pytest.raises(KeyboardInterrupt):
+        scan(data, "sum(x)", epsilon=EPSILONS, checkpoint=path)
+    again = scan(data, "sum(x)", epsilon=EPSILONS, checkpoint=path)
+    assert sum(measured) - measured[2] == whole.n_individuals, "no stretch is measured twice but the one interrupted"
+    np.testing.assert_array_equal(again.tally.kept, whole.tally.kept)
+    with pytest.raises(InputError, match="another one"):
+        scan(data, "sum(x) + 1", epsilon=EPSILONS, checkpoint=path)
+
+
+def test_saved_and_loaded_it_says_the_same(tmp_path: Path) -> None:
+    data = empriv.databases(rows("text"), database="day", individual="who")
+    found = scan(data, "sum(x)", epsilon=EPSILONS, delta=(0.0, 0.01))
+    path = tmp_path / "scan.empriv"
+    found.save(path)
+    loaded = Scan.load(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert loaded.epsilon(0.01) == found.epsilon(0.01)
+    assert loaded.bounds(0.1).to_json() == found.bounds(0.1).to_json()
+    assert loaded.individuals(0.1)["individual"].tolist() == found.individuals(0.1)["individual"].tolist()
+    assert [check.sentence for check in loaded.checks] == [check.sentence for check in found.checks]
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(FileFormatError):
+        Scan.load(path)
+
+
+def test_verdict_and_checks_are_those_of_the_audit() -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    found, audit = scan(data, "sum(x)", epsilon=EPSILONS), empriv.audit(data, "sum(x)", epsilon=EPSILONS)
+    for delta in (1e-6, 0.999):
+        assert found.verdict(epsilon=0.1, delta=delta) == audit.verdict(epsilon=0.1, delta=delta)
+    both = {check.code: check.severity for check in audit.checks}
+    assert {check.code: check.severity for check in found.checks}.items() <= both.items()
+
+
+def test_exact_leaks_are_counted_in_everyone() -> None:
+    frame = rows()
+    frame = frame.assign(x=np.where(frame["who"] == 3, 1.0, np.nan))
+    data = empriv.databases(frame, database="day", individual="who")
+    found = scan(data, "SELECT max(x) FROM data", epsilon=0.1, top=2)
+    assert any(check.code == "exact-leak" and check.severity == "error" for check in found.checks)
+    assert found.tally.not_numbers.sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"top": 0}, "`top`"), ({"level": 1.0}, "`level`"), ({"epsilon": -1}, "`epsilon`"),
+        ({"epsilon": []}, "`epsilon`"),
+        ({"delta": 2}, "`delta`"), ({"results_table": "t"}, "`results_table`"), ({"component": "x"}, "`component`"),
+        ({"density": 3}, "`density`"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(arguments: dict[str, object], words: str) -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    with pytest.raises(InputError, match=words):
+        scan(data, "sum(x)", **arguments)  # type: ignore[arg-type]
+
+
+def test_only_what_was_asked_can_be_told() -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    found = scan(data, "sum(x)", epsilon=0.1)
+    with pytest.raises(InputError, match="the scan was made for"):
+        found.delta(0.2)
+    with pytest.raises(InputError, match="the scan was made for"):
+        found.epsilon(0.5)
+    with pytest.raises(InputError, match="one of the query's 2 components"):
+        scan(data, "SELECT sum(x) AS a, sum(k) AS b FROM data")
+    assert scan(data, "SELECT sum(x) AS a, sum(k) AS b FROM data", component="a", epsilon=0.1).delta(
+        0.1
+    ) == found.delta(0.1)
