@@ -23,8 +23,9 @@ import click
 
 from empriv.config import Settings
 from empriv.errors import EmprivError, InputError, SourceError
+from empriv.harmless import pseudonyms
 from empriv.policy import Outcome, judge, parse_policy, parse_target
-from empriv.terminal import Page, console_for, printable, pseudonyms, round_up, show
+from empriv.terminal import Page, console_for, printable, round_up, show
 
 if TYPE_CHECKING:
     from empriv.audits import Audit
@@ -283,7 +284,8 @@ def _work(audit: Audit, wanted: Wanted) -> _Done:
     if wanted.top:
         ranking = {name: column.tolist() for name, column in audit.individuals(first, top=wanted.top).items()}
         if not wanted.show_ids:
-            ranking["individual"] = pseudonyms(ranking["individual"], secrets.token_bytes(32))
+            names = pseudonyms(ranking["individual"], secrets.token_bytes(32), shortest=4)
+            ranking["individual"] = [f"individual {name}" for name in names]
     page = Page(
         summary=said, curve=_curve(audit, said.figures[-1].epsilon), ranking=ranking, ranked_at=first,
         pseudonyms=not wanted.show_ids, n_individuals=audit.results.n_individuals,

@@ -5,13 +5,12 @@ Words come from `summary`; here they are laid out. rich is imported when somethi
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
+
+from empriv.harmless import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,23 +51,7 @@ class Page:
 
 def printable(text: str, encoding: str = "utf-8") -> str:
     """Text without characters that steer a terminal or cannot be shown: they become escapes such as ``\\x1b``."""
-    safe = "".join(_escape(c) if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"} else c for c in text)
-    return safe.encode(encoding, "backslashreplace").decode(encoding)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def pseudonyms(labels: Sequence[Any], salt: bytes) -> list[str]:
-    """Names that differ with the salt, from which nobody without it can tell who is meant."""
-    digests = [hmac.new(salt, repr(label).encode("utf-8", "backslashreplace"), hashlib.sha256) for label in labels]
-    for digits in range(4, 65):
-        names = [digest.hexdigest()[:digits] for digest in digests]
-        if len(set(names)) == len(names):
-            break
-    return [f"individual {name}" for name in names]
+    return visible(text).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def chart(

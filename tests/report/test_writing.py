@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 import empriv
 from empriv import datasets
 from empriv.errors import InputError
+from empriv.harmless import pseudonyms, script_json, visible
 from empriv.report import compare_page, notebook_html, write_report
 from empriv.report import gather as gathering
 from empriv.report.page import encode
 from empriv.report.public import coarse_down, coarse_up
-from empriv.report.text import pseudonyms, script_json, visible
 from empriv.validate.words import number
 from report.cases import NASTY, extreme, results
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.report.text import visible
+from empriv.harmless import visible
 from empriv.storage import write_atomically
 
 FORMATS = ("svg", "png", "pdf", "html", "json")

@@ -10,10 +10,10 @@ import numpy as np
 
 from empriv.audits import Audit
 from empriv.errors import InputError
+from empriv.harmless import shortened, visible
 from empriv.report.curves import lines_chart
 from empriv.report.gather import gather
 from empriv.report.page import label, picture_of, render
-from empriv.report.text import shortened, visible
 from empriv.storage import write_atomically
 from empriv.validate.words import number
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.harmless import shortened
 from empriv.report.chart import (
     BLUE,
     FAINT,
@@ -28,7 +29,6 @@ from empriv.report.chart import (
     stacked,
 )
 from empriv.report.gather import Material
-from empriv.report.text import shortened
 from empriv.results import FloatArray, Outcome, Results
 
 _MOST_POINTS = 1_200

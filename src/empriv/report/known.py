@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from empriv.harmless import shortened
 from empriv.measuring.known import FEW_EFFECTIVE, OwnContribution
 from empriv.report.chart import BLUE, HEIGHT, INK, ORANGE, Chart, Scale, layer, numbers, records, round_up, spec_of
 from empriv.report.gather import Material
-from empriv.report.text import shortened
 from empriv.validate.words import number
 
 _BARS_WIDTH = 400

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from empriv.errors import InputError
+from empriv.harmless import shortened
 from empriv.measuring.joint import JointRisk
 from empriv.report.chart import (
     BLUE,
@@ -30,7 +31,6 @@ from empriv.report.chart import (
     stacked,
 )
 from empriv.report.gather import Material
-from empriv.report.text import shortened
 from empriv.results import FloatArray
 from empriv.validate.words import percent
 

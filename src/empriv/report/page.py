@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from empriv.audits import Audit
+from empriv.harmless import script_json, shortened, visible
 from empriv.report.chart import Chart
 from empriv.report.charts import charts_of
 from empriv.report.gather import Material
-from empriv.report.text import script_json, shortened, visible
 from empriv.results import FloatArray
 from empriv.summary import Figure, figure_sentence, tail_sentence
 from empriv.validate.words import number, percent

@@ -16,10 +16,10 @@ import numpy as np
 
 from empriv.adversaries import knows
 from empriv.audits import Audit
+from empriv.harmless import shortened, visible
 from empriv.report.curves import banded_chart
 from empriv.report.gather import gather
 from empriv.report.page import SEVERITIES, label, picture_of, render, times, title_of, unchecked
-from empriv.report.text import shortened, visible
 from empriv.results import FloatArray
 from empriv.summary import Figure, figure_sentence
 from empriv.validate import words

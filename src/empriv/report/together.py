@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from empriv.errors import InputError
+from empriv.harmless import shortened
 from empriv.measuring.densities import Mixture
 from empriv.measuring.joint import JointRisk
 from empriv.report.chart import BLUE, INK, ORANGE, SKY, Chart, Scale, layer, numbers, records, spec_of, stacked
 from empriv.report.gather import Material
-from empriv.report.text import shortened
 from empriv.results import FloatArray
 from empriv.validate.words import number
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from empriv.audits import Audit
 from empriv.errors import InputError, MissingExtraError
+from empriv.harmless import pseudonyms, visible
 from empriv.report.chart import Chart
 from empriv.report.gather import Material, gather
 from empriv.report.page import individuals_rows, page_of
 from empriv.report.public import public_page
 from empriv.report.released import Additive, released_chart
-from empriv.report.text import pseudonyms, visible
 from empriv.storage import write_atomically
 
 if TYPE_CHECKING:

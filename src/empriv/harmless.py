@@ -33,11 +33,11 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def pseudonyms(labels: Sequence[Any], salt: bytes) -> list[str]:
-    """Names that differ with the salt, from which nobody without it can tell who is meant."""
+def pseudonyms(labels: Sequence[Any], salt: bytes, *, shortest: int = 8) -> list[str]:
+    """Names of at least so many digits that differ with the salt; nobody without it can tell who is meant."""
     digests = [hmac.digest(salt, repr(label).encode("utf-8", "backslashreplace"), "sha256").hex() for label in labels]
     names = digests
-    for digits in range(8, 65, 4):
+    for digits in range(shortest, 65, 4):
         names = [digest[:digits] for digest in digests]
         if len(set(names)) == len(names):
             break
