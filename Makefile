@@ -1,12 +1,13 @@
 # On a machine with Python 3.11 or newer, pip and make:
 #   make demo    sets everything up and audits the data that the package carries
 #   make test    sets everything up and runs the tests
+#   make docs    sets everything up and builds the documentation, docs/_build/html/index.html
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint setup benchmarks clean
+.PHONY: demo test lint docs setup benchmarks clean
 
 demo: setup
 	$(BIN)/empriv demo
@@ -19,6 +20,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Warnings are errors, links that lead nowhere among them; the tour, docs/tour.ipynb, is run from top to bottom.
+docs: setup
+	$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs docs/_build/html
 
 benchmarks: setup
 	$(BIN)/python benchmarks/imports.py
@@ -41,4 +46,4 @@ $(VENV)/.ready: pyproject.toml uv.lock $(VENV)/bin/uv
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist docs/_build
