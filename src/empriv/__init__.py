@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         collect,
         databases,
         explain,
+        repeats,
         splits,
         subsamples,
     )
@@ -59,7 +60,8 @@ _HOMES = {
     "auditing": ("audit", "load"),
     "audits": ("Audit",),
     "collecting": (
-        "Databases", "DuckDBEngine", "Query", "SparkEngine", "collect", "databases", "explain", "splits", "subsamples",
+        "Databases", "DuckDBEngine", "Query", "SparkEngine", "collect", "databases", "explain", "repeats", "splits",
+        "subsamples",
     ),
     "errors": (
         "CertificateError", "EmprivError", "FileFormatError", "InputError", "LedgerError", "MissingExtraError",
@@ -135,6 +137,7 @@ __all__ = [
     "load",
     "measure",
     "measure_against",
+    "repeats",
     "scan",
     "splits",
     "subsamples",

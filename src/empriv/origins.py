@@ -41,6 +41,8 @@ def describe(data: Databases) -> Origin:
         what = "split" if d.split else "subsample"
         part = "in the test part" if d.split else "in"
         drawn = f"random {what}s, each {unit} {part} with probability {d.fraction:g}, seed {d.seed},"
+        if d.repeats:
+            drawn = "the same rows each time,"
     names = dict.fromkeys(name for part in data.parts for name in _names(part))
     return Origin(
         sources=tuple(names),

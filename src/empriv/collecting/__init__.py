@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from empriv.collecting.engine import Engine
     from empriv.collecting.pipeline import collect, explain
     from empriv.collecting.queries import Query
-    from empriv.collecting.sources import Databases, databases, splits, subsamples
+    from empriv.collecting.sources import Databases, databases, repeats, splits, subsamples
     from empriv.collecting.spark import SparkEngine
 
 _HOMES = {
@@ -25,7 +25,7 @@ _HOMES = {
     "pipeline": ("collect", "explain"),
     "queries": ("Query",),
     "spark": ("SparkEngine",),
-    "sources": ("Databases", "databases", "splits", "subsamples"),
+    "sources": ("Databases", "databases", "repeats", "splits", "subsamples"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -38,6 +38,7 @@ __all__ = [
     "collect",
     "databases",
     "explain",
+    "repeats",
     "splits",
     "subsamples",
 ]

@@ -103,6 +103,17 @@ class Extract:
         return {name: _plain(found[name]) for name in self.columns}, codes
 
 
+@dataclass(frozen=True, eq=False)
+class SameRows:
+    """The rows of one database, which are those of every other too: nothing is read again."""
+
+    columns: dict[str, npt.NDArray[Any]]
+    codes: npt.NDArray[np.int64]
+
+    def __call__(self, _database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]:
+        return self.columns, self.codes
+
+
 @dataclass(eq=False)
 class DuckDBSession:
     """One connection in which ``data`` and the other tables are views."""
@@ -237,11 +248,14 @@ class DuckDBSession:
         finally:
             self._run("RESET threads" if self.threads is None else f"SET threads = {self.threads}")
 
-    def extract(self, directory: str) -> Extract:
+    def extract(self, directory: str) -> Extract | SameRows:
         path = str(Path(directory) / "rows.parquet")
+        same = self.data.draws is not None and self.data.draws.repeats
+        wanted = self._coded("d.code = 0" if same else "TRUE")
         with _reading():
-            self._run(f"COPY ({self._coded('TRUE')}) TO {text_literal(path)} (FORMAT PARQUET)")
-        return Extract(path, tuple(self.columns[DATA]))
+            self._run(f"COPY ({wanted}) TO {text_literal(path)} (FORMAT PARQUET)")
+        found = Extract(path, tuple(self.columns[DATA]))
+        return SameRows(*found(0)) if same else found
 
     def _coded(self, condition: str) -> str:
         """All columns with positions of database and individual, in the order of the source where it has one."""

@@ -55,7 +55,7 @@ def collect(
     frame : what a function receives: a ``"dict"`` of arrays, or a ``"pandas"``, ``"polars"`` or ``"arrow"`` frame
     """
     if not isinstance(data, Databases):
-        raise InputError("`data` must come from `databases`, `subsamples` or `splits`.")
+        raise InputError("`data` must come from `databases`, `subsamples`, `splits` or `repeats`.")
     opened = engine_of(engine, memory_limit, data)
     if isinstance(query, list | tuple):
         return _collect_several(data, query, draws=draws, rng=rng, post=post, engine=opened, jobs=jobs,

@@ -1,7 +1,7 @@
 """Where the rows are, who the individual is, and how databases are cut.
 
-`databases`, `subsamples` and `splits` return a `Databases`, which describes the rows and does not read them: an
-engine does that, so that the same description serves every engine.
+`databases`, `subsamples`, `splits` and `repeats` return a `Databases`, which describes the rows and does not read
+them: an engine does that, so that the same description serves every engine.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ Table = Files | Stored | Select | Frame
 
 @dataclass(frozen=True)
 class Draws:
-    """Random databases from one master table.
+    """Random databases from one master table, or the same rows again and again.
 
     Attributes
     ----------
     count : how many databases
-    fraction : share of units that a database holds or, for splits, that its test part holds
+    fraction : share of units that a database holds (1 repeats all rows) or, for splits, that its test part holds
     by : a unit is all rows of an individual, or a row
     seed : number from which all draws follow
     split : keep all rows and say in a column ``is_test`` where they fall, instead of leaving rows out
@@ -84,6 +84,11 @@ class Draws:
     by: Unit
     seed: int
     split: bool
+
+    @property
+    def repeats(self) -> bool:
+        """Whether every database is the same rows."""
+        return self.fraction == 1.0 and not self.split
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,28 @@ def splits(
     return _drawn(source, individual, tables, unidentified, _draws(count, "test", test, by, rng, split=True))
 
 
+def repeats(
+    source: Any,
+    *,
+    individual: str | Sequence[str],
+    count: int,
+    tables: Mapping[str, Any] | None = None,
+    unidentified: Unidentified = "error",
+) -> Databases:
+    """Describe ``count`` databases that are all the same rows, to audit a randomised function on fixed data.
+
+    All randomness is then the function's own, and each database is one run of it: ``audit(repeats(...), function,
+    draws=1)`` measures a mechanism of classical differential privacy at these rows (docs/calibration.md). A query
+    that is not randomised gives the same result each time, and leaks whoever changes it.
+
+    Parameters
+    ----------
+    source, individual, tables, unidentified : as for `databases`
+    count : number of databases, each an independent run
+    """
+    return _drawn(source, individual, tables, unidentified, Draws(_count(count), 1.0, "individual", 0, split=False))
+
+
 def table_of(source: Any) -> Table:
     """Understand one table as the user gave it."""
     if isinstance(source, Files | Stored | Select | Frame):
@@ -252,8 +279,7 @@ def _drawn(source: Any, individual: str | Sequence[str], tables: Any, unidentifi
 
 
 def _draws(count: Any, name: str, fraction: Any, by: Any, rng: Any, *, split: bool) -> Draws:
-    if not isinstance(count, Integral) or count < 1:
-        raise InputError(f"`count` must be a positive integer, got {count!r}.")
+    count = _count(count)
     if not 0 < float(fraction) < 1:
         raise InputError(f"`{name}` must be between 0 and 1, got {fraction!r}.")
     if by not in get_args(Unit):
@@ -262,7 +288,13 @@ def _draws(count: Any, name: str, fraction: Any, by: Any, rng: Any, *, split: bo
         raise InputError(
             f"`rng` must be an integer, from which the same databases follow on every engine, got {rng!r}."
         )
-    return Draws(int(count), float(fraction), by, int(rng), split)
+    return Draws(count, float(fraction), by, int(rng), split)
+
+
+def _count(count: Any) -> int:
+    if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+        raise InputError(f"`count` must be a positive integer, got {count!r}.")
+    return int(count)
 
 
 def _columns(individual: Any) -> tuple[str, ...]:

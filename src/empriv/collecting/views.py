@@ -46,6 +46,13 @@ def data_view(data: Databases, relations: list[str], columns_of: Callable[[str],
 
 
 def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, known: str) -> Iterable[str]:
+    if draws.repeats:
+        every = ", ".join(map(quoted, columns))
+        yield (
+            f"CREATE TEMP VIEW {DATA} AS SELECT {every}, draw AS {DATABASE}, {individual} AS {INDIVIDUAL} "
+            f"FROM (SELECT * FROM {relation}{known}) AS r, RANGE({draws.count}) AS draws(draw)"
+        )
+        return
     if draws.split and any(column.lower() == "is_test" for column in columns):
         raise SourceError("A table to be split must not have a column `is_test` already.")
     if draws.by == "individual":
