@@ -17,8 +17,8 @@ import empriv
 from empriv.cli import main
 
 sys.path.insert(0, str(Path(__file__).parent))
-import docstrings  # noqa: E402
-import helptexts  # noqa: E402
+import docstrings
+import helptexts
 
 project = "empriv"
 author = "The empriv authors"

@@ -1,0 +1,199 @@
+"""The documents: what they show is run, what they name exists, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import datetime
+import json
+import re
+import shutil
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import empriv
+from documents import blocks, commands, run_page
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that pages take as given: a shop's sales, saved audits of them, noise."""
+    import duckdb
+
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "sales").mkdir()
+    rng = np.random.default_rng(0)
+    first = datetime.datetime(2026, 7, 4)
+    with (folder / "sales" / "sales.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["t", "day", "client_id", "amount"])
+        for day in range(120):
+            time = first + datetime.timedelta(days=day)  # the last is 2026-10-31
+            for client in np.flatnonzero(rng.random(30) < 0.6):
+                rows.writerow([time, time.date(), client, round(rng.exponential(20.0), 2)])
+    text = "client_id,adult\n" + "".join(f"{client},{client % 5 > 0}\n" for client in range(30))
+    (folder / "clients.csv").write_text(text)
+    with duckdb.connect() as connection:
+        for place in ("sales/sales.parquet", "sales.parquet"):
+            source, target = folder / "sales" / "sales.csv", folder / place
+            connection.execute(f"COPY (SELECT * FROM '{source}') TO '{target}'")
+    audit = empriv.audit(_data(folder), "avg(amount)", epsilon=[0.05, 0.1])
+    rounded = empriv.audit(_data(folder), "round(avg(amount), 0)", epsilon=[0.05, 0.1])
+    for name, saved in {"audit": audit, "raw": audit, "rounded": rounded}.items():
+        saved.save(folder / f"{name}.empriv")
+    empriv.design_noise(audit, epsilon=0.1, delta=0.05, granularity=0.25).save(folder / "noise.empriv")
+    return folder
+
+
+def _data(folder: Path) -> empriv.Databases:
+    return empriv.databases(str(folder / "sales.parquet"), database="day", individual="client_id")
+
+
+@pytest.fixture
+def names(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A copy of the files as the present directory, and the names that fragments on a page take as given."""
+    shutil.copytree(prepared, tmp_path / "shop")
+    monkeypatch.chdir(tmp_path / "shop")
+    audit = empriv.load("audit.empriv")
+    return {
+        "__name__": "page",
+        "empriv": empriv,
+        "data": _data(prepared),
+        "query": "avg(amount)",
+        "audit": audit,
+        "results": audit.results,
+        "noise": empriv.Noise.load("noise.empriv"),
+        "value": 17.0,
+    }
+
+
+@pytest.mark.parametrize("page", [one for one in PAGES if blocks(one.read_text())], ids=lambda page: page.name)
+def test_what_a_page_shows_is_so(page: Path, names: dict[str, Any]) -> None:
+    run_page(page.read_text(), names)
+
+
+FENCE = "```"
+LIES = {
+    "a figure": f"{FENCE}pycon\n>>> 1 + 1\n3\n{FENCE}\n",
+    "output": f"{FENCE}console\n$ empriv ledger init a.ledger --epsilon 1 --delta 1\nMade nothing.\n{FENCE}\n",
+    "a name": f"{FENCE}python\nempriv.nothing\n{FENCE}\n",
+    "an option": f"{FENCE}console\n$ empriv demo --nothing\n{FENCE}\n",
+    "a file": f"{FENCE}console\n$ empriv show nothing.empriv\n{FENCE}\n",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_page_that_is_wrong_is_noticed(lie: str, names: dict[str, Any]) -> None:
+    with pytest.raises((AssertionError, AttributeError)):
+        run_page(LIES[lie], names)
+
+
+def test_blocks_and_commands_are_read_as_they_are_meant() -> None:
+    shown = {language: f"{FENCE}{language}\nx = 1\n{FENCE}\n" for language in ("python", "toml")}
+    page = f"<!-- not run: needs a cluster -->\n{shown['python']}\n{shown['toml']}\n{shown['python']}"
+    assert [(one.line, one.text, one.reason) for one in blocks(page)] == [
+        (2, "x = 1\n", "needs a cluster"),
+        (10, "x = 1\n", None),
+    ]
+    console = '$ make demo  # no\n$ empriv audit x \\\n  --query "a b"\nsaid\n$ echo 1 | empriv release n -\n'
+    found = list(commands(console))
+    assert [one.words for one in found] == [("audit", "x", "--query", "a b"), ("release", "n", "-")]
+    assert [(one.given, one.shown) for one in found] == [(None, "said"), ("1\n", "")]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    """As GitHub reads them; the site's own are checked by its build."""
+    for target in _links(page.read_text()):
+        path, _, anchor = target.partition("#")
+        file = page if not path else (page.parent / path).resolve()
+        assert file.exists(), target
+        assert not anchor or anchor in _anchors(file.read_text()), target
+
+
+def test_a_link_that_leads_nowhere_is_noticed() -> None:
+    assert _links("[a](b.md#c) ![d](e.png) [f](https://g.h) `[i](j)`") == ["b.md#c", "e.png"]
+    assert _anchors("# A `b`, c\n\n## D\n") == {"a-b-c", "d"}
+
+
+def _links(text: str) -> list[str]:
+    text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+    return [one for one in re.findall(r"\]\(([^)\s]+)\)", text) if not one.startswith(("http:", "https:"))]
+
+
+def _anchors(text: str) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def test_the_reference_lists_every_public_name_once() -> None:
+    listed = re.findall(r"auto(?:function|class|exception|data):: (\w+)", (DOCS / "reference.md").read_text())
+    modules = re.findall(r"automodule:: empriv\.(\w+)", (DOCS / "reference.md").read_text())
+    assert len(set(listed)) == len(listed)
+    assert set(empriv.__all__) <= {*listed, *modules}
+
+
+# The method page: from the paper to the code.
+METHOD = DOCS / "method.md"
+
+
+def test_every_function_named_by_the_method_page_exists() -> None:
+    found = re.findall(r"`(empriv(?:\.\w+)+)`", METHOD.read_text())
+    assert len(found) > 40
+    for name in found:
+        _resolve(name)
+    with pytest.raises(AttributeError):
+        _resolve("empriv.measuring.risk.Risk.nothing")
+
+
+def test_every_test_named_by_the_method_page_exists() -> None:
+    found = re.findall(r"`((?:\w+/)*test_\w+)\.py::(\w+)`", METHOD.read_text())
+    assert len(found) > 30
+    for path, name in found:
+        assert name in _tests_of(ROOT / "tests" / f"{path}.py"), (path, name)
+    assert "test_nothing" not in _tests_of(Path(__file__))
+
+
+def test_every_numbered_thing_of_the_paper_has_its_place() -> None:
+    text = METHOD.read_text()
+    counts = {"Definition": 4, "Lemma": 4, "Theorem": 2, "Algorithm": 2, "Proposition": 1, "Figure": 5}
+    for kind, count in counts.items():
+        for number in range(1, count + 1):
+            assert re.search(rf"^\| \*\*{kind} {number}\*\*", text, re.MULTILINE), (kind, number)
+
+
+def _resolve(name: str) -> Any:
+    """What a dotted name stands for: modules first, then attributes, fields of dataclasses among them."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            value: Any = import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            fields = getattr(value, "__dataclass_fields__", {})
+            value = fields[part] if part in fields else getattr(value, part)
+        return value
+    raise AssertionError(name)
+
+
+def _tests_of(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_the_tour_is_stored_without_outputs() -> None:
+    """The build of the site runs it; what it shows there is of that run, and no old output can disagree."""
+    cells = json.loads((DOCS / "tour.ipynb").read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) > 5
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
