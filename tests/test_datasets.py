@@ -2,8 +2,10 @@
 
 import calendar
 import datetime
+import runpy
 import subprocess
 import sys
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from empriv.datasets import cdnow, precipitation, read_gpcp
+from empriv.datasets import cdnow, flights, precipitation, read_gpcp
 from empriv.errors import InputError, MissingExtraError, SourceError
 
 
@@ -253,3 +255,33 @@ def test_the_script_that_made_the_purchases_reads_the_text_file_as_it_is(tmp_pat
     rows = [(1, datetime.date(1997, 1, 1), 2, Decimal("29.33")), (2, datetime.date(1997, 1, 12), 1, Decimal("12.00"))]
     names = ("customer_id", "date", "quantity", "amount")
     assert ran.stdout.strip() == str([dict(zip(names, row, strict=True)) for row in rows])
+
+
+def test_the_flights_are_all_there():
+    path = flights()
+    table = pq.read_table(path)
+    assert table.schema.types == [pa.date32(), pa.string(), pa.int16()]
+    assert table.column_names == ["date", "aircraft", "delay"]
+    assert table.num_rows == 54_635
+    assert pc.count_distinct(table["aircraft"]).as_py() == 193
+    assert pc.count_distinct(table["date"]).as_py() == 365
+    assert pc.min_max(table["date"]).as_py() == {"min": datetime.date(2013, 1, 1), "max": datetime.date(2013, 12, 31)}
+    assert [column.null_count for column in table.columns] == [0, 0, 466]
+    assert pc.min_max(table["delay"]).as_py() == {"min": -43, "max": 502}
+    assert path.stat().st_size < 300_000
+    assert "flights.parquet" in (path.parent / "README.md").read_text()
+
+
+def test_the_script_that_made_the_flights_keeps_one_carrier_and_cancelled_flights(tmp_path):
+    text = (
+        "year,month,day,dep_delay,carrier,tailnum\n"
+        "2013,1,2,-3,B6,N2\n2013,1,1,NA,B6,N1\n2013,1,1,7,UA,N9\n2013,1,1,12,B6,N1\n"
+    )
+    with zipfile.ZipFile(tmp_path / "flights.csv.zip", "w") as archive:
+        archive.writestr("flights.csv", text)
+    made = runpy.run_path(str(SCRIPT.with_name("make_flights.py")))["read"](tmp_path / "flights.csv.zip")
+    assert [tuple(row.values()) for row in made.to_pylist()] == [
+        (datetime.date(2013, 1, 1), "N1", 12),
+        (datetime.date(2013, 1, 1), "N1", None),
+        (datetime.date(2013, 1, 2), "N2", -3),
+    ]

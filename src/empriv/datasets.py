@@ -1,7 +1,7 @@
-"""Data to try empriv on: the paper's precipitation example, and a shop's purchases.
+"""Data to try empriv on: the paper's precipitation example, a shop's purchases, an airline's delays.
 
 - `precipitation` makes a SYNTHETIC stand-in for the paper's example; `read_gpcp` reads the real file.
-- `cdnow` names a Parquet file of real purchases that the package carries.
+- `cdnow` and `flights` name Parquet files of real purchases and real departures that the package carries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from empriv.errors import InputError, MissingExtraError, SourceError
 
-__all__ = ["Precipitation", "cdnow", "precipitation", "read_gpcp"]
+__all__ = ["Precipitation", "cdnow", "flights", "precipitation", "read_gpcp"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -212,3 +212,12 @@ def cdnow() -> Path:
     licence (MIT) are in ``empriv/data/README.md``.
     """
     return Path(str(resources.files("empriv") / "data" / "cdnow.parquet"))
+
+
+def flights() -> Path:
+    """The path of a Parquet file of real departures: JetBlue's from New York in 2013.
+
+    54,635 flights of 193 aircraft on 365 days, in columns ``date``, ``aircraft`` (tail number) and ``delay`` (minutes;
+    negative if early, NULL if cancelled). The source and its licence (CC0) are in ``empriv/data/README.md``.
+    """
+    return Path(str(resources.files("empriv") / "data" / "flights.parquet"))
