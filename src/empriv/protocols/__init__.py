@@ -1,0 +1,40 @@
+"""Ready-made ways from rows to a published answer, to measure and to compare.
+
+    from empriv import protocols
+
+    protocols.laplace(protocols.winsorised("avg(amount)", "amount", lower=0, upper=500), sensitivity=5, epsilon=1)
+
+Each wraps a query or another protocol. `Protocol.collect` gives `Results`, for `measure` and all that follows.
+"""
+
+from empriv.protocols.protocol import Protocol
+from empriv.protocols.ready import (
+    gaussian,
+    k_threshold,
+    laplace,
+    local_noise,
+    noised,
+    passed,
+    plain,
+    rounded,
+    subsampled,
+    suppressed,
+    top_coded,
+    winsorised,
+)
+
+__all__ = [
+    "Protocol",
+    "gaussian",
+    "k_threshold",
+    "laplace",
+    "local_noise",
+    "noised",
+    "passed",
+    "plain",
+    "rounded",
+    "subsampled",
+    "suppressed",
+    "top_coded",
+    "winsorised",
+]

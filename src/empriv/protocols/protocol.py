@@ -1,0 +1,172 @@
+"""`Protocol`: a whole way from rows to a published answer, and how its results are collected.
+
+    rows ──steps on rows──▶ rows ──query──▶ answer ──steps on answers──▶ published answer
+
+The steps themselves are in `rows`, `guards` and `answers`; ready-made protocols in `ready`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from empriv.collecting.engine import ClusterEngine, Engine
+from empriv.collecting.pipeline import collect, engine_of
+from empriv.collecting.queries import DATA, Query, query_of
+from empriv.collecting.sources import Databases
+from empriv.collecting.templates import query as tree
+from empriv.errors import InputError, QueryError
+from empriv.progress import progress as progress_bar
+from empriv.protocols.answers import AnswerStep
+from empriv.protocols.guards import FewIndividuals, FewRows, Guard
+from empriv.protocols.rows import Clipped, LocalNoise, RowStep, Subsampled
+from empriv.protocols.stepped import SteppedSession, layers, name_rows, with_draws
+from empriv.results import Results
+
+if TYPE_CHECKING:
+    from empriv.collecting.rows import FrameKind
+
+DRAWS = 64
+"""Draws of a randomised protocol for each database, unless said otherwise."""
+
+_ROWS_AT_ONCE = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Protocol:
+    """A query with what is done to the rows before it and to the answer after it.
+
+    Attributes
+    ----------
+    query : SQL text, an SQL expression of aggregates, or a function of the rows
+    steps : in the order in which they were added; those on rows come before the query, those on answers after it
+    random_query : whether the query is a function of the rows and a generator
+    """
+
+    query: str | Callable[..., Any] | Query
+    steps: tuple[RowStep | Guard | AnswerStep, ...] = ()
+    random_query: bool = False
+
+    @property
+    def randomised(self) -> bool:
+        """Whether the same rows may give different answers."""
+        return self.random_query or any(step.randomised for step in self.steps)
+
+    def describe(self) -> str:
+        """The protocol in one line."""
+        asked = " ".join(query_of(self.query).text.split())
+        return "; ".join([asked, *(step.words for step in self.steps)])
+
+    def then(self, step: RowStep | Guard | AnswerStep) -> Protocol:
+        """This protocol with one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+    def collect(
+        self,
+        data: Databases,
+        *,
+        draws: int | None = None,
+        rng: int = 0,
+        engine: Engine | None = None,
+        memory_limit: str | None = None,
+        jobs: int | None = None,
+        progress: bool | None = None,
+        notice: Callable[[str], None] | None = None,
+        frame: FrameKind = "dict",
+    ) -> Results:
+        """Published answers on every database, with everyone and without each individual.
+
+        Parameters
+        ----------
+        data : Databases
+        draws : how often a randomised protocol is run on each database, 64 unless given; one that is not random is
+            run once, whatever is asked, and its results have no draws
+        rng : seed; steps of one kind draw the same numbers from it in every protocol
+        engine, memory_limit, jobs, progress, notice, frame : as for `empriv.collect`
+        """
+        if not isinstance(data, Databases):
+            raise InputError("`data` must come from `databases`, `subsamples`, `splits` or `repeats`.")
+        many = _whole("draws", DRAWS if draws is None else draws, least=1) if self.randomised else 1
+        seed = _whole("rng", rng, least=0)
+        asked = query_of(self.query)
+        if self.random_query and asked.function is None:
+            raise QueryError("A randomised query must be a Python function of the rows and a generator, got SQL.")
+        for step in self.steps:
+            if isinstance(step, FewRows | FewIndividuals):
+                asked = step.guarded(asked, data.individual)
+        options: dict[str, Any] = {"jobs": jobs, "notice": notice, "frame": frame}
+        on_rows = [(step, n) for step, n in self._numbered() if isinstance(step, Clipped | LocalNoise | Subsampled)]
+        opened = engine_of(engine, memory_limit, data)
+        if on_rows:
+            results = self._collect_stepped(opened, data, asked, on_rows, many, seed, progress, options)
+        else:
+            results = collect(
+                data, asked, draws=many if self.random_query else None, rng=seed, engine=opened, progress=progress,
+                **options,
+            )  # fmt: skip
+        for step, number in self._numbered():
+            if not isinstance(step, Clipped | LocalNoise | Subsampled | FewRows | FewIndividuals):
+                stream = np.random.default_rng([seed, zlib.crc32(step.kind.encode()), number])
+                results = step.apply(results, draws=many, rng=stream)
+        return results
+
+    def _numbered(self) -> Iterator[tuple[RowStep | Guard | AnswerStep, int]]:
+        """Each step with its number among those of its kind."""
+        seen: dict[str, int] = {}
+        for step in self.steps:
+            seen[step.kind] = seen.get(step.kind, -1) + 1
+            yield step, seen[step.kind]
+
+    def _collect_stepped(
+        self,
+        engine: Engine,
+        data: Databases,
+        asked: Query,
+        steps: list[tuple[RowStep, int]],
+        many: int,
+        seed: int,
+        progress: bool | None,
+        options: dict[str, Any],
+    ) -> Results:
+        """Results on the rows after the steps."""
+        drawn = any(step.randomised for step, _ in steps)
+        if isinstance(engine, ClusterEngine) and (drawn or asked.function is not None):
+            raise InputError(
+                "`engine` must be DuckDB for random steps on rows, and for steps on the rows of a Python function."
+            )
+        with ExitStack() as stack:
+            session = stack.enter_context(engine.session(data))
+            rows = layers(session, [(step, f"{seed}:{step.kind}:{number}") for step, number in steps], data)
+            if not drawn:
+                alone = SteppedSession(session, rows, 0, 1).opened()
+                found = collect(
+                    data, asked, draws=many if self.random_query else None, rng=seed, engine=alone, progress=progress,
+                    **options,
+                )  # fmt: skip
+                return replace(found, databases=session.databases)
+            name_rows(session, rows)
+            size = int(session.fetch(tree(f"SELECT COUNT(*) AS n FROM {DATA}"))["n"].values[0])
+            at_once = min(many, max(1, _ROWS_AT_ONCE // size))
+            advance = stack.enter_context(progress_bar(many, "Draws of the protocol", show=progress))
+            parts = []
+            for first in range(0, many, at_once):
+                count = min(at_once, many - first)
+                stretch = SteppedSession(session, rows, first, count).opened()
+                once = collect(
+                    data, asked, draws=1 if self.random_query else None, engine=stretch, progress=False,
+                    rng=int(np.random.SeedSequence([seed, first]).generate_state(1)[0]), **options,
+                )  # fmt: skip
+                parts.append((once, count))
+                advance(count)
+            return with_draws(parts, session.databases)
+
+
+def _whole(name: str, number: Any, *, least: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
+        raise InputError(f"`{name}` must be a whole number of {least} or more, got {number!r}.")
+    return int(number)

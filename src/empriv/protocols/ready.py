@@ -1,0 +1,177 @@
+"""Ready-made protocols. Each wraps a query, or another protocol, and adds one step to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, get_args
+
+from empriv.collecting.queries import Query, query_of
+from empriv.errors import InputError
+from empriv.noise.joint import JointNoise
+from empriv.noise.noise import Noise
+from empriv.protocols.answers import Added, Designed, NoiseLaw, Passed, Rounded, Sampler, opendp_mechanism
+from empriv.protocols.guards import FewIndividuals, FewRows
+from empriv.protocols.protocol import Protocol
+from empriv.protocols.rows import Clipped, LocalNoise, Subsampled
+from empriv.protocols.scales import gaussian_scale, laplace_scale
+
+Asked = str | Callable[..., Any] | Query | Protocol
+
+
+def plain(query: Asked, *, randomised: bool = False) -> Protocol:
+    """The query and nothing else.
+
+    Parameters
+    ----------
+    query : SQL text, an SQL expression of aggregates, or a function of the rows
+    randomised : whether the query is a function of the rows and a generator, that draws noise of its own
+    """
+    if isinstance(query, Protocol):
+        return query
+    query_of(query)
+    return Protocol(query, random_query=randomised)
+
+
+def rounded(query: Asked, *, to: float) -> Protocol:
+    """Answers to the nearest multiple of ``to``; halves go to the even multiple."""
+    return plain(query).then(Rounded(_positive("to", to)))
+
+
+def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Protocol:
+    """Values of a column below ``lower`` become ``lower``, those above ``upper`` become ``upper``.
+
+    The limits are fixed numbers. Quantiles of the data are no limits: they depend on every individual themselves.
+    """
+    low, high = _finite("lower", lower), _finite("upper", upper)
+    if low >= high:
+        raise InputError(f"`lower` must be less than `upper`, got {low:g} and {high:g}.")
+    return plain(query).then(Clipped(_column(column), low, high))
+
+
+def top_coded(query: Asked, column: str, *, at: float) -> Protocol:
+    """Values of a column above ``at`` become ``at``."""
+    return plain(query).then(Clipped(_column(column), None, _finite("at", at)))
+
+
+def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
+    """No answer (NULL) where the query reads fewer than so many rows; with GROUP BY, for each group."""
+    return plain(query).then(FewRows(_count("fewer_than", fewer_than)))
+
+
+def k_threshold(query: Asked, *, k: int) -> Protocol:
+    """No answer (NULL) where the query reads rows of fewer than ``k`` individuals; with GROUP BY, for each group."""
+    return plain(query).then(FewIndividuals(_count("k", k)))
+
+
+def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "laplace") -> Protocol:
+    """Each value of a column gets noise of its own, before the query.
+
+    Parameters
+    ----------
+    query : a query or a protocol
+    column : a column of numbers; NULL stays NULL
+    scale : of Laplace noise, or the standard deviation of Gaussian noise
+    law : ``"laplace"`` or ``"gaussian"``
+    """
+    if law not in get_args(NoiseLaw):
+        raise InputError(f"`law` must be 'laplace' or 'gaussian', got {law!r}.")
+    return plain(query).then(LocalNoise(_column(column), _positive("scale", scale), law))
+
+
+def subsampled(query: Asked, *, share: float) -> Protocol:
+    """Each row is kept with probability ``share``; the query sees those rows only."""
+    if _positive("share", share) > 1:
+        raise InputError(f"`share` must be above 0 and at most 1, got {share!r}.")
+    return plain(query).then(Subsampled(float(share)))
+
+
+def laplace(query: Asked, *, sensitivity: float, epsilon: float, sampler: Sampler = "seeded") -> Protocol:
+    """The classical Laplace mechanism on the answer.
+
+    Parameters
+    ----------
+    query : a query or a protocol
+    sensitivity : the most by which all rows of one individual together can change the answer (for several numbers,
+        the sum of changes); you state it, nothing checks it
+    epsilon : of classical differential privacy, at delta = 0, if the sensitivity is right
+    sampler : ``"seeded"`` draws follow from the seed; ``"opendp"`` draws are OpenDP's own, from no seed
+    """
+    size, epsilon = _positive("sensitivity", sensitivity), _positive("epsilon", epsilon)
+    said = f"epsilon {epsilon:g} for sensitivity {size:g}"
+    return plain(query).then(_added("laplace", laplace_scale(size, epsilon), sampler, said))
+
+
+def gaussian(
+    query: Asked, *, sensitivity: float, epsilon: float, delta: float, sampler: Sampler = "seeded"
+) -> Protocol:
+    """The classical Gaussian mechanism on the answer, with the least scale that suffices (Balle and Wang, 2018).
+
+    Parameters
+    ----------
+    query, epsilon, sampler : as for `laplace`
+    sensitivity : as for `laplace`; for several numbers, the root of the sum of squared changes
+    delta : of classical differential privacy, between 0 and 1
+    """
+    size, epsilon = _positive("sensitivity", sensitivity), _positive("epsilon", epsilon)
+    if not 0 < _finite("delta", delta) < 1:
+        raise InputError(f"`delta` must be between 0 and 1, got {delta!r}.")
+    said = f"epsilon {epsilon:g} and delta {delta:g} for sensitivity {size:g}"
+    return plain(query).then(_added("gaussian", gaussian_scale(size, epsilon, float(delta)), sampler, said))
+
+
+def noised(query: Asked, noise: Noise | JointNoise) -> Protocol:
+    """Answers rounded and made noisy as `Noise.release` would, with pseudo-random draws."""
+    if not isinstance(noise, Noise | JointNoise):
+        raise InputError(f"`noise` must come from `design_noise` or `design_joint_noise`, got {type(noise).__name__}.")
+    return plain(query).then(Designed(noise))
+
+
+def passed(query: Asked, function: Callable[..., Any], *, randomised: bool = False) -> Protocol:
+    """Answers passed through any function: post-processing, or a box that nobody can see into.
+
+    Parameters
+    ----------
+    query : a query or a protocol
+    function : ``function(answer)``, or ``function(answer, rng)`` if it is randomised, gives a number, or None for no
+        answer; for several numbers it gets and gives an array, with NaN for what is no number. It is not called where
+        there is no number.
+    randomised : whether it draws from the generator that it is given
+    """
+    if not callable(function):
+        raise InputError(f"`function` must be a function of the answer, got {type(function).__name__}.")
+    return plain(query).then(Passed(function, bool(randomised)))
+
+
+def _added(law: NoiseLaw, scale: float, sampler: Any, said: str) -> Added:
+    if sampler not in get_args(Sampler):
+        raise InputError(f"`sampler` must be 'seeded' or 'opendp', got {sampler!r}.")
+    if sampler == "opendp":
+        opendp_mechanism(law, scale)  # missing, it is missed now rather than after the query
+    return Added(law, scale, sampler, said)
+
+
+def _finite(name: str, number: Any) -> float:
+    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
+        raise InputError(f"`{name}` must be a finite number, got {number!r}.")
+    return float(number)
+
+
+def _positive(name: str, number: Any) -> float:
+    found = _finite(name, number)
+    if found <= 0:
+        raise InputError(f"`{name}` must be above 0, got {found:g}.")
+    return found
+
+
+def _count(name: str, number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise InputError(f"`{name}` must be a whole number of 1 or more, got {number!r}.")
+    return number
+
+
+def _column(column: Any) -> str:
+    if not isinstance(column, str) or not column:
+        raise InputError("`column` must be the name of a column.")
+    return column

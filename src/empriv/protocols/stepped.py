@@ -1,0 +1,324 @@
+"""A session whose ``data`` are the rows after some steps, with a database for each database and draw.
+
+It passes on every statement of collecting with the table ``data`` exchanged for the rows after the steps, and
+``empriv_databases`` for the pairs of database and draw: so whatever can be collected can be collected after steps, by
+the same leave-one-out rewrite. `with_draws` puts the pairs in order again, as `Results` with draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp, parse_one
+
+from empriv.collecting.aggregates import Type
+from empriv.collecting.engine import Column, Integers, Rows, Session
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sources import Databases
+from empriv.collecting.views import find_column, quoted
+from empriv.errors import InputError
+from empriv.protocols.rows import RowStep
+from empriv.results import IntArray, Outcome, Results
+
+STEPPED, UNITS, DRAWS, PLACES = "empriv_stepped", "empriv_units", "empriv_draws", "empriv_places"
+_DRAW, _UNIT, _CODE, _HASH = "empriv_draw", "empriv_unit", "empriv_code", "empriv_hash"
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Steps with the columns that they are on.
+
+    Attributes
+    ----------
+    own : all columns of the rows
+    steps : each with its column, whether that is of doubles, and the name of its stream of random numbers
+    """
+
+    own: tuple[str, ...]
+    steps: tuple[tuple[RowStep, str | None, bool, str], ...]
+
+    @property
+    def randomised(self) -> bool:
+        return any(step.randomised for step, *_ in self.steps)
+
+    @property
+    def drops(self) -> bool:
+        """Whether some rows may be left out."""
+        return any(column is None for _, column, *_ in self.steps)
+
+    def over(self, source: str, carried: Sequence[str]) -> str:
+        """SQL of the rows after the steps; ``carried`` are more columns that pass unchanged."""
+        for step, column, double, stream in self.steps:
+            if step.randomised:
+                drawn = f"MD5_NUMBER('{stream}:' || {_DRAW} || ':' || {_UNIT}) AS {_HASH}"
+                source = f"SELECT *, {drawn} FROM ({source}) AS s"
+            written = step.write("" if column is None else quoted(column), _HASH, double=double)
+            listed = [f"{written} AS {quoted(name)}" if name == column else quoted(name) for name in self.own]
+            where = f" WHERE {written}" if column is None else ""
+            source = f"SELECT {', '.join([*listed, *carried])} FROM ({source}) AS s{where}"
+        return source
+
+    def unit(self, database: str, by: Sequence[str] = ()) -> str:
+        """SQL that names a row by its database and content, and by a number among rows of the same content.
+
+        Rows of the same content are one individual's, since the individual is part of it: nobody's name changes when
+        somebody else leaves.
+        """
+        texts = [f"CAST({quoted(column)} AS VARCHAR)" for column in self.own]
+        content = " || ".join(f"COALESCE(LENGTH({text}) || ':' || {text}, '-')" for text in texts)
+        every = ", ".join([*by, *map(quoted, self.own)])
+        return f"{database} || ':' || MD5({content}) || ':' || ROW_NUMBER() OVER (PARTITION BY {every})"
+
+
+def layers(session: Session, steps: Sequence[tuple[RowStep, str]], data: Databases) -> Layers:
+    """Find the columns that the steps are on; each step comes with the name of its stream."""
+    own = tuple(session.columns[DATA])
+    types = session.types(_tree(f"SELECT {', '.join(map(quoted, own))} FROM {DATA}"))
+    identity = {name.lower() for name in data.individual}
+    found = []
+    for step, stream in steps:
+        column = None if step.column is None else find_column(step.column, own, "column")
+        if column is not None and column.lower() in identity:
+            raise InputError("`column` must not be one that says whose a row is.")
+        if column is not None and types[column].kind not in ("integer", "decimal", "double"):
+            raise InputError(
+                f"`column` must be a column of numbers, and {column!r} is not. Hint: cast it in the source, or name "
+                "another."
+            )
+        double = column is not None and types[column].kind == "double"
+        found.append((step, column, double, stream))
+        if column is not None and step.randomised:
+            types[column] = Type("double")
+    return Layers(own, tuple(found))
+
+
+def name_rows(session: Session, rows: Layers) -> None:
+    """Keep the rows with their names, from which random steps draw; once for a session."""
+    own = ", ".join(f"r.{quoted(column)}" for column in rows.own)
+    named = rows.unit(_CODE, [_CODE])
+    joined = (
+        f"SELECT {own}, r.{INDIVIDUAL}, d.code AS {_CODE} FROM {DATA} AS r "
+        f"JOIN empriv_databases AS d ON d.label = r.{DATABASE}"
+    )
+    session.store(UNITS, _tree(f"SELECT *, {named} AS {_UNIT} FROM ({joined}) AS s"))
+
+
+@dataclass(eq=False)
+class SteppedSession:
+    """A session after steps, for ``count`` draws from ``first`` on.
+
+    Database number ``j * count + k`` is database ``j`` with draw ``first + k``.
+    """
+
+    inner: Session
+    rows: Layers
+    first: int
+    count: int
+
+    def __post_init__(self) -> None:
+        n, m = len(self.inner.databases), self.count
+        place = np.arange(n * m)
+        self.inner.store_numbers(PLACES, {"code": place, "label": place})
+        self.inner.store_numbers(DRAWS, {"draw": self.first + np.arange(m), "place": np.arange(m)})
+        own = ", ".join(f"r.{quoted(column)}" for column in self.rows.own)
+        carried = [DATABASE, INDIVIDUAL]
+        if self.rows.randomised:
+            source = (
+                f"SELECT {own}, r.{INDIVIDUAL}, r.{_CODE} * {m} + d.place AS {DATABASE}, d.draw AS {_DRAW}, r.{_UNIT} "
+                f"FROM {UNITS} AS r CROSS JOIN {DRAWS} AS d"
+            )
+            carried += [_DRAW, _UNIT]
+        else:
+            source = (
+                f"SELECT {own}, r.{INDIVIDUAL}, d.code AS {DATABASE} FROM {DATA} AS r "
+                f"JOIN empriv_databases AS d ON d.label = r.{DATABASE}"
+            )
+        listed = ", ".join([*map(quoted, self.rows.own), DATABASE, INDIVIDUAL])
+        self.inner.store(STEPPED, _tree(f"SELECT {listed} FROM ({self.rows.over(source, carried)}) AS s"))
+
+    @cached_property
+    def databases(self) -> npt.NDArray[Any]:
+        return np.arange(len(self.inner.databases) * self.count)
+
+    @property
+    def individuals(self) -> npt.NDArray[Any]:
+        return self.inner.individuals
+
+    @property
+    def integers(self) -> Integers | None:
+        # Who loses all rows is still listed: that takes a table of labels.
+        return None if self.rows.drops else self.inner.integers
+
+    @property
+    def integer_bits(self) -> int:
+        return self.inner.integer_bits
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        return self.inner.columns
+
+    def label_individuals(self) -> None:
+        self.inner.label_individuals()
+
+    def types(self, statement: exp.Expr) -> dict[str, Type]:
+        return self.inner.types(_exchanged(statement))
+
+    def fetch(self, statement: exp.Expr) -> dict[str, Column]:
+        return self.inner.fetch(_exchanged(statement))
+
+    def store(self, name: str, statement: exp.Expr) -> None:
+        self.inner.store(name, _exchanged(statement))
+
+    def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.inner.store_numbers(name, columns)
+
+    def presence(self) -> tuple[IntArray, IntArray]:
+        database, individual = self.inner.presence()
+        draw = np.arange(self.count)
+        pairs = (database[:, None] * self.count + draw).ravel(), np.repeat(individual, self.count)
+        order = np.lexsort((pairs[1], pairs[0]))
+        return pairs[0][order], pairs[1][order]
+
+    @contextmanager
+    def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
+        place, draw = divmod(database, self.count)
+        own = ", ".join(map(quoted, self.rows.own))
+        source, carried = f"SELECT {own} FROM {DATA}", []
+        if self.rows.randomised:
+            carried = [_DRAW, _UNIT]
+            unit = self.rows.unit(f"'{place}'")
+            source = f"SELECT {own}, {self.first + draw} AS {_DRAW}, {unit} AS {_UNIT} FROM {DATA}"
+        steps = _tree(f"SELECT {own} FROM ({self.rows.over(source, carried)}) AS s")
+
+        def stepped(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Table) or node.name.lower() != DATA or node.db:
+                return node
+            return steps.copy().subquery(node.alias_or_name)
+
+        # Found first: what is put in holds ``data`` itself, which the session exchanges for the rows that are left.
+        tree = statement.copy()
+        for table in list(tree.find_all(exp.Table)):
+            table.replace(stepped(table))
+        with self.inner.rerun(tree, place) as run:
+            yield run
+
+    def extract(self, directory: str) -> Callable[[int], tuple[dict[str, npt.NDArray[Any]], IntArray]]:  # noqa: ARG002
+        self.label_individuals()
+        own = ", ".join(f"p.{quoted(column)}" for column in self.rows.own)
+        found = self.inner.fetch(
+            _tree(
+                f"SELECT {own}, p.{DATABASE}, COALESCE(i.code, -1) AS {_CODE} FROM {STEPPED} AS p "
+                f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY p.{DATABASE}, {own}"
+            )
+        )
+        starts = np.searchsorted(found[DATABASE].values, np.arange(len(self.databases) + 1))
+        columns = {name: _plain(found[name]) for name in self.rows.own}
+        return InMemory(columns, np.asarray(found[_CODE].values, np.int64), starts)
+
+    def opened(self) -> Open:
+        return Open(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Open:
+    """An engine that is a session already."""
+
+    kept: SteppedSession
+
+    def session(self, data: Databases) -> AbstractContextManager[SteppedSession]:  # noqa: ARG002 — they are open
+        return nullcontext(self.kept)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Rows sorted by database: gives those of any one."""
+
+    columns: dict[str, npt.NDArray[Any]]
+    codes: IntArray
+    starts: npt.NDArray[np.intp]
+
+    def __call__(self, database: int) -> tuple[dict[str, npt.NDArray[Any]], IntArray]:
+        part = slice(self.starts[database], self.starts[database + 1])
+        return {name: column[part] for name, column in self.columns.items()}, self.codes[part]
+
+
+def with_draws(parts: Sequence[tuple[Results, int]], databases: npt.NDArray[Any]) -> Results:
+    """Results on pairs of database and draw, as results on databases with draws; each part with its number of draws.
+
+    A component that a draw does not have (a group, all of whose rows were left out) is NULL there.
+    """
+    n, total = len(databases), sum(count for _, count in parts)
+    names = list(dict.fromkeys(name for part, _ in parts for name in part.components or ("",)))
+    keys = []
+    for part, count in parts:
+        owner = np.repeat(np.arange(part.n_individuals, dtype=np.int64), part.presence)
+        keys.append(owner * n + part.entry_database // count)
+    union = np.unique(np.concatenate(keys))
+    q, codes = np.full((n, total, len(names)), np.nan), np.full((n, total, len(names)), Outcome.NULL, np.int8)
+    columns = [np.array([names.index(name) for name in part.components or ("",)]) for part, _ in parts]
+    first = 0
+    for (part, count), column in zip(parts, columns, strict=True):
+        draws = slice(first, first + count)
+        q[:, draws, column] = part.q.reshape(n, count, len(column))
+        codes[:, draws, column] = part.outcomes.reshape(n, count, len(column))
+        first += count
+    # Where an individual has no row left, the result is that with everyone.
+    entry_q, entry_codes = q[union % n], codes[union % n]
+    first = 0
+    for (part, count), column, key in zip(parts, columns, keys, strict=True):
+        at = np.searchsorted(union, key)[:, None]
+        draw = (first + part.entry_database % count)[:, None]
+        entry_q[at, draw, column] = part.entry_q.reshape(len(key), len(column))
+        entry_codes[at, draw, column] = part.entry_outcomes.reshape(len(key), len(column))
+        first += count
+    whole = parts[0][0]
+    kept = (slice(None), slice(None), 0 if whole.components is None else slice(None))
+    counts = np.bincount(union // n, minlength=whole.n_individuals)
+    return Results(
+        q=np.ascontiguousarray(q[kept]),
+        outcomes=np.ascontiguousarray(codes[kept]),
+        databases=databases,
+        individuals=whole.individuals,
+        starts=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        entry_database=(union % n).astype(np.int32),
+        entry_q=np.ascontiguousarray(entry_q[kept]),
+        entry_outcomes=np.ascontiguousarray(entry_codes[kept]),
+        components=None if whole.components is None else tuple(names),
+        draws=total,
+    )
+
+
+def _exchanged(statement: exp.Expr) -> exp.Expr:
+    """The statement with ``data`` and its databases exchanged for those after the steps."""
+    tree = statement.copy()
+    for table in tree.find_all(exp.Table):
+        new = {DATA: STEPPED, "empriv_databases": PLACES}.get(table.name.lower())
+        if new is not None and not table.db:
+            alias = table.alias_or_name
+            table.set("this", exp.to_identifier(new))
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    return tree
+
+
+def _tree(sql: str) -> exp.Select:
+    return cast(exp.Select, parse_one(sql, dialect="duckdb"))
+
+
+def _plain(column: Column) -> npt.NDArray[Any]:
+    """An array in which NULL is NaN, NaT or None, as Python functions get it."""
+    values, null = column.values, column.null
+    if not null.any():
+        return values
+    if values.dtype.kind in "iuf":
+        return np.where(null, np.nan, values.astype(np.float64))
+    if values.dtype.kind in "mM":
+        return np.where(null, np.array("NaT", values.dtype), values)
+    plain = values.astype(object)
+    plain[null] = None
+    return plain
