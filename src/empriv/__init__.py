@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from empriv import datasets
+    from empriv import datasets, protocols
     from empriv.auditing import audit, load
     from empriv.audits import Audit
     from empriv.collecting import (
@@ -137,6 +137,7 @@ __all__ = [
     "load",
     "measure",
     "measure_against",
+    "protocols",
     "repeats",
     "scan",
     "splits",
@@ -147,8 +148,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"empriv.{_HOME[name]}"), name)
-    if name == "datasets":
-        return import_module("empriv.datasets")
+    if name in ("datasets", "protocols"):
+        return import_module(f"empriv.{name}")
     raise AttributeError(f"module 'empriv' has no attribute {name!r}")
 
 
