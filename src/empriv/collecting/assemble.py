@@ -19,6 +19,8 @@ from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
 Codes = npt.NDArray[np.int8]
 
+_ROOM = 2  # places for each answer up to which one for every pair is quicker than sorting
+
 
 @dataclass(frozen=True, eq=False)
 class Answers:
@@ -59,15 +61,13 @@ def assemble(
     components: Sequence[str] | None,
     n_groups: int = 1,
     everyone: tuple[FloatArray, Codes] | None = None,
-    room: int = 4,
 ) -> Results:
     """Results in order of individual and database.
 
     A group that has no answer is NULL with everyone; without an individual it is what it is with everyone, since
     an individual without rows in it changes nothing. With ``integers``, answers number the individuals from the first
     of these; if ``individuals`` is None, those are listed who have an answer. ``everyone`` are the results with
-    everyone, where the answers do not hold them. ``room`` is how many places there may be for each answer, which is
-    quicker than sorting, and takes memory.
+    everyone, where the answers do not hold them.
     """
     n, size = answers.n_databases, n_groups * len(answers.items)
     if integers is None:
@@ -85,7 +85,7 @@ def assemble(
 
     # Fetched narrow; indices are converted once here rather than at each use.
     pair = answers.pair[each].astype(np.intp, copy=False)
-    if width * n <= room * len(pair) + 1024:
+    if width * n <= _ROOM * len(pair) + 1024:
         # Nearly everyone is nearly everywhere: a place for every pair is quicker than sorting.
         slot, entries = pair, width * n
         present = np.zeros(entries, bool)
@@ -95,9 +95,15 @@ def assemble(
         chosen = None if counts.sum() == entries else present
         entry_database = entry_database if chosen is None else entry_database[chosen]
     else:
-        order, slot = np.unique(pair, return_inverse=True)
-        counts, entry_database = _counts(order, width, n)
-        chosen, entries = None, len(order)
+        order = _order(pair, width * n)
+        pair = pair[order]
+        each = order + each.start if isinstance(each, slice) else each[order]
+        slot = np.arange(len(pair))
+        if n_groups > 1:  # a pair has an answer for each of its groups
+            first = np.diff(pair, prepend=-1) > 0
+            slot, pair = np.cumsum(first) - 1, pair[first]
+        counts, entry_database = _counts(pair, width, n)
+        chosen, entries = None, len(entry_database)
     # Where each pair has one answer, every entry that stays is written below.
     entry_q, entry_codes = np.empty((entries, size)), np.zeros((entries, size), np.int8)
     if n_groups > 1:
@@ -157,6 +163,18 @@ def _parted(pair: npt.NDArray[Any]) -> tuple[IntArray | slice, IntArray | slice]
     return np.flatnonzero(everyone), np.flatnonzero(~everyone)
 
 
+def _order(pair: IntArray, below: int) -> IntArray:
+    """What sorts pairs that are at least 0 and less than ``below``."""
+    if below > 2**31 or len(pair) > 2**31:
+        return np.argsort(pair, kind="stable")
+    # Each pair with its position behind it in one number: sorting numbers is far quicker than sorting positions.
+    both = pair << 32
+    both |= np.arange(len(pair))
+    both.sort()
+    both &= 2**32 - 1
+    return both
+
+
 def _put(
     q: FloatArray, codes: Codes, answers: Answers, chosen: IntArray | slice, slot: npt.NDArray[Any], n_groups: int
 ) -> None:
@@ -173,7 +191,8 @@ def _put(
 
 def _counts(order: npt.NDArray[Any], n_individuals: int, n: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
     """Entries of each individual, and ``entry_database``, from the pairs (individual * n + database) in order."""
-    individual, database = np.divmod(order, n)
+    individual = order // n
+    database = order - individual * n
     return np.bincount(individual, minlength=n_individuals), database.astype(np.int32)
 
 

@@ -190,5 +190,4 @@ def _fetched(
         components=component_names(plan.query, groups),
         n_groups=len(groups),
         everyone=(everyone.q, everyone.outcomes),
-        room=12,
     )

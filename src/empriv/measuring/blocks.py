@@ -206,8 +206,9 @@ def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
             else:
                 shifts = np.abs(change / h.reshape(-1)).max(axis=1)
         else:
-            change = np.abs(pairs.entries - q[pairs.entry_database]) / h[pairs.entry_database]
-            shifts = largest_of(np.where(np.isnan(change), 0.0, change), pairs.starts)
+            change = np.abs(pairs.entries - np.take(q, pairs.entry_database, axis=0))
+            change /= h[0, 0] if np.all(h == h[0, 0]) else h[pairs.entry_database]
+            shifts = largest_of(np.where(np.isnan(change), 0.0, change) if len(pairs.mass) else change, pairs.starts)
     # A pair at an atom on both sides counts as no change here; the masses tell whether it is at the same one.
     if len(pairs.mass):
         shifts[np.any(pairs.mass_without != pairs.mass, axis=1)] = np.inf
@@ -221,5 +222,6 @@ def largest_of(change: FloatArray, starts: IntArray) -> FloatArray:
     out = np.zeros(len(starts) - 1)
     some = np.diff(starts) > 0
     if some.any():
-        out[some] = np.maximum.reduceat(change.max(axis=1), starts[:-1][some])
+        flat = change.reshape(-1) if change.shape[1] == 1 else change.max(axis=1)
+        out[some] = np.maximum.reduceat(flat, starts[:-1][some])
     return out

@@ -1,7 +1,7 @@
 """The compiled Laplace path, where it was built: `_laplace.c`, called through ctypes without the interpreter's lock.
 
-It is optional. Where the package was installed without a C compiler, `sticks` is None, and numpy does the same work
-(`laplace.ScanBlock`, which is its oracle) more slowly.
+It is optional. Where the package was installed without a C compiler, `sticks` and `reach` are None, and numpy does the
+same work (`laplace.ScanBlock` and `screening.reach_in_numpy`, which are their oracles) more slowly.
 """
 
 from __future__ import annotations
@@ -9,19 +9,25 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from empriv.results import FloatArray
+from empriv.results import FloatArray, IntArray
 
 Sticks = Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
+Int32Array = npt.NDArray[np.int32]
+Reach = Callable[[FloatArray, Int32Array, FloatArray, FloatArray, float, IntArray, Int32Array, FloatArray], FloatArray]
 
 
-def _load() -> Sticks | None:
+def _load() -> ctypes.CDLL | None:
     spec = find_spec("empriv.measuring._laplace")
-    if spec is None or spec.origin is None:
-        return None
-    function = ctypes.CDLL(spec.origin).empriv_laplace_sticks
+    return None if spec is None or spec.origin is None else ctypes.CDLL(spec.origin)
+
+
+def _sticks(library: ctypes.CDLL) -> Sticks:
+    function = library.empriv_laplace_sticks
     function.restype = None
 
     def sticks(points: FloatArray, without: FloatArray, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -32,9 +38,7 @@ def _load() -> Sticks | None:
         rows, n = without.shape
         out, low, high, scratch = np.empty((rows, len(e))), np.empty(rows), np.empty(rows), np.empty(14 * n)
         arrays = points, np.exp(points), without, np.exp(without), e, out, low, high, scratch
-        if not all(array.flags.c_contiguous and array.dtype == np.float64 for array in arrays):
-            raise TypeError("the compiled path needs contiguous arrays of doubles")
-        pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+        pointers = [_pointer(array, np.float64) for array in arrays]
         size, long = ctypes.c_long(len(e)), ctypes.c_long
         function(long(rows), long(n), *pointers[:4], size, *pointers[4:])
         out /= n
@@ -43,4 +47,41 @@ def _load() -> Sticks | None:
     return sticks
 
 
-sticks = _load()
+def _reach(library: ctypes.CDLL) -> Reach:
+    function = library.empriv_laplace_reach
+    function.restype = None
+
+    def reach(
+        points: FloatArray,
+        place: Int32Array,
+        decay: FloatArray,
+        weight: FloatArray,
+        scale: float,
+        starts: IntArray,
+        entry_point: Int32Array,
+        entries: FloatArray,
+    ) -> FloatArray:
+        """Largest weighted average of e^|shift| - 1, for each individual: see `screening`."""
+        n, out = len(points), np.empty(len(starts) - 1)
+        function(
+            ctypes.c_long(len(out)), ctypes.c_long(n), _pointer(points, np.float64), _pointer(place, np.int32),
+            _pointer(decay, np.float64), _pointer(weight, np.float64), ctypes.c_double(scale),
+            _pointer(starts, np.int64), _pointer(entry_point, np.int32), _pointer(entries, np.float64),
+            _pointer(out, np.float64), _pointer(np.empty(2 * n), np.float64),
+        )  # fmt: skip
+        return out
+
+    return reach
+
+
+def _pointer(array: npt.NDArray[Any], dtype: type) -> ctypes.c_void_p:
+    if not (array.flags.c_contiguous and array.dtype == dtype):
+        raise TypeError("the compiled path needs contiguous arrays of its own types")
+    pointer = ctypes.c_void_p(array.ctypes.data)
+    pointer.array = array  # type: ignore[attr-defined] # kept until the call is over
+    return pointer
+
+
+_library = _load()
+sticks = None if _library is None else _sticks(_library)
+reach = None if not hasattr(_library, "empriv_laplace_reach") else _reach(_library)  # an older build has none

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from typing import Any, overload
 
@@ -23,6 +24,7 @@ from empriv.measuring import mixtures
 from empriv.measuring.atoms import Pairs, split
 from empriv.measuring.blocks import Block, closed_form, jobs, largest_of, largest_shifts
 from empriv.measuring.densities import Density, Kde, Mixture, Model
+from empriv.measuring.screening import log_reach
 from empriv.progress import progress
 from empriv.results import FloatArray, IntArray, Results
 
@@ -150,15 +152,16 @@ class Risk:
         check_delta(delta)
         best = 0.0
         rows = self._subject_rows(0.0)
-        rows = rows[np.argsort(-self.shifts[rows], kind="stable")]  # who moves the results most, first
+        rows = rows[np.argsort(-self._reach[rows], kind="stable")]  # who may need most, first
         provable = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
-        step = max(1024, len(rows) // 16)
-        for start in range(0, len(rows), step):
-            some = rows[start : start + step]
+        start, stop = 0, 128  # a few first: they tell of whom there is no need to look at
+        while start < len(rows):
+            some = rows[start:stop]
             if provable:  # who cannot need more than the worst so far is not looked at
-                some = some[self._beyond(self.shifts[some], best)]
+                some = some[self._beyond(self._reach[some], best)]
             for _, found in self._map(some, lambda block: block.epsilons(delta)):
                 best = max(best, float(found.max(initial=0.0)))
+            start, stop = stop, stop + max(1024, len(rows) // 16)
         return best
 
     def bounds(self, epsilon: npt.ArrayLike, level: float = 0.95, method: str = "analytic", **options: Any) -> Any:
@@ -179,8 +182,9 @@ class Risk:
         results = self.results
         with np.errstate(invalid="ignore"):
             change = np.abs(results.entry_q - results.q[results.entry_database])
-        same = results.entry_outcomes == results.outcomes[results.entry_database]
-        change = np.where(same & (results.entry_outcomes != 0), 0.0, change)
+        if results.entry_outcomes.any():
+            same = results.entry_outcomes == results.outcomes[results.entry_database]
+            change = np.where(same & (results.entry_outcomes != 0), 0.0, change)
         return largest_of(change.reshape(len(change), -1), results.starts)
 
     def pdf(self, x: npt.ArrayLike) -> FloatArray:
@@ -205,7 +209,7 @@ class Risk:
         # Screened by a bound that may be tiny rather than zero: said so, not rounded down.
         bounded = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
         least, moving = 0.0 if bounded else mixtures.SLACK, self.shifts > 0
-        out[moving & ~self._beyond(self.shifts, epsilon[0])] = least
+        out[moving & ~self._beyond(self._reach, epsilon[0])] = least
         if np.isinf(epsilon[-1]):
             # e^inf times a density that rounds to 0 says nothing: what is proved for a single epsilon holds here too.
             out[moving & ~self._beyond(self.shifts, np.inf), -1] = least
@@ -213,7 +217,14 @@ class Risk:
 
     def _subject_rows(self, epsilon: float) -> IntArray:
         """Individuals whom no screening clears at ``epsilon``."""
-        return np.flatnonzero(self._beyond(self.shifts, epsilon) & (self.shifts > 0))
+        return np.flatnonzero(self._beyond(self._reach, epsilon) & (self.shifts > 0))
+
+    @cached_property
+    def _reach(self) -> FloatArray:
+        """What screening goes by: the largest shift, or less where few results change."""
+        if not isinstance(self.density, Mixture) or not closed_form(self.density):
+            return self.shifts
+        return log_reach(self.pairs, self.density.bandwidth, self.shifts)
 
     def _beyond(self, shifts: FloatArray, epsilon: float) -> npt.NDArray[np.bool_]:
         """Whose shifts may break ``epsilon`` (docs/mathematics.md, "Screening")."""

@@ -168,9 +168,8 @@ def histogram_of(delta_i: FloatArray) -> IntArray:
 
 def outcome_histogram(results: Results) -> IntArray:
     """Results without an individual, by outcome, but for numbers."""
-    counts = np.bincount(results.entry_outcomes.reshape(-1), minlength=len(Outcome)).astype(np.int64)
-    counts[Outcome.NUMBER] = 0
-    return counts
+    codes = results.entry_outcomes[results.entry_outcomes != Outcome.NUMBER]
+    return np.bincount(codes, minlength=len(Outcome)).astype(np.int64)
 
 
 def to_bytes(tally: Tally) -> bytes:

@@ -1,0 +1,72 @@
+"""Screening clears nobody whose densities differ by more than it says, and the compiled path says what numpy says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.measuring import compiled
+from empriv.measuring.risk import Risk
+from empriv.measuring.screening import log_reach
+
+
+def risk_of(seed: int, share: float, size: float, atoms: bool = False, draws: int | None = None) -> Risk:
+    """30 databases, 40 individuals who each change a share of the results."""
+    rng = np.random.default_rng(seed)
+    shape = (30,) if draws is None else (30, draws)
+    q = rng.normal(size=shape)
+    moved = rng.random((40, 30)) < share
+    if atoms:  # most databases have the same result, whoever is left out
+        q[:17] = 0.0
+        moved[:, :17] = False
+    if draws is not None:
+        moved = np.repeat(moved[:, :, None], draws, axis=2)
+    shifts = size * rng.exponential(size=(40, *shape)) * rng.choice([-1.0, 1.0], (40, *shape))
+    return empriv.measure(q, np.where(moved, q + shifts, q))
+
+
+@pytest.mark.parametrize("atoms", [False, True])
+@pytest.mark.parametrize("draws", [None, 3])
+@pytest.mark.parametrize(("share", "size"), [(0.05, 0.02), (0.3, 0.1), (1.0, 0.5), (0.1, 30.0)])
+def test_nobody_is_cleared_wrongly(share: float, size: float, draws: int | None, atoms: bool) -> None:
+    tighter = 0
+    for seed in range(5):
+        risk = risk_of(seed, share, size, atoms, draws)
+        bound, truth = log_reach(risk.pairs, risk.density.bandwidth, risk.shifts), risk.epsilon_i(0.0)  # type: ignore
+        assert np.all(bound >= truth * (1 - 1e-12))
+        assert np.all(bound <= risk.shifts)
+        assert np.any(0.2 * bound < truth), "a fifth of it would clear somebody wrongly"
+        tighter += np.count_nonzero(bound < 0.7 * risk.shifts)
+    assert tighter > 0 or size > 1
+
+
+@pytest.mark.parametrize("bandwidth", [1e-4, 0.1, 10.0])
+@pytest.mark.skipif(
+    compiled.reach is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+)
+def test_the_compiled_path_agrees_with_numpy(bandwidth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed, share, size, atoms, draws in (
+        (1, 0.2, 0.1, False, None),
+        (2, 1.0, 3.0, True, None),
+        (3, 0.5, 1e-3, False, 2),
+    ):
+        risk = risk_of(seed, share, size, atoms, draws)
+        shifts = risk.shifts * risk.density.bandwidth / bandwidth  # type: ignore[union-attr]
+        mine = log_reach(risk.pairs, bandwidth, shifts)
+        with monkeypatch.context() as patch:
+            patch.setattr(compiled, "reach", None)
+            theirs = log_reach(risk.pairs, bandwidth, shifts)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+        assert not np.allclose(1.001 * mine, theirs, rtol=1e-5)
+
+
+def test_screening_changes_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(4):
+        risk = risk_of(seed, 0.2, 0.1)
+        slow = risk_of(seed, 0.2, 0.1)
+        monkeypatch.setitem(slow.__dict__, "_reach", slow.shifts)
+        for grid in ([0.01, 0.05, 0.1], [0.3]):
+            np.testing.assert_array_equal(risk.delta_i(grid), slow.delta_i(grid))
+        assert risk.epsilon(0.0) == slow.epsilon(0.0)
+        assert np.count_nonzero(risk._reach > 0.1) < np.count_nonzero(slow.shifts > 0.1)
