@@ -1,0 +1,249 @@
+"""Steps on rows and on the query, against the slow way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import slow
+
+import empriv
+from empriv import protocols
+from empriv.results import Outcome
+
+RAW = "SELECT avg(amount) FROM data"
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    """Duplicates, NULLs, somebody who is all of a database, somebody who is in one only."""
+    rng = np.random.default_rng(4)
+    rows = pd.DataFrame(
+        {
+            "day": rng.integers(0, 4, 40),
+            "who": rng.choice(["a", "b", "c", "d", "e"], 40),
+            "amount": np.rint(rng.gamma(2.0, 200.0, 40)) / 2,
+            "kind": rng.choice(["x", "y"], 40),
+        }
+    )
+    rows.loc[3, "amount"] = None
+    alone = pd.DataFrame({"day": [4, 4], "who": ["a", "a"], "amount": [10.0, 700.0], "kind": ["x", "x"]})
+    once = pd.DataFrame({"day": [1], "who": ["f"], "amount": [900.0], "kind": ["y"]})
+    return pd.concat([rows, rows.iloc[:6], alone, once], ignore_index=True)
+
+
+def data_of(frame: pd.DataFrame) -> empriv.Databases:
+    return empriv.databases(frame, database="day", individual="who")
+
+
+def test_winsorised(frame: pd.DataFrame) -> None:
+    results = protocols.winsorised(RAW, "amount", lower=50, upper=250.5).collect(data_of(frame))
+    assert results.draws is None
+    assert slow.check(results, frame, [slow.clip("amount", 50, 250.5)], slow.average) > 30
+    with pytest.raises(AssertionError):
+        slow.check(results, frame, [slow.clip("amount", 50, 260)], slow.average)
+
+
+def test_top_coded(frame: pd.DataFrame) -> None:
+    results = protocols.top_coded(RAW, "AMOUNT", at=300).collect(data_of(frame))
+    slow.check(results, frame, [slow.clip("amount", -np.inf, 300)], slow.average)
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_local_noise(frame: pd.DataFrame, law: Any) -> None:
+    results = protocols.local_noise(RAW, "amount", scale=30, law=law).collect(data_of(frame), draws=3, rng=5)
+    assert results.q.shape == (5, 3)
+    slow.check(results, frame, [slow.noise("amount", 30, law, "5:local noise:0")], slow.average)
+    with pytest.raises(AssertionError):
+        slow.check(results, frame, [slow.noise("amount", 30, law, "6:local noise:0")], slow.average)
+
+
+def test_subsampled_and_who_is_dropped_is_still_listed(frame: pd.DataFrame) -> None:
+    results = protocols.subsampled(RAW, share=0.3).collect(data_of(frame), draws=4)
+    slow.check(results, frame, [slow.keep(0.3, "0:subsampled:0")], slow.average)
+    assert (results.outcomes == Outcome.NULL).any()  # in some draw a database is empty
+    scarce = protocols.subsampled(RAW, share=0.02).collect(data_of(frame), draws=1)
+    assert scarce.individuals.tolist() == list("abcdef")
+    slow.check(scarce, frame, [slow.keep(0.02, "0:subsampled:0")], slow.average)
+
+
+def test_steps_on_rows_are_taken_in_the_order_in_which_they_are_added(frame: pd.DataFrame) -> None:
+    changes = [
+        slow.clip("amount", 0, 300),
+        slow.noise("amount", 50, "laplace", "0:local noise:0"),
+        slow.keep(0.6, "0:subsampled:0"),
+        slow.noise("amount", 20, "laplace", "0:local noise:1"),
+    ]
+    protocol = protocols.top_coded(RAW, "amount", at=300)
+    protocol = protocols.local_noise(protocol, "amount", scale=50)
+    protocol = protocols.local_noise(protocols.subsampled(protocol, share=0.6), "amount", scale=20)
+    results = protocol.collect(data_of(frame), draws=2)
+    slow.check(results, frame, changes, slow.average)
+    with pytest.raises(AssertionError):
+        slow.check(results, frame, changes[::-1], slow.average)
+
+
+def test_integers_as_individuals_and_draws_in_several_goes(frame: pd.DataFrame, monkeypatch: Any) -> None:
+    monkeypatch.setattr("empriv.protocols.protocol._ROWS_AT_ONCE", 100)  # two draws at once
+    frame["who"] = frame["who"].map(ord)
+    for protocol, change in (
+        (protocols.local_noise(RAW, "amount", scale=30), slow.noise("amount", 30, "laplace", "0:local noise:0")),
+        (protocols.subsampled(RAW, share=0.3), slow.keep(0.3, "0:subsampled:0")),
+    ):
+        results = protocol.collect(data_of(frame), draws=5)
+        assert results.q.shape == (5, 5)
+        slow.check(results, frame, [change], slow.average)
+
+
+def by_kind(rows: Sequence[slow.Row]) -> list[float | None]:
+    parts = [[row for row in rows if row["kind"] == kind] for kind in "xy"]
+    return [float(np.sum([row["amount"] or 0.0 for row in part])) if part else None for part in parts]
+
+
+def test_groups_that_a_draw_does_not_have(frame: pd.DataFrame) -> None:
+    query = "SELECT kind, sum(coalesce(amount, 0)) FROM data GROUP BY kind"
+    results = protocols.subsampled(query, share=0.15).collect(data_of(frame), draws=3)
+    assert results.components == ("x", "y")
+    slow.check(results, frame, [slow.keep(0.15, "0:subsampled:0")], by_kind)
+
+
+def test_a_query_that_runs_once_per_individual(frame: pd.DataFrame) -> None:
+    query = "SELECT sum(coalesce(amount, 0)) FROM data HAVING count(*) > 0"
+    assert "once per individual" in empriv.explain(data_of(frame), query)
+
+    def total(rows: Sequence[slow.Row]) -> float | None:
+        return float(sum(row["amount"] or 0.0 for row in rows)) if rows else None
+
+    protocol = protocols.subsampled(protocols.top_coded(query, "amount", at=300), share=0.5)
+    results = protocol.collect(data_of(frame), draws=2)
+    slow.check(results, frame, [slow.clip("amount", -np.inf, 300), slow.keep(0.5, "0:subsampled:0")], total)
+
+
+def mean_amount(rows: Any) -> float | None:
+    values = np.asarray(rows["amount"], float)
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if len(values) else None
+
+
+def test_a_python_function_after_steps_on_rows(frame: pd.DataFrame) -> None:
+    protocol = protocols.local_noise(protocols.winsorised(mean_amount, "amount", lower=0, upper=300), "amount", scale=9)
+    results = protocol.collect(data_of(frame), draws=2, jobs=1)
+    assert results.q.shape == (5, 2)
+    changes = [slow.clip("amount", 0, 300), slow.noise("amount", 9, "laplace", "0:local noise:0")]
+    slow.check(results, frame, changes, slow.average)
+
+
+def test_a_randomised_function_draws_anew_in_every_draw(frame: pd.DataFrame) -> None:
+    def noisy(rows: Any, rng: np.random.Generator) -> float:
+        return 0.0 * len(rows["amount"]) + rng.normal()
+
+    alone = protocols.plain(noisy, randomised=True).collect(data_of(frame), draws=3, jobs=1)
+    assert alone.q.shape == (5, 3)
+    clipped = protocols.top_coded(protocols.plain(noisy, randomised=True), "amount", at=1)
+    assert clipped.collect(data_of(frame), draws=3, jobs=1).q.shape == (5, 3)
+    stepped = protocols.subsampled(protocols.plain(noisy, randomised=True), share=0.5)
+    results = stepped.collect(data_of(frame), draws=3, jobs=1)
+    assert len(np.unique(results.q)) == 15
+
+
+def test_suppressed_and_thresholded(frame: pd.DataFrame) -> None:
+    results = protocols.suppressed(RAW, fewer_than=11).collect(data_of(frame))
+    slow.check(results, frame, [], lambda rows: slow.average(rows) if len(rows) >= 11 else None)
+    assert 0 < np.count_nonzero(results.entry_outcomes) < results.entry_outcomes.size
+
+    def threshold(rows: Sequence[slow.Row]) -> float | None:
+        return slow.average(rows) if len({row["who"] for row in rows}) >= 5 else None
+
+    results = protocols.k_threshold(RAW, k=5).collect(data_of(frame))
+    slow.check(results, frame, [], threshold)
+    assert 0 < np.count_nonzero(results.outcomes) < results.outcomes.size
+    with pytest.raises(AssertionError):
+        slow.check(results, frame, [], slow.average)
+
+
+def test_counts_are_of_the_rows_that_the_query_reads_after_the_steps(frame: pd.DataFrame) -> None:
+    query = "SELECT kind, sum(coalesce(amount, 0)), count(*) AS n FROM data WHERE amount > 20 GROUP BY kind"
+    protocol = protocols.k_threshold(protocols.suppressed(protocols.subsampled(query, share=0.8), fewer_than=4), k=3)
+    results = protocol.collect(data_of(frame), draws=2)
+
+    def answer(rows: Sequence[slow.Row]) -> list[float | None]:
+        out: list[float | None] = []
+        for kind in "xy":
+            part = [row for row in rows if row["kind"] == kind and row["amount"] is not None and row["amount"] > 20]
+            enough = len(part) >= 4 and len({row["who"] for row in part}) >= 3
+            out += [float(sum(row["amount"] for row in part)), float(len(part))] if enough else [None, None]
+        return out
+
+    slow.check(results, frame, [slow.keep(0.8, "0:subsampled:0")], answer)
+    assert (results.outcomes == Outcome.NUMBER).any()
+
+
+@pytest.mark.parametrize("kind", ["dict", "pandas", "polars", "arrow"])
+def test_python_functions_are_guarded_alike(frame: pd.DataFrame, kind: Any) -> None:
+    protocol = protocols.k_threshold(protocols.suppressed(mean_amount, fewer_than=11), k=5)
+    results = protocol.collect(data_of(frame.fillna({"amount": 0.0})), jobs=1, frame=kind)
+
+    def answer(rows: Sequence[slow.Row]) -> float | None:
+        return slow.average(rows) if len(rows) >= 11 and len({row["who"] for row in rows}) >= 5 else None
+
+    slow.check(results, frame.fillna({"amount": 0.0}), [], answer)
+
+
+def test_individuals_of_several_columns_and_rows_of_nobody(frame: pd.DataFrame) -> None:
+    frame["shop"] = 1
+    frame.loc[frame["who"] == "b", "who"] = None
+    data = empriv.databases(frame, database="day", individual=["who", "shop"], unidentified="keep")
+    query = "SELECT count(*) FROM data AS d"
+    found = protocols.k_threshold(query, k=4).collect(data)
+    counts = frame.dropna(subset="who").groupby("day")["who"].nunique()
+    np.testing.assert_array_equal(found.outcomes == Outcome.NULL, counts.to_numpy() < 4)
+
+
+def test_random_databases_and_repeats(frame: pd.DataFrame) -> None:
+    data = empriv.subsamples(frame, individual="who", count=6, fraction=0.5)
+    results = protocols.winsorised("sum(amount)", "amount", lower=0, upper=100).collect(data)
+    np.testing.assert_array_equal(results.q, empriv.collect(data, "sum(CASE WHEN amount > 100 THEN 100 ELSE amount END)").q)
+    fixed = empriv.repeats(frame, individual="who", count=30)
+    noisy = protocols.local_noise(RAW, "amount", scale=10).collect(fixed, draws=1)
+    assert len(np.unique(noisy.q)) == 30  # the same rows, but each time with noise of their own
+
+
+def test_integers_stay_exact_and_nan_is_not_clipped() -> None:
+    whole = pd.DataFrame({"day": [1, 1, 2], "who": [1, 2, 1], "n": [2**52 + 1, 5, 7], "x": [float("nan"), 5.0, 7.0]})
+    data = empriv.databases(whole, database="day", individual="who")
+    found = protocols.winsorised("sum(n)", "n", lower=6, upper=2**52 + 1).collect(data)
+    assert found.q.tolist() == [2**52 + 7, 7]
+    import pyarrow as pa
+
+    kept = pa.table({"day": [1, 1, 2], "who": [1, 2, 1], "x": [float("nan"), 5.0, 7.0]})
+    found = protocols.top_coded("max(x)", "x", at=6).collect(empriv.databases(kept, database="day", individual="who"))
+    assert found.outcomes.tolist() == [Outcome.NAN, Outcome.NUMBER]
+
+
+def test_what_cannot_be_done_is_said(frame: pd.DataFrame) -> None:
+    data = data_of(frame)
+    with pytest.raises(empriv.SourceError, match="did you mean 'amount'"):
+        protocols.top_coded(RAW, "amuont", at=3).collect(data)
+    with pytest.raises(empriv.InputError, match="column of numbers, and 'kind' is not"):
+        protocols.local_noise(RAW, "kind", scale=1).collect(data)
+    with pytest.raises(empriv.InputError, match="whose a row is"):
+        protocols.top_coded(RAW, "WHO", at=3).collect(data)
+    with pytest.raises(empriv.QueryError, match="must be of aggregates"):
+        protocols.suppressed("SELECT a FROM (SELECT avg(amount) AS a FROM data)", fewer_than=3).collect(data)
+    with pytest.raises(empriv.QueryError, match="must read `data` itself"):
+        protocols.k_threshold("SELECT avg(a) FROM (SELECT avg(amount) AS a FROM data GROUP BY who)", k=3).collect(data)
+    with pytest.raises(empriv.QueryError, match="one SELECT"):
+        protocols.suppressed(f"{RAW} UNION ALL {RAW}", fewer_than=3).collect(data)
+    with pytest.raises(empriv.QueryError, match="must be a Python function"):
+        protocols.plain(RAW, randomised=True).collect(data)
+    with pytest.raises(empriv.QueryError, match="column 'amont'"):
+        protocols.top_coded("avg(amont)", "amount", at=3).collect(data)
+    with pytest.raises(empriv.InputError, match="`draws` must be a whole number of 1 or more, got 0"):
+        protocols.subsampled(RAW, share=0.5).collect(data, draws=0)
+    with pytest.raises(empriv.InputError, match="`rng` must be a whole number of 0 or more, got -1"):
+        protocols.subsampled(RAW, share=0.5).collect(data, rng=-1)
+    with pytest.raises(empriv.InputError, match="`data` must come from"):
+        protocols.plain(RAW).collect(frame)  # type: ignore[arg-type]
