@@ -200,6 +200,9 @@ class DuckDBSession:
         with _reading():
             return self._labels("empriv_individuals", f"WHERE code >= {first} AND code < {stop}")
 
+    def interrupt(self) -> None:
+        self.connection.interrupt()
+
     def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         self.connection.register(f"{name}_arrays", dict(columns))
         self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT * FROM {quoted(name + '_arrays')}")

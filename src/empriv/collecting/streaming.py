@@ -7,7 +7,8 @@ whoever asks: it is forgotten here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -52,6 +53,9 @@ class StreamingSession(Session, Protocol):
     def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
         """Labels at these positions."""
 
+    def interrupt(self) -> None:
+        """End the statement that runs in another thread, if one does."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stream:
@@ -61,12 +65,13 @@ class Stream:
     ----------
     everyone : results with everyone, and nobody listed
     n_stretches : how many stretches there are
-    stretches : function of how many stretches to leave out at the beginning, which gives the others
+    stretches : function of how many stretches to leave out at the beginning, which gives the others; whoever leaves
+        before the last must close it, since the next one is being fetched already
     """
 
     everyone: Results
     n_stretches: int
-    stretches: Callable[[int], Iterator[Results]]
+    stretches: Callable[[int], Generator[Results, None, None]]
 
 
 @contextmanager
@@ -106,14 +111,36 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
     pairs = int(session.fetch(count)["n"].values[0])
     n_stretches = max(1, min(size, -(-pairs // entries)))
 
-    def stretches(skipped: int = 0) -> Iterator[Results]:
-        for number in range(skipped, n_stretches):
-            span = size * number // n_stretches, size * (number + 1) // n_stretches
-            only = _between("p", integers, span, size)
-            each = stages(plan, facts, integers=integers, only=only).each
-            yield _fetched(session, plan, facts, each, integers, span, groups, everyone)
+    def fetched(number: int) -> Results:
+        span = size * number // n_stretches, size * (number + 1) // n_stretches
+        only = _between("p", integers, span, size)
+        each = stages(plan, facts, integers=integers, only=only).each
+        return _fetched(session, plan, facts, each, integers, span, groups, everyone)
+
+    def stretches(skipped: int = 0) -> Generator[Results, None, None]:
+        return _ahead(fetched, range(skipped, n_stretches), session.interrupt)
 
     return Stream(everyone, n_stretches, stretches)
+
+
+def _ahead(
+    fetched: Callable[[int], Results], numbers: range, interrupt: Callable[[], None]
+) -> Generator[Results, None, None]:
+    """What is fetched for each number, the next while the last is in use."""
+    with ThreadPoolExecutor(1) as worker:
+        running = worker.submit(fetched, numbers[0]) if numbers else None
+        try:
+            for number in numbers:
+                assert running is not None
+                found = running.result()
+                running = worker.submit(fetched, number + 1) if number + 1 in numbers else None
+                yield found
+                del found  # two stretches are held at most
+        finally:
+            # Again and again: an interrupt that comes before the statement has begun is lost.
+            while running is not None and not running.done():
+                interrupt()
+                wait([running], timeout=0.05)
 
 
 def _store(session: StreamingSession, steps: Stages, integers: Integers | None, size: int, passes: int) -> None:

@@ -84,4 +84,4 @@ def _pointer(array: npt.NDArray[Any], dtype: type) -> ctypes.c_void_p:
 
 _library = _load()
 sticks = None if _library is None else _sticks(_library)
-reach = None if not hasattr(_library, "empriv_laplace_reach") else _reach(_library)  # an older build has none
+reach = None if _library is None or not hasattr(_library, "empriv_laplace_reach") else _reach(_library)

@@ -11,8 +11,9 @@ import numpy as np
 
 from empriv.measuring import compiled
 from empriv.measuring.atoms import Pairs
+from empriv.measuring.compiled import Int32Array
 from empriv.measuring.laplace import slack
-from empriv.results import FloatArray, IntArray
+from empriv.results import FloatArray
 
 _FAR = 100.0  # bandwidths beyond which an individual's largest shift is left as it is
 _VALUES = 1_000_000  # held at once, in numpy
@@ -36,22 +37,23 @@ def log_reach(pairs: Pairs, bandwidth: float, shifts: FloatArray) -> FloatArray:
     return np.where(shifts < _FAR, np.minimum(bound, shifts), shifts)
 
 
-def _averages(pairs: Pairs, order: IntArray, decay: FloatArray, weight: FloatArray, scale: float) -> FloatArray:
+def _averages(pairs: Pairs, order: Int32Array, decay: FloatArray, weight: FloatArray, scale: float) -> FloatArray:
     """Largest weighted average of e^s - 1 over all places, which is at one of the points."""
     place = np.empty_like(order)
     place[order] = np.arange(len(order), dtype=order.dtype)
     if compiled.reach is None:
         return reach_in_numpy(pairs, order, decay, weight, scale)
     draws = pairs.draws
-    entry_point = np.ascontiguousarray(pairs.entry_database, np.int32)
+    entry_point: Int32Array = np.ascontiguousarray(pairs.entry_database, np.int32)
     if draws > 1:
-        entry_point = (entry_point[:, None] * draws + np.arange(draws, dtype=np.int32)).ravel()
+        within = np.arange(draws, dtype=np.int32)
+        entry_point = np.asarray(entry_point[:, None] * draws + within, np.int32).reshape(-1)
     starts = np.ascontiguousarray(pairs.starts * draws, np.int64)
     entries = np.ascontiguousarray(pairs.entries).reshape(-1)
     return compiled.reach(np.ascontiguousarray(pairs.points), place, decay, weight, scale, starts, entry_point, entries)
 
 
-def reach_in_numpy(pairs: Pairs, order: IntArray, decay: FloatArray, weight: FloatArray, scale: float) -> FloatArray:
+def reach_in_numpy(pairs: Pairs, order: Int32Array, decay: FloatArray, weight: FloatArray, scale: float) -> FloatArray:
     """The same as the compiled function, more slowly."""
     out = np.empty(pairs.n_individuals)
     step = max(1, _VALUES // len(order))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -122,9 +123,12 @@ def _streamed(
     yardstick = asked.yardstick(everyone)
     kept = _Kept(checkpoint, _mark(query, yardstick, found.n_stretches), everyone)
     done, tally = kept.read()
-    with progress_bar(found.n_stretches, "Scanning individuals", show=progress) as advance:
+    with (
+        progress_bar(found.n_stretches, "Scanning individuals", show=progress) as advance,
+        closing(found.stretches(done)) as stretches,
+    ):
         advance(done)
-        for stretch in found.stretches(done):
+        for stretch in stretches:
             part = measure_stretch(yardstick, asked.component_of(stretch)).tally
             tally = part if tally is None else merge(tally, part, top=asked.top)
             done += 1
