@@ -205,7 +205,9 @@ def test_individuals_of_several_columns_and_rows_of_nobody(frame: pd.DataFrame) 
 def test_random_databases_and_repeats(frame: pd.DataFrame) -> None:
     data = empriv.subsamples(frame, individual="who", count=6, fraction=0.5)
     results = protocols.winsorised("sum(amount)", "amount", lower=0, upper=100).collect(data)
-    np.testing.assert_array_equal(results.q, empriv.collect(data, "sum(CASE WHEN amount > 100 THEN 100 ELSE amount END)").q)
+    np.testing.assert_array_equal(
+        results.q, empriv.collect(data, "sum(CASE WHEN amount > 100 THEN 100 ELSE amount END)").q
+    )
     fixed = empriv.repeats(frame, individual="who", count=30)
     noisy = protocols.local_noise(RAW, "amount", scale=10).collect(fixed, draws=1)
     assert len(np.unique(noisy.q)) == 30  # the same rows, but each time with noise of their own

@@ -155,7 +155,10 @@ class Passed:
                 raised = call(q[:, draw], codes[:, draw], np.array([database]), again)
                 failure = failure or raised
                 call(entry_q[:, draw], entry_codes[:, draw], entries, again)
-        if failure is not None and (codes == Outcome.ERROR).all():
+        if (
+            failure is not None
+            and (codes[results.outcomes.reshape(codes.shape) == Outcome.NUMBER] == Outcome.ERROR).all()
+        ):
             raise QueryError(
                 f"`function` must work on some answer with everyone, got an exception on every one: {failure}. "
                 "Hint: its message is withheld, since it may hold an answer; call the function yourself to see it."

@@ -1,0 +1,279 @@
+"""Steps on answers: rounding, noise, functions; classical mechanisms against their closed forms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import opendp.prelude as dp
+import pandas as pd
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import empriv
+from empriv import protocols
+from empriv.protocols.answers import opendp_mechanism, opendp_noise
+from empriv.protocols.scales import gaussian_delta, gaussian_scale, laplace_scale
+from empriv.results import Outcome, Results
+
+RAW = "SELECT sum(amount) FROM data"
+
+
+@pytest.fixture(scope="module")
+def data() -> empriv.Databases:
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(
+        {"day": rng.integers(0, 40, 800), "who": rng.integers(0, 9, 800), "amount": rng.gamma(2.0, 20.0, 800)}
+    )
+    return empriv.databases(rows, database="day", individual="who")
+
+
+@pytest.fixture(scope="module")
+def raw(data: empriv.Databases) -> Results:
+    return empriv.collect(data, RAW)
+
+
+def test_plain_is_the_query(data: empriv.Databases, raw: Results) -> None:
+    found = protocols.plain(RAW).collect(data, draws=7)
+    np.testing.assert_array_equal(found.q, raw.q)
+    np.testing.assert_array_equal(found.entry_q, raw.entry_q)
+    assert found.draws is None
+    protocol = protocols.rounded(RAW, to=2)
+    assert protocols.plain(protocol) is protocol
+
+
+def test_rounded(data: empriv.Databases, raw: Results) -> None:
+    found = protocols.rounded(RAW, to=50).collect(data)
+    np.testing.assert_array_equal(found.q, np.round(raw.q / 50) * 50)
+    np.testing.assert_array_equal(found.entry_q, np.round(raw.entry_q / 50) * 50)
+    assert np.abs(found.q - raw.q).max() <= 25
+    assert np.abs(found.q - raw.q).max() > 20
+
+
+@pytest.mark.parametrize("sampler", ["seeded", "opendp"])
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_noise_is_of_the_law_and_the_same_on_both_sides(
+    data: empriv.Databases, raw: Results, law: str, sampler: Any
+) -> None:
+    if law == "laplace":
+        protocol = protocols.laplace(RAW, sensitivity=10, epsilon=2, sampler=sampler)
+        truth: Any = stats.laplace(scale=5)
+        false: Any = stats.laplace(scale=10)
+    else:
+        protocol = protocols.gaussian(RAW, sensitivity=10, epsilon=1, delta=0.01, sampler=sampler)
+        sigma = gaussian_scale(10, 1, 0.01)
+        truth, false = stats.norm(scale=sigma), stats.norm(scale=2 * sigma)
+    found = protocol.collect(data, draws=50, rng=3)
+    added = found.q - raw.q[:, None]
+    np.testing.assert_allclose(found.entry_q - raw.entry_q[:, None], added[raw.entry_database], atol=1e-9)
+    # OpenDP cannot be seeded: its test must pass on any day
+    assert stats.kstest(added.ravel(), truth.cdf).pvalue > (1e-6 if sampler == "opendp" else 0.01)
+    assert stats.kstest(added.ravel(), false.cdf).pvalue < 0.01
+
+
+def test_seeded_and_opendp_draws_are_of_one_law() -> None:
+    for law, numpy_draws in (
+        ("laplace", np.random.default_rng(0).laplace),
+        ("gaussian", np.random.default_rng(0).normal),
+    ):
+        theirs = opendp_noise(law, 3.0, 4000)
+        assert stats.ks_2samp(theirs, numpy_draws(size=4000) * 3.0).pvalue > 1e-6
+        assert stats.ks_2samp(theirs, numpy_draws(size=4000) * 6.0).pvalue < 1e-6
+
+
+@given(st.floats(0.05, 8), st.floats(1e-10, 0.3), st.floats(0.01, 1e4))
+def test_the_gaussian_scale_is_the_least_that_suffices(epsilon: float, delta: float, sensitivity: float) -> None:
+    sigma = gaussian_scale(sensitivity, epsilon, delta)
+    assert gaussian_delta(sensitivity / sigma, epsilon) <= delta
+    assert gaussian_delta(sensitivity / (0.999 * sigma), epsilon) > delta
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (5.0, 1e-3)])
+def test_scales_against_dp_accounting_and_opendp(epsilon: float, delta: float) -> None:
+    sigma = gaussian_scale(100, epsilon, delta)
+    assert sigma == pytest.approx(100 * dp_accounting.get_sigma_gaussian(epsilon, delta), rel=1e-3)
+    assert sigma != pytest.approx(110 * dp_accounting.get_sigma_gaussian(epsilon, delta), rel=1e-3)
+    # OpenDP gives the Gaussian mechanism in zero-concentrated privacy, rho = d²/2s², whose delta is a looser bound
+    assert opendp_mechanism("gaussian", sigma).map(100.0) == pytest.approx(0.5 * (100 / sigma) ** 2)
+    converted = dp.c.make_zCDP_to_approxDP(opendp_mechanism("gaussian", sigma)).map(100.0)
+    assert converted.delta(epsilon) >= delta
+    assert opendp_mechanism("laplace", laplace_scale(100, epsilon)).map(100.0) == pytest.approx(epsilon)
+    assert opendp_mechanism("laplace", laplace_scale(100, epsilon)).map(100.0) <= epsilon * (1 + 1e-12)
+
+
+def fixed() -> empriv.Databases:
+    """The same rows each time: all randomness is the protocol's."""
+    rows = pd.DataFrame({"who": ["a", "b", "c"], "amount": [100.0, 20.0, 1000.0]})
+    return empriv.repeats(rows, individual="who", count=1500)
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_measured_delta_is_that_of_the_closed_form(law: str) -> None:
+    def protocol(sensitivity: float) -> protocols.Protocol:
+        query = protocols.top_coded(RAW, "amount", at=100)
+        if law == "laplace":
+            return protocols.laplace(query, sensitivity=sensitivity, epsilon=1.0)
+        return protocols.gaussian(query, sensitivity=sensitivity, epsilon=1.0, delta=0.05)
+
+    if law == "laplace":
+        accountant = pld.from_laplace_mechanism(100.0, sensitivity=100.0)
+    else:
+        accountant = pld.from_gaussian_mechanism(gaussian_scale(100, 1.0, 0.05), sensitivity=100.0)
+    for epsilon in (0.0, 0.5):
+        truth = accountant.get_delta_for_epsilon(epsilon)
+        right = empriv.bounds(empriv.measure(protocol(100.0).collect(fixed(), draws=1, rng=2)), epsilon)
+        assert right.lower <= truth <= right.upper
+        assert right.estimate == pytest.approx(truth, abs=0.05)
+        # stated at a quarter of what it is, the noise is a quarter of what it must be
+        wrong = empriv.bounds(empriv.measure(protocol(25.0).collect(fixed(), draws=1, rng=2)), epsilon)
+        assert wrong.lower > truth
+
+
+def test_designed_noise(data: empriv.Databases, raw: Results) -> None:
+    noise = empriv.design_noise(empriv.measure(raw), epsilon=1.0, delta=0.01, granularity=0.5)
+    found = protocols.noised(RAW, noise).collect(data, draws=30)
+    rounded = np.rint(raw.q / 0.5) * 0.5
+    assert found.q.shape == (40, 30)
+    assert np.abs(found.q - rounded[:, None]).mean() == pytest.approx(noise.expected_error, rel=0.15)
+    stepped = protocols.noised(protocols.local_noise(RAW, "amount", scale=1), noise).collect(data, draws=3)
+    assert stepped.q.shape == (40, 3)
+    with pytest.raises(empriv.QueryError, match="as many numbers"):
+        protocols.noised("SELECT sum(amount), count(*) FROM data", noise).collect(data, draws=2)
+
+
+def test_noise_designed_for_several_numbers(data: empriv.Databases) -> None:
+    query = "SELECT sum(amount) AS s, count(*) AS n FROM data"
+    raw = empriv.collect(data, query)
+    noise = empriv.design_joint_noise(empriv.measure(raw), epsilon=1.0, granularity=0.5)  # type: ignore[arg-type]
+    found = protocols.noised(query, noise).collect(data, draws=3)
+    assert found.q.shape == (40, 3, 2)
+    assert (found.q % 0.5 == 0).all()
+    with pytest.raises(empriv.QueryError, match="got others"):
+        protocols.noised("SELECT sum(amount) AS s, count(*) AS m FROM data", noise).collect(data, draws=3)
+
+
+def test_passed(data: empriv.Databases, raw: Results) -> None:
+    doubled = protocols.passed(RAW, lambda answer: 2 * answer).collect(data)
+    np.testing.assert_array_equal(doubled.q, 2 * raw.q)
+    np.testing.assert_array_equal(doubled.entry_q, 2 * raw.entry_q)
+    noisy = protocols.passed(RAW, lambda answer, rng: answer + rng.normal(), randomised=True).collect(data, draws=4)
+    added = noisy.q - raw.q[:, None]
+    assert len(np.unique(added.round(9))) == 160
+    np.testing.assert_allclose(noisy.entry_q - raw.entry_q[:, None], added[raw.entry_database], atol=1e-9)
+
+
+def test_what_a_function_may_give(data: empriv.Databases, raw: Results) -> None:
+    middle = float(np.median(raw.q))
+
+    def odd(answer: float) -> float | None:
+        if answer < middle:
+            return None
+        if answer < 1.05 * middle:
+            raise RuntimeError(f"the answer is {answer}")
+        return math.inf if answer < 1.1 * middle else answer
+
+    found = protocols.passed(RAW, odd).collect(data)
+    expected = np.select(
+        [raw.q < middle, raw.q < 1.05 * middle, raw.q < 1.1 * middle],
+        [Outcome.NULL, Outcome.ERROR, Outcome.PLUS_INFINITY], Outcome.NUMBER,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.outcomes, expected)
+    np.testing.assert_array_equal(np.isnan(found.q), expected != Outcome.NUMBER)
+    again = protocols.passed(protocols.passed(RAW, odd), lambda answer: answer + 1).collect(data)
+    np.testing.assert_array_equal(again.outcomes, expected)  # not called where there is no number
+
+    def broken(answer: float) -> float:
+        raise KeyError(answer)
+
+    with pytest.raises(empriv.QueryError, match="exception on every one: KeyError") as caught:
+        protocols.passed(RAW, broken).collect(data)
+    assert str(raw.q[0])[:6] not in str(caught.value)
+
+
+def test_functions_of_several_numbers(data: empriv.Databases) -> None:
+    query = "SELECT sum(amount) AS s, count(*) AS n, max(amount) FILTER (WHERE amount > 90) AS m FROM data"
+    raw = empriv.collect(data, query)
+    found = protocols.passed(query, lambda answer: answer[::-1]).collect(data)
+    here = (raw.outcomes[:, 0] == 0) & (raw.outcomes[:, 2] == 0)
+    np.testing.assert_array_equal(found.q[here], raw.q[here][:, ::-1])
+    assert (found.outcomes[~here, 2] == Outcome.NULL).all()  # what is no number stays
+    assert (found.outcomes[~here, 0] == Outcome.NAN).all()
+    with pytest.raises(empriv.QueryError, match="ValueError"):
+        protocols.passed(query, lambda answer: answer[:2]).collect(data)
+    silent = protocols.passed(query, lambda _: None).collect(data)
+    assert (silent.outcomes == Outcome.NULL).all()
+    rounded = protocols.rounded(protocols.laplace(query, sensitivity=5, epsilon=1), to=10).collect(data, draws=3)
+    assert rounded.q.shape == (40, 3, 3)
+    numbers = rounded.q[rounded.outcomes == 0]
+    np.testing.assert_array_equal(numbers, np.rint(numbers / 10) * 10)
+
+
+def test_the_same_seed_the_same_numbers_in_every_protocol(data: empriv.Databases, raw: Results) -> None:
+    one = protocols.laplace(RAW, sensitivity=10, epsilon=1).collect(data, draws=5, rng=1)
+    again = protocols.laplace(RAW, sensitivity=10, epsilon=1).collect(data, draws=5, rng=1)
+    other = protocols.laplace(RAW, sensitivity=10, epsilon=1).collect(data, draws=5, rng=2)
+    np.testing.assert_array_equal(one.q, again.q)
+    assert (one.q != other.q).all()
+    wider = protocols.laplace(protocols.rounded(RAW, to=1), sensitivity=20, epsilon=1).collect(data, draws=5, rng=1)
+    np.testing.assert_allclose(wider.q - np.rint(raw.q)[:, None], 2 * (one.q - raw.q[:, None]), atol=1e-9)
+    twice = protocols.laplace(protocols.laplace(RAW, sensitivity=10, epsilon=1), sensitivity=10, epsilon=1)
+    second = twice.collect(data, draws=5, rng=1).q - one.q
+    assert abs(stats.pearsonr(second.ravel(), (one.q - raw.q[:, None]).ravel()).statistic) < 0.3
+
+
+def test_descriptions_are_of_one_line() -> None:
+    protocol = protocols.winsorised("SELECT\n  sum(amount) FROM data", "amount", lower=0, upper=500)
+    protocol = protocols.k_threshold(protocols.suppressed(protocol, fewer_than=10), k=5)
+    protocol = protocols.local_noise(protocols.subsampled(protocol, share=0.1), "amount", scale=3, law="gaussian")
+    protocol = protocols.gaussian(
+        protocols.laplace(protocol, sensitivity=100, epsilon=0.1), sensitivity=1, epsilon=1, delta=0.1
+    )
+    assert protocol.randomised
+    assert protocols.passed(protocols.rounded(protocol, to=10), math.floor).describe() == (
+        "SELECT sum(amount) FROM data; amount kept between 0 and 500; no answer from fewer than 10 rows; "
+        "no answer from fewer than 5 individuals; each row kept with probability 0.1; "
+        "each amount with Gaussian noise of standard deviation 3; "
+        "Laplace noise of scale 1000 (epsilon 0.1 for sensitivity 100); "
+        "Gaussian noise of standard deviation 1.08588 (epsilon 1 and delta 0.1 for sensitivity 1); "
+        "rounded to 10; passed through floor"
+    )
+    assert not protocols.top_coded(RAW, "amount", at=500).randomised
+    assert protocols.top_coded(RAW, "amount", at=500).describe().endswith("amount at most 500")
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: protocols.rounded(RAW, to=0), "`to` must be above 0, got 0"),
+        (lambda: protocols.rounded(RAW, to=math.inf), "`to` must be a finite number"),
+        (lambda: protocols.winsorised(RAW, "amount", lower=5, upper=5), "`lower` must be less than `upper`"),
+        (lambda: protocols.winsorised(RAW, "", lower=1, upper=5), "`column` must be the name"),
+        (lambda: protocols.top_coded(RAW, "amount", at=math.nan), "`at` must be a finite number"),
+        (lambda: protocols.suppressed(RAW, fewer_than=0), "`fewer_than` must be a whole number of 1 or more"),
+        (lambda: protocols.k_threshold(RAW, k=2.5), "`k` must be a whole number of 1 or more"),  # type: ignore[arg-type]
+        (lambda: protocols.local_noise(RAW, "amount", scale=-1), "`scale` must be above 0, got -1"),
+        (lambda: protocols.local_noise(RAW, "amount", scale=1, law="cauchy"), "`law` must be"),  # type: ignore[arg-type]
+        (lambda: protocols.subsampled(RAW, share=0), "`share` must be above 0"),
+        (lambda: protocols.subsampled(RAW, share=1.5), "`share` must be above 0 and at most 1, got 1.5"),
+        (lambda: protocols.laplace(RAW, sensitivity=0, epsilon=1), "`sensitivity` must be above 0, got 0"),
+        (lambda: protocols.laplace(RAW, sensitivity=-3, epsilon=1), "`sensitivity` must be above 0, got -3"),
+        (lambda: protocols.laplace(RAW, sensitivity=1, epsilon=0), "`epsilon` must be above 0"),
+        (lambda: protocols.laplace(RAW, sensitivity=1, epsilon=1, sampler="dice"), "`sampler` must be"),  # type: ignore[arg-type]
+        (lambda: protocols.gaussian(RAW, sensitivity=1, epsilon=1, delta=1), "`delta` must be between 0 and 1"),
+        (lambda: protocols.noised(RAW, 3), "`noise` must come from"),  # type: ignore[arg-type]
+        (lambda: protocols.passed(RAW, 3), "`function` must be a function"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(make: Any, match: str) -> None:
+    with pytest.raises(empriv.InputError, match=match):
+        make()
+
+
+def test_a_query_that_is_none_is_refused_at_once() -> None:
+    with pytest.raises(empriv.QueryError, match="must be SQL text or a function"):
+        protocols.rounded(3, to=1)  # type: ignore[arg-type]
