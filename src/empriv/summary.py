@@ -135,7 +135,7 @@ def summarise(
             *joint,
             *extra,
             words.floor(n, least, below=any(figure.delta < least for figure in found)),
-            *_model(risk),
+            model_sentence(risk.density),
         ),
     )
 
@@ -208,12 +208,12 @@ def joint_facts(risk: Risk | JointRisk, epsilons: Sequence[float]) -> dict[str, 
     }  # fmt: skip
 
 
-def asked_sentence(results: Results, query: str, origin: Origin | None) -> str:
-    """What was asked of what."""
+def asked_sentence(results: Results, query: str, origin: Origin | None, *, n_individuals: int | None = None) -> str:
+    """What was asked of what; ``n_individuals`` where the results do not list everyone."""
     text = shorten(" ".join(query.split()))
     draws = "" if results.draws is None else f", {results.draws:,} draws each"
     databases = words.databases(results.n_databases)
-    who = people(results.n_individuals)
+    who = people(results.n_individuals if n_individuals is None else n_individuals)
     if origin is None:
         return f"{text} was asked of {databases}{draws}, with everyone and without each of {who}."
     source = _source_words(origin, results.n_databases)
@@ -252,10 +252,11 @@ def smallest_supported_delta(n_databases: int) -> float:
     return floor(n_databases, 0.95)
 
 
-def _model(risk: Risk | JointRisk) -> tuple[str, ...]:
-    if risk.density is None:
-        return ("All results are single outcomes, compared by counts: no density was fitted.",)
-    return (f"Density: {risk.density.name}.",)
+def model_sentence(model: Any) -> str:
+    """Which density was fitted."""
+    if model is None:
+        return "All results are single outcomes, compared by counts: no density was fitted."
+    return f"Density: {model.name}."
 
 
 def tail_sentence(epsilon: float) -> str:
@@ -278,12 +279,17 @@ def outcome_counts(results: Results) -> tuple[dict[str, int], dict[str, int]]:
 
 def outcome_sentences(results: Results) -> list[str]:
     """Results that are not numbers, counted in words."""
-    sentences = []
     with_all, without = outcome_counts(results)
-    for counts, total, where in (
+    return outcomes_in_words(
         (with_all, results.outcomes.size, "with everyone"),
         (without, results.entry_outcomes.size, "without an individual"),
-    ):
+    )
+
+
+def outcomes_in_words(*parts: tuple[dict[str, int], int, str]) -> list[str]:
+    """Counts of results that are not numbers, by kind, of how many results, and of which, in words."""
+    sentences = []
+    for counts, total, where in parts:
         if counts:
             kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items())
             some = sum(counts.values())

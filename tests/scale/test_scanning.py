@@ -11,6 +11,7 @@ import pytest
 import empriv
 from empriv.collecting import streaming
 from empriv.errors import FileFormatError, InputError
+from empriv.results import FloatArray, IntArray
 from empriv.scale.scanning import scan
 from empriv.scale.scans import Scan
 
@@ -133,6 +134,61 @@ def test_saved_and_loaded_it_says_the_same(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(FileFormatError):
         Scan.load(path)
+
+
+def test_another_density_is_refused(tmp_path: Path) -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    path = tmp_path / "scan.empriv"
+    scan(data, "sum(x)", epsilon=EPSILONS, density=empriv.Kde("laplace", 0.3)).save(path)
+    assert Scan.load(path, density=empriv.Kde("laplace", 0.3)).delta(0.1) == Scan.load(path).delta(0.1)
+    with pytest.raises(InputError, match="the one that the scan was made with"):
+        Scan.load(path, density=empriv.Kde("laplace", 0.4))
+
+    class Own:
+        """A density of one's own, which a file cannot hold."""
+
+        def __init__(self, bandwidth: float) -> None:
+            self.recipe = empriv.Kde("laplace", bandwidth)
+
+        def fit(self, points: FloatArray, databases: IntArray) -> object:
+            return self.recipe.fit(points, databases)
+
+    scan(data, "sum(x)", epsilon=EPSILONS, density=Own(0.3)).save(path)
+    with pytest.raises(InputError, match="must be given"):
+        Scan.load(path)
+    assert Scan.load(path, density=Own(0.3)).n_individuals == 60
+    with pytest.raises(InputError, match="the one that the scan was made with"):
+        empriv.load(path, density=Own(30.0))
+
+
+def test_in_words_and_as_json_it_is_like_the_audit() -> None:
+    frame = rows()
+    frame = frame.assign(x=np.where(frame["day"] < 3, np.nan, frame["x"]))
+    data = empriv.databases(frame, database="day", individual="who")
+    query = "SELECT CASE WHEN isnan(sum(x)) THEN NULL ELSE sum(x) END FROM data"
+    found, audit = scan(data, query, epsilon=EPSILONS), empriv.audit(data, query, epsilon=EPSILONS)
+    mine, whole = found.to_json(), audit.to_json()
+    for key in (
+        "query",
+        "source",
+        "n_databases",
+        "n_individuals",
+        "figures",
+        "not_numbers",
+        "smallest_supported_delta",
+    ):
+        if key != "figures":  # of which total risk is a sum in another order
+            assert mine[key] == whole[key], key
+    for one, other in zip(mine["figures"], whole["figures"], strict=True):
+        assert one == pytest.approx(other, rel=1e-12), "total risk is a sum in another order"
+    said, words = found.summary(), audit.with_validity(audit.summary())
+    assert said.asked == words.asked
+    assert said.sentences == words.sentences
+    assert said.warnings[0] == words.warnings[0], "results that are not numbers"
+    assert said.notes[0] in words.notes
+    assert said.notes[0] in str(found)
+    assert "3 null" in said.warnings[0]
+    assert mine["histograms"][0]["individuals"] == found.histogram(EPSILONS[0])["individuals"].tolist()
 
 
 def test_verdict_and_checks_are_those_of_the_audit() -> None:

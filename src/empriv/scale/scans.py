@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.density_specs import density_from_json, density_to_json
 from empriv.errors import FileFormatError, InputError
 from empriv.measuring.densities import Density
 from empriv.measuring.risk import Risk, measure
 from empriv.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
 from empriv.results import FloatArray
+from empriv.scale import saying
 from empriv.scale.stretches import nobody_listed
 from empriv.scale.tally import EDGES, Tally
 from empriv.storage import read_archive, write_archive
+from empriv.summary import Summary
 from empriv.validate import words
 from empriv.validate.analytic import floor, narrowing, total_bound
 from empriv.validate.bounds import LEAST_DATABASES, Bounds
@@ -32,6 +35,10 @@ from empriv.validate.ground import ground_of
 from empriv.validate.lower import lower_bounds
 from empriv.validate.verdict import Verdict, verdict
 
+_OTHER_DENSITY = (
+    "`density` must be the one that the scan was made with: only the riskiest individuals are kept, and with another "
+    "density others may be. Hint: scan again with density=..."
+)
 # Checks that look at everyone: the riskiest alone would give another answer.
 _OF_EVERYONE = {"modes", "rare", "held-out", "exact-leak"}
 
@@ -179,6 +186,17 @@ class Scan:
             found=found, looked=self.checks,
         )  # fmt: skip
 
+    def summary(self) -> Summary:
+        """The scan in words, at the epsilons that were asked for."""
+        return saying.summary_of(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict fit for JSON, without identifiers; its keys are in docs/scale.md."""
+        return saying.json_of(self)
+
+    def __str__(self) -> str:
+        return saying.text_of(self)
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file of mode 0600, which `Scan.load` reads."""
         meta, arrays = self.tally.to_parts()
@@ -200,17 +218,21 @@ class Scan:
 
     @staticmethod
     def load(path: str | PathLike[str], *, density: Density | None = None) -> Scan:
-        """Read what `save` wrote; ``density`` is needed if it was of a kind of your own."""
-        from empriv.density_specs import density_from_json
+        """Read what `save` wrote; ``density`` is needed if it was of a kind of your own.
 
+        A scan cannot be measured with another density: those who would then be the riskiest may be forgotten.
+        """
         meta, arrays = read_archive(path, kinds=("scan",))
-        if density is None and meta.get("density") is None:
+        known = meta.get("density")
+        if density is None and known is None:
             raise InputError("`density` must be given: the scan was made with a density of your own.")
+        if density is not None and known is not None and density_to_json(density) != known:
+            raise InputError(_OTHER_DENSITY)
         try:
             everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"], meta["draws"])
             tally = Tally.from_parts(meta, arrays, everyone)
             recipe = density_from_json(meta["density"]) if density is None else density
-            return Scan(
+            found = Scan(
                 epsilons=tuple(map(float, meta["epsilons"])),
                 deltas=tuple(map(float, meta["deltas"])),
                 level=float(meta["level"]),
@@ -226,6 +248,11 @@ class Scan:
             raise FileFormatError(
                 "The file is damaged: its facts about the scan are not what empriv writes."
             ) from error
+        if known is None and not np.allclose(
+            found.risk.delta_i(np.array(found.epsilons)), tally.riskiest_delta_i, rtol=1e-6, atol=1e-9
+        ):
+            raise InputError(_OTHER_DENSITY)
+        return found
 
     def _at(self, epsilon: npt.ArrayLike, values: npt.NDArray[Any]) -> Any:
         grid = np.asarray(epsilon, float)

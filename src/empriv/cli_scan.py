@@ -1,0 +1,199 @@
+"""The command `scan`: parse, call the public API, print; for tables whose results do not fit in memory.
+
+Numerics and rich are imported inside the command, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from empriv.cli_options import (
+    epsilon_option,
+    fail_if_option,
+    json_option,
+    query_option,
+    quiet_option,
+    show_ids_option,
+    source_options,
+    target_options,
+    top_option,
+)
+from empriv.cli_runs import POLICY_FAILED, UNRESOLVED, check_targets, paths_read, source_of, write_json
+from empriv.config import Settings, settings_of
+from empriv.errors import InputError
+from empriv.harmless import pseudonyms
+from empriv.policy import Outcome, Policy, Target, judge, parse_policy, parse_target
+from empriv.terminal import Page, console_for, printable, show
+
+if TYPE_CHECKING:
+    from empriv.scale.scans import Scan
+    from empriv.validate.verdict import Verdict
+
+KEPT = 100
+"""Riskiest individuals that a scan keeps at each epsilon, if no more are to be listed."""
+
+
+@click.command(short_help="Audit a query on a table larger than memory.")
+@source_options
+@query_option
+@epsilon_option
+@click.option(
+    "--delta",
+    multiple=True,
+    type=click.FloatRange(0.0, 1.0),
+    metavar="D",
+    help="Also find the epsilon from which on delta is at most D. May be repeated. [always: 0]",
+)
+@click.option(
+    "--density", metavar="NAME", default="laplace:one-se", show_default=True, help="As `empriv audit` takes it."
+)
+@click.option("--component", metavar="NAME", help="Scan this one of several numbers that the query gives.")
+@click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
+@click.option("--bounds/--no-bounds", default=True, help="Upper bounds too; they take time. [default: bounds]")
+@click.option("--checkpoint", metavar="PATH", help="Keep what is done in this file, and go on from it when run again.")
+@json_option
+@click.option("--save", metavar="PATH", help="Save the scan, for empriv.load (mode 0600).")
+@fail_if_option
+@target_options
+@show_ids_option
+@top_option
+@quiet_option
+def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given: Any) -> None:
+    """Audit a query on a table whose results do not fit in memory.
+
+    Individuals are measured some at a time, at the epsilons asked for and no others, and summed up; the riskiest are
+    kept. FILES are as for `empriv audit`. Exit codes are as well.
+
+    \b
+    Examples:
+      empriv scan "sales/*.parquet" --database day --individual client_id --query "avg(amount)" --memory-limit 2GB
+      empriv scan sales.parquet --database day --individual client_id --query "sum(amount)" --epsilon 0.1 \\
+        --checkpoint scan.part --save scan.empriv --target "delta <= 0.01 at 0.1"
+    """
+    query = given.pop("query")
+    settings = settings_of({}, {**given, "query": None if query is None else (query,), "files": given["files"] or None})
+    _check_usage(settings)
+    policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
+    if not bounds and any(policy.figure.startswith("upper(") for policy in policies):
+        raise click.UsageError("--no-bounds must not be given with a --fail-if of upper(...).")
+    check_targets((settings.json, settings.save, checkpoint), paths_read(settings))
+    quiet = settings.quiet or settings.json == "-"
+    found = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
+    outcomes = [judge(policy, found) for policy in policies]
+    verdicts = [(target.text, _verdict(found, target, settings.basis)) for target in targets]
+    if not quiet:
+        _print(found, settings, verdicts, outcomes)
+    # The summary is on the screen by now: a file that cannot be written loses nothing else.
+    if settings.save is not None:
+        _save(found, settings.save)
+    if settings.json is not None:
+        write_json(settings.json, _figures(found, outcomes, verdicts))
+    given_verdicts = {str(verdict) for _, verdict in verdicts}
+    if any(outcome.failed for outcome in outcomes) or "fail" in given_verdicts:
+        click.get_current_context().exit(POLICY_FAILED)
+    if "unresolved" in given_verdicts:
+        click.get_current_context().exit(UNRESOLVED)
+
+
+def _check_usage(settings: Settings) -> None:
+    if not settings.files:
+        raise click.UsageError("Missing argument 'FILES...'.")
+    for name in ("individual", "query"):
+        if not getattr(settings, name):
+            raise click.UsageError(f"Missing option '--{name}'.")
+
+
+def _scanned(
+    settings: Settings,
+    policies: Sequence[Policy],
+    targets: Sequence[Target],
+    *,
+    deltas: Sequence[float],
+    bounds: bool,
+    checkpoint: str | None,
+    quiet: bool,
+) -> Scan:
+    """The scan, also at the epsilons and deltas that policies and targets name.
+
+    It runs in the main thread, which hears Ctrl-C: the engine's statement is then ended, and what it wrote removed.
+    """
+    import empriv
+    from empriv.density_specs import density_from_text
+
+    try:
+        density = density_from_text(settings.density)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
+    of_epsilon = [policy.at for policy in policies if policy.figure == "epsilon"]
+    others = [policy.at for policy in policies if policy.figure != "epsilon"] + [target.epsilon for target in targets]
+    directory = tempfile.mkdtemp(prefix="empriv-")
+    try:
+        return empriv.scan(
+            source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *others],
+            delta=[0.0, *deltas, *of_epsilon], density=density, component=settings.component,
+            top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
+            engine=empriv.DuckDBEngine(memory_limit=settings.memory_limit, temp_directory=directory),
+            progress=False if quiet else None,
+        )  # fmt: skip
+    finally:
+        # Whatever the engine wrote there is people's data.
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _verdict(found: Scan, target: Target, basis: str) -> Verdict:
+    limits = {target.figure: target.limit}
+    return found.verdict(epsilon=target.epsilon, basis=basis, **limits)
+
+
+def _figures(found: Scan, outcomes: Sequence[Outcome], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
+    figures = found.to_json()
+    if outcomes:
+        figures["policies"] = [outcome.to_json() for outcome in outcomes]
+    if verdicts:
+        figures["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
+    return figures
+
+
+def _print(
+    found: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Outcome]
+) -> None:
+    from empriv.summary import tail_sentence
+
+    for text, verdict in verdicts:
+        colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
+        click.secho(printable(f"Verdict on {text}: {verdict.upper()}."), fg=colour, bold=True)
+        for line in (verdict.sentence, *verdict.reasons):
+            click.echo(printable(f"  {line}"))
+    first, ranking = found.epsilons[0], None
+    if settings.top:
+        ranking = {name: column.tolist() for name, column in found.individuals(first, top=settings.top).items()}
+        if not settings.show_ids:
+            names = pseudonyms(ranking["individual"], secrets.token_bytes(32), shortest=4)
+            ranking["individual"] = [f"individual {name}" for name in names]
+    page = Page(
+        summary=found.summary(), curve=((), ()), ranking=ranking, ranked_at=first, pseudonyms=not settings.show_ids,
+        n_individuals=found.n_individuals, tail=tail_sentence(found.epsilon(0.0)),
+    )  # fmt: skip
+    show(page, console_for(sys.stdout))
+    for delta in found.deltas:
+        if delta > 0:
+            epsilon = found.epsilon(delta)
+            said = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
+            click.echo(f"delta is at most {delta:g} {said}.")
+    for outcome in outcomes:
+        click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
+
+
+def _save(found: Scan, path: str) -> None:
+    try:
+        found.save(path)
+    except OSError as error:
+        raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None

@@ -1,0 +1,183 @@
+"""The command `scan`: what it prints and writes, its exit codes, and how it is interrupted and goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+import empriv
+from empriv.cli_runs import Commands
+from empriv.cli_scan import scan
+
+ASKED = ["--database", "day", "--individual", "who", "--query", "sum(x)"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 databases, 120 individuals, each in about half of them."""
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            "COPY (SELECT hash(i) % 40 AS day, CAST(hash(i * 3 + 1) % 120 AS BIGINT) AS who, "
+            "1 + (hash(i * 5 + 2) % 1000) / 300.0 AS x FROM range(3000) AS t(i)) "
+            f"TO '{path}' (FORMAT PARQUET)"
+        )
+    return path
+
+
+def run(*arguments: str) -> Result:
+    group = Commands(name="empriv", commands={"scan": scan})
+    return CliRunner().invoke(group, ["scan", *arguments])
+
+
+def test_it_says_and_writes_what_the_scan_found(table: Path, tmp_path: Path) -> None:
+    figures, saved = tmp_path / "scan.json", tmp_path / "scan.empriv"
+    shown = run(str(table), *ASKED, "--epsilon", "0.1,0.3", "--json", str(figures), "--save", str(saved))
+    assert shown.exit_code == 0, shown.output
+    data = empriv.databases(str(table), database="day", individual="who")
+    audit = empriv.audit(data, "sum(x)", epsilon=[0.1, 0.3])
+    said = json.loads(figures.read_text())
+    assert [one["delta"] for one in said["figures"]] == audit.delta([0.1, 0.3]).tolist()
+    assert said["n_individuals"] == 120
+    assert said["words"]["asked"] in " ".join(shown.output.split())
+    assert "individual " in shown.output
+    assert "pseudonyms" in shown.output
+    loaded = empriv.load(saved)
+    assert isinstance(loaded, empriv.Scan)
+    assert loaded.to_json() == said
+    assert str(loaded).splitlines()[0] == said["words"]["asked"]
+    ours = {check["code"]: check for check in said["checks"]}
+    assert ours.items() <= {check["code"]: check for check in audit.to_json()["checks"]}.items()
+    named = run(str(table), *ASKED, "--epsilon", "0.1", "--show-ids", "--top", "1", "--no-bounds")
+    riskiest = str(audit.individuals(0.1, top=1)["individual"][0])
+    assert f" {riskiest} " in named.output
+    assert "Upper bounds were not asked for" in " ".join(named.output.split())
+
+
+def test_policies_and_targets_decide_the_exit_code(table: Path) -> None:
+    quick = [str(table), *ASKED, "--quiet", "--no-bounds"]
+    assert run(*quick, "--fail-if", "delta > 0.999 at 0.7").exit_code == 0, "0.7 is scanned because it is asked about"
+    assert run(*quick, "--fail-if", "delta > 0.000001 at 0.02").exit_code == 3
+    assert run(*quick, "--fail-if", "epsilon >= 0 at delta 0.01").exit_code == 3
+    assert run(*quick, "--target", "delta <= 0.9 at 0.1").exit_code == 4, "without bounds nothing passes by bound"
+    assert run(*quick, "--target", "delta <= 0.9 at 0.1", "--basis", "estimate").exit_code == 0
+    with_bounds = run(str(table), *ASKED, "--target", "delta <= 0.00001 at 0.02", "--basis", "estimate", "--json", "-")
+    assert with_bounds.exit_code == 3
+    assert json.loads(with_bounds.output)["verdicts"][0]["target"] == "delta <= 0.00001 at 0.02"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "Missing argument"),
+        (["FILE", "--database", "day", "--query", "sum(x)"], 2, "--individual"),
+        (["FILE", "--database", "day", "--individual", "who"], 2, "--query"),
+        (["FILE", *ASKED, "--density", "triangle"], 2, "density"),
+        (["FILE", *ASKED, "--delta", "2"], 2, "--delta"),
+        (["FILE", *ASKED, "--no-bounds", "--fail-if", "upper(delta) > 0.1 at 0.1"], 2, "--no-bounds"),
+        (["FILE", *ASKED, "--save", "FILE"], 1, "must not replace what is read"),
+        (["FILE", *ASKED, "--json", "same", "--save", "same"], 1, "one path twice"),
+        (["FILE", *ASKED, "--memory-limit", "much"], 1, "memory_limit"),
+        (["FILE", *ASKED[:-1], "sum(nothing)"], 1, "does not exist"),
+        (["nowhere.parquet", *ASKED], 1, "must exist"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(table: Path, arguments: list[str], code: int, words: str) -> None:
+    found = run(*(str(table) if one == "FILE" else one for one in arguments))
+    assert found.exit_code == code, found.output
+    assert words in found.output
+    assert "Traceback" not in found.output
+
+
+PROGRAM = """
+import sys, time
+from empriv.cli_runs import Commands
+from empriv.cli_scan import scan
+from empriv.collecting import streaming
+from empriv.scale import scanning
+
+pause, count = float(sys.argv.pop(1)), 0
+streaming.stream.__wrapped__.__kwdefaults__["entries"] = 100  # many stretches, which otherwise only large tables have
+original = scanning.measure_stretch
+
+def slowly(*arguments):
+    global count
+    count += 1
+    time.sleep(pause)
+    return original(*arguments)
+
+scanning.measure_stretch = slowly
+try:
+    Commands(name="empriv", commands={"scan": scan}).main(["scan", *sys.argv[1:]])
+finally:
+    print("stretches", count, file=sys.stderr)
+"""
+
+
+def process(directory: Path, pause: float, *arguments: str) -> subprocess.Popen[str]:
+    temporary = directory / "temporary"
+    temporary.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(pause), *arguments],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def until(condition: object, running: subprocess.Popen[str], seconds: float = 120.0) -> None:
+    assert callable(condition)
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert running.poll() is None, running.stderr.read()  # type: ignore[union-attr]
+        assert time.monotonic() < ends, "it took too long"
+        time.sleep(0.05)
+
+
+def test_interrupted_in_one_process_it_goes_on_in_another(table: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "scan.part"
+    arguments = [str(table), *ASKED, "--no-bounds", "--checkpoint", str(kept), "--json", "-"]
+    first = process(tmp_path, 0.4, *arguments)
+    until(kept.exists, first)
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 130, said
+    assert "Interrupted" in said
+    assert "Traceback" not in said
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["scan.part"], "nothing half-written"
+    assert not list((tmp_path / "temporary").iterdir()), "no temporary files"
+
+    second = process(tmp_path, 0.0, *arguments)
+    again, said = second.communicate(timeout=120)
+    assert second.returncode == 0, said
+    data = empriv.databases(str(table), database="day", individual="who")
+    audit = empriv.audit(data, "sum(x)")
+    assert [one["delta"] for one in json.loads(again)["figures"]] == audit.delta(audit.epsilons).tolist()
+    third = process(tmp_path, 0.0, *(one for one in arguments if one not in ("--checkpoint", str(kept))))
+    _, all_of_them = third.communicate(timeout=120)
+    assert 0 < _stretches(said) < _stretches(all_of_them), "what was done is not done again"
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def _stretches(said: str) -> int:
+    return int(said.split("stretches ")[1])
+
+
+def test_an_interrupt_ends_the_engines_statement_and_leaves_nothing(tmp_path: Path) -> None:
+    endless = "SELECT i % 40 AS day, i % 1000003 AS who, random() AS x FROM range(20000000000) AS t(i)"
+    running = process(tmp_path, 0.0, endless, *ASKED, "--memory-limit", "150MB")
+    temporary = tmp_path / "temporary"
+    until(lambda: any(path.is_file() for path in temporary.rglob("*")), running)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert "Interrupted" in said
+    assert not list(temporary.iterdir())
