@@ -16,8 +16,23 @@ import empriv
 SOURCES = str(Path(empriv.__file__).parents[1])
 
 
-def needs_java() -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not installed here")
+# Tests in one group share a worker of pytest-xdist (with --dist loadgroup), and so one cluster.
+GROUP = pytest.mark.xdist_group("spark")
+JAVA = pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not installed here")
+QUIET = pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")
+# Statements here are long and their rows few: compiling them to bytecode takes longer than running them.
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.executorEnv.OMP_NUM_THREADS": "1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 
 
 def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **settings: str) -> Any:
@@ -31,15 +46,10 @@ def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **setting
 
         builder = SparkSession.builder.master(master).appName("empriv tests")
         for name, value in {
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.default.parallelism": "2",
+            **SETTINGS,
             "spark.executorEnv.PYTHONPATH": f"{SOURCES}:{tests}",
-            "spark.executorEnv.OMP_NUM_THREADS": "1",
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
             "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory} -XX:TieredStopAtLevel=1",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             **settings,
         }.items():
             builder = builder.config(name, value)

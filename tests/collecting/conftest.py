@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +21,6 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session with two executors in processes of their own."""
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java, which is not installed here")
     session = start(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()

@@ -21,9 +21,9 @@ import empriv
 from empriv.collecting import SparkEngine, collect, databases
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.scale import cluster
-from spark_sessions import needs_java
+from spark_sessions import GROUP, JAVA, QUIET
 
-pytestmark = [needs_java(), pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
+pytestmark = [JAVA, GROUP, QUIET]
 
 EPSILONS = (0.02, 0.1, 0.3)
 

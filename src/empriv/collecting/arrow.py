@@ -6,6 +6,8 @@ Knows neither an engine nor SQL: it runs wherever the rows are.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy.typing as npt
 
 from empriv.collecting.chunks import Chunk, Query, Task, run_task
 from empriv.collecting.engine import Column
+from empriv.collecting.queries import DATABASE
 
 # The column that says whose a row is, by position.
 CODE = "left_out"
@@ -30,8 +33,40 @@ def labels_of(column: Any) -> npt.NDArray[Any]:
     return np.array(column.to_pylist(), np.str_)
 
 
+def called_batches(query: Query, columns: tuple[str, ...], batches: Iterator[Any]) -> Iterator[Any]:
+    """Arrow batches of rows in order of database → of one chunk for each database; this is what executors do.
+
+    One database is held at a time, however many of them a partition has.
+    """
+    import pyarrow
+
+    kept: list[Any] = []
+    for batch in batches:
+        edges = _edges(batch[DATABASE].to_numpy(zero_copy_only=False))
+        for first, stop in pairwise(edges):
+            piece = batch.slice(first, stop - first)
+            if kept and kept[0][DATABASE][0] != piece[DATABASE][0]:
+                yield _called_batch(query, columns, pyarrow.Table.from_batches(kept))
+                kept = []
+            kept.append(piece)
+    if kept:
+        yield _called_batch(query, columns, pyarrow.Table.from_batches(kept))
+
+
+def _edges(values: npt.NDArray[Any]) -> list[int]:
+    """Where runs of equal values begin, and the end."""
+    return [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)] if len(values) else []
+
+
+def _called_batch(query: Query, columns: tuple[str, ...], table: Any) -> Any:
+    import pyarrow
+
+    chunk = called(query, columns, int(table[DATABASE][0].as_py()), table)
+    return pyarrow.RecordBatch.from_arrays([pyarrow.array([chunk], pyarrow.binary())], names=["chunk"])
+
+
 def called(query: Query, columns: tuple[str, ...], database: int, table: Any) -> bytes:
-    """One database's calls, as bytes; this is what executors do."""
+    """One database's calls, as bytes."""
     # Shuffles deal rows out in any order: put into one order, so that every run gives the function the same.
     table = table.sort_by([(name, "ascending") for name in (CODE, *columns)])
     codes = table[CODE].to_numpy().astype(np.int64)

@@ -1,46 +1,40 @@
 """The Spark engine: the same statements in Spark's SQL, run on a cluster.
 
-The only module that imports pyspark, and only when an engine is used. Nothing but DataFrames and SQL is asked of Spark,
-so that Spark Connect serves as well. Temporary views have names of their own, and go when the session does. Messages
-of Spark are not passed on where they may quote a row.
+Nothing but DataFrames and SQL is asked of Spark, so that Spark Connect serves as well; pyspark is imported when an
+engine is used. Statements are put into Spark's words by `spark_sql`, tables are read by `spark_sources`, jobs are
+watched and ended by `spark_jobs`, and `spark_errors` keeps rows out of messages. Temporary views have names of their
+own, and go when the session does.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from sqlglot import exp, parse, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp, parse_one
 
 from empriv.collecting.aggregates import Type
-from empriv.collecting.arrow import CODE, called, chunk_from, columns_of, labels_of
+from empriv.collecting.arrow import CODE, called_batches, chunk_from, columns_of, labels_of
 from empriv.collecting.chunks import Chunk, Query
-from empriv.collecting.engine import Column, FailedOnRows, Integers, Rows
+from empriv.collecting.engine import Column, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
-from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table, databases
-from empriv.collecting.spark_sql import plain_ranges, to_spark
+from empriv.collecting.sources import Databases, databases
+from empriv.collecting.spark_errors import querying, reading
+from empriv.collecting.spark_jobs import cancellable, watched
+from empriv.collecting.spark_sources import from_arrow, relation, to_arrow
+from empriv.collecting.spark_sql import kept_parts, plain_ranges, to_spark
 from empriv.collecting.views import data_view, quoted
 from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
 
 # Digits of Spark's integers; sums of the longest may need more than 64 bits.
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-# Parts of the names of Spark's errors that a value in the rows can cause.
-_ABOUT_VALUES = (
-    "CAST_INVALID", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "INVALID_ARRAY_INDEX", "NUMBER_FORMAT",
-    "CANNOT_PARSE", "NUMERIC_VALUE_OUT_OF_RANGE", "INVALID_FRACTION", "DATETIME", "NumberFormat", "Arithmetic",
-)  # fmt: skip
-_ABOUT_MEMORY = ("OutOfMemory", "ExecutorLostFailure", "MemoryError", "exit code 137", "Java heap space")
-NO_MEMORY = (
-    "An executor has not enough memory. Hint: give SparkEngine more `partitions`, or executors more "
-    "spark.executor.memory and spark.executor.memoryOverhead."
-)
+_MOST_TASKS = 10_000
 
 
 @dataclass(frozen=True)
@@ -76,22 +70,12 @@ class SparkEngine:
     def session(self, data: Databases) -> Iterator[SparkFrames]:
         """Open the databases for querying."""
         opened = SparkFrames(self.spark, data, self.partitions)
-        tagged = hasattr(self.spark, "addTag") and hasattr(self.spark, "interruptTag")
-        if tagged:
-            self.spark.addTag(opened.token)
-        try:
-            opened.prepare()
-            yield opened
-        except BaseException:
-            if tagged:
-                with suppress(Exception):
-                    self.spark.interruptTag(opened.token)
-            raise
-        finally:
-            opened.close()
-            if tagged:
-                with suppress(Exception):
-                    self.spark.removeTag(opened.token)
+        with cancellable(self.spark, opened.token):
+            try:
+                opened.prepare()
+                yield opened
+            finally:
+                opened.close()
 
 
 @dataclass(eq=False)
@@ -104,16 +88,17 @@ class SparkFrames:
     token: str = field(default_factory=lambda: f"empriv_{secrets.token_hex(6)}")
     integer_bits: int = 62
     _views: dict[str, str] = field(default_factory=dict)
+    _parts: dict[str, str] = field(default_factory=dict)
     _kept: list[Any] = field(default_factory=list)
 
     def prepare(self) -> None:
         """Make the views; called once."""
-        with _reading():
+        with reading():
             for name, table in self.data.tables.items():
-                self._view(name, self._relation(table))
+                self._view(name, relation(self.spark, table, self.frame))
             relations = []
             for number, part in enumerate(self.data.parts):
-                frame = self._relation(part)
+                frame = relation(self.spark, part, self.frame)
                 names = [column.lower() for column in frame.columns]
                 if len(set(names)) != len(names):
                     raise SourceError(
@@ -131,13 +116,14 @@ class SparkFrames:
 
     def close(self) -> None:
         """Drop all views, and what was kept."""
-        for name in self._views.values():
+        for name in (*self._views.values(), *self._parts.values()):
             with suppress(Exception):
                 self.spark.catalog.dropTempView(name)
         for frame in self._kept:
             with suppress(Exception):
                 frame.unpersist()
         self._views.clear()
+        self._parts.clear()
         self._kept.clear()
 
     @cached_property
@@ -174,7 +160,7 @@ class SparkFrames:
 
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         with querying():
-            return columns_of(self._arrow(self.frame(statement)))
+            return columns_of(to_arrow(self.frame(statement)))
 
     def store(self, name: str, statement: exp.Expr) -> None:
         with querying():
@@ -183,15 +169,23 @@ class SparkFrames:
     def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         import pyarrow
 
-        self._view(name, self._from_arrow(pyarrow.table(dict(columns))))
+        self._view(name, from_arrow(self.spark, pyarrow.table(dict(columns))))
 
     def frame(self, statement: exp.Expr) -> Any:
-        """The Spark DataFrame of a statement, not run yet."""
-        return self.spark.sql(to_spark(statement, self._views))
+        """The Spark DataFrame of a statement, not run yet; what it names MATERIALIZED is kept for the next ones."""
+        parts, rest = kept_parts(statement)
+        names = dict(self._views)
+        for name, part in parts:
+            text = to_spark(part, names)
+            if text not in self._parts:
+                self._parts[text] = f"{self.token}_{name}_{len(self._parts)}"
+                self.keep(self.spark.sql(text)).createOrReplaceTempView(self._parts[text])
+            names[name] = self._parts[text]
+        return self.spark.sql(to_spark(rest, names))
 
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()
-        with _reading():
+        with reading():
             found = self._fetch_text(
                 f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
                 f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
@@ -204,11 +198,11 @@ class SparkFrames:
         # One database is fetched, and queried here: a Spark job for each individual would take seconds each.
         from empriv.collecting.duckdb import DuckDBEngine
 
-        with _reading():
-            rows = self._arrow(self.frame(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
+        with reading():
+            rows = to_arrow(self.frame(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
             rows = rows.drop([DATABASE]).sort_by([(name, "ascending") for name in rows.drop([DATABASE]).column_names])
             codes = rows[CODE].to_numpy()
-            tables = {name: self._arrow(self.frame(exp.select("*").from_(name))) for name in self.data.tables}
+            tables = {name: to_arrow(self.frame(exp.select("*").from_(name))) for name in self.data.tables}
         import pyarrow
 
         place = rows.column_names.index(CODE)
@@ -227,15 +221,29 @@ class SparkFrames:
         coded = self.frame(parse_one(self._coded("TRUE"), dialect="duckdb"))
         own = tuple(self.columns[DATA])
 
-        def call(key: Any, table: Any) -> Any:
-            import pyarrow
-
-            chunk = called(query, own, int(key[0].as_py()), table)
-            return pyarrow.table({"chunk": pyarrow.array([chunk], pyarrow.binary())})
+        def call(batches: Iterator[Any]) -> Iterator[Any]:
+            return called_batches(query, own, batches)
 
         with querying():
-            found = self._arrow(coded.groupBy(DATABASE).applyInArrow(call, "chunk binary"))
-        return [chunk_from(content) for content in found["chunk"].to_pylist()]
+            # A partition for each database, unless there are more than executors can be told of.
+            dealt = coded.repartition(min(len(self.databases), _MOST_TASKS), DATABASE).sortWithinPartitions(DATABASE)
+            found = dealt.mapInArrow(call, "chunk binary").collect()
+        return [chunk_from(bytes(row[0])) for row in found]
+
+    def watched(self, tell: Callable[[int, int], None]) -> AbstractContextManager[None]:
+        """Have ``tell(done, known)`` called with how many tasks are done while the body runs."""
+        return watched(self.spark, tell)
+
+    def fingerprint(self) -> str:
+        """The rows in one text: their columns, their number, and the sum of hashes of them, table by table."""
+        said = []
+        for name in (DATA, *self.data.tables):
+            view = self._views[name.lower()]
+            with querying():
+                total = "CAST(SUM(CAST(XXHASH64(*) AS DECIMAL(38, 0))) AS STRING)"
+                rows = self.spark.sql(f"SELECT COUNT(*), {total} FROM {view}").collect()
+            said.append(f"{name} {self._columns_of(name)} {tuple(rows[0])}")
+        return "; ".join(said)
 
     def _coded(self, condition: str) -> str:
         """All columns with positions of database and individual."""
@@ -246,54 +254,6 @@ class SparkFrames:
             f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
             f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition}"
         )
-
-    def _relation(self, table: Table) -> Any:
-        match table:
-            case Files(paths, "parquet"):
-                return self.spark.read.parquet(*paths)
-            case Files(paths, "csv"):
-                return self.spark.read.csv(list(paths), header=True, inferSchema=True)
-            case Files(paths, _):
-                return self.spark.read.json(list(paths))
-            case Stored():
-                raise SourceError("A DuckDB file must be read with DuckDB. Hint: write its table to Parquet for Spark.")
-            case Select(sql):
-                try:
-                    statements = parse(sql, dialect="duckdb")
-                except SqlglotError:
-                    raise SourceError("`source` must be SQL that can be parsed.") from None
-                if len(statements) != 1 or statements[0] is None:
-                    raise SourceError("`source` must be one SQL statement.")
-                return self.frame(statements[0])
-            case Frame(frame):
-                return self._from_frame(frame)
-
-    def _from_frame(self, frame: Any) -> Any:
-        home = type(frame).__module__.partition(".")[0]
-        if home == "pyspark":
-            return frame
-        import pyarrow
-
-        if home == "pandas":
-            frame = pyarrow.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
-        elif home == "polars":
-            frame = frame.to_arrow()
-        return self._from_arrow(frame)
-
-    def _from_arrow(self, table: Any) -> Any:
-        import pyarrow
-
-        plain = pyarrow.schema(
-            [
-                pyarrow.field(f.name, pyarrow.string() if pyarrow.types.is_large_string(f.type) else f.type)
-                for f in table.schema
-            ]
-        )
-        table = table.cast(plain)
-        try:
-            return self.spark.createDataFrame(table)
-        except TypeError:  # Spark 3.5 takes pandas only
-            return self.spark.createDataFrame(table.to_pandas())
 
     def _view(self, name: str, frame: Any) -> None:
         own = f"{self.token}_{name.lower()}"
@@ -306,18 +266,11 @@ class SparkFrames:
         self._kept.append(kept)
         return kept
 
-    def _arrow(self, frame: Any) -> Any:
-        if hasattr(frame, "toArrow"):
-            return frame.toArrow()
-        import pyarrow
-
-        return pyarrow.Table.from_pandas(frame.toPandas(), preserve_index=False)
-
     def _fetch_text(self, sql: str) -> dict[str, Column]:
-        return columns_of(self._arrow(self.frame(parse_one(sql, dialect="duckdb"))))
+        return columns_of(to_arrow(self.frame(parse_one(sql, dialect="duckdb"))))
 
     def _text(self, sql: str) -> list[tuple[Any, ...]]:
-        with _reading():
+        with reading():
             return [tuple(row) for row in self.frame(parse_one(sql, dialect="duckdb")).collect()]
 
     def _columns_of(self, relation: str) -> dict[str, str]:
@@ -339,7 +292,7 @@ class SparkFrames:
             )
 
     def _make_labels(self, name: str, column: str) -> None:
-        with _reading():
+        with reading():
             statement = (
                 "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
                 f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE NOT {column} IS NULL) AS l"
@@ -349,10 +302,8 @@ class SparkFrames:
     def _labels(self, name: str) -> npt.NDArray[Any]:
         kind = dict(self.spark.table(self._views[name]).dtypes)["label"]
         text = "label" if kind in _INTEGERS or kind.startswith("struct") else "CAST(label AS TEXT) AS label"
-        with _reading():
-            found = self._arrow(
-                self.frame(parse_one(f"SELECT {text}, code FROM {name} ORDER BY code", dialect="duckdb"))
-            )
+        with reading():
+            found = to_arrow(self.frame(parse_one(f"SELECT {text}, code FROM {name} ORDER BY code", dialect="duckdb")))
         return labels_of(found["label"])
 
 
@@ -365,74 +316,3 @@ def _type(kind: str) -> Type:
     if kind in {"double", "float"}:
         return Type("double")
     return Type("boolean" if kind == "boolean" else "other")
-
-
-def _about(error: BaseException, parts: tuple[str, ...]) -> bool:
-    said = f"{type(error).__name__} {error}"
-    return any(part in said for part in parts)
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Say what is wrong with a source without quoting it."""
-    try:
-        yield
-    except Exception as error:
-        if _interrupted(error):
-            raise KeyboardInterrupt from None
-        if not _of_spark(error):
-            raise
-        said = NO_MEMORY if _about(error, _ABOUT_MEMORY) else f"The rows cannot be read: {_condition(error)}."
-    else:
-        return
-    raise SourceError(said)
-
-
-@contextmanager
-def querying() -> Iterator[None]:
-    """Say what is wrong with a query without quoting rows."""
-    kind: type[QueryError] = QueryError
-    try:
-        yield
-    except Exception as error:
-        if _interrupted(error):
-            raise KeyboardInterrupt from None
-        if not _of_spark(error):
-            raise
-        said = f"The query cannot be run: {_condition(error)}."
-        if _about(error, _ABOUT_MEMORY):
-            said = NO_MEMORY
-        elif _about(error, _ABOUT_VALUES):
-            kind = FailedOnRows
-    else:
-        return
-    raise kind(said)
-
-
-def _interrupted(error: BaseException | None) -> bool:
-    """Whether it is Ctrl-C that ended the job; what Spark says of that comes after it."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__context__
-    return False
-
-
-def _of_spark(error: Exception) -> bool:
-    """Whether Spark raised it, on whichever side of the bridge to Java."""
-    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
-
-
-def is_missing(error: Exception) -> bool:
-    """Whether a file is not there."""
-    return "PATH_NOT_FOUND" in f"{_condition(error)} {error}"
-
-
-def _condition(error: Any) -> str:
-    """What Spark calls the error: its name only, since its message may hold more than names."""
-    found = None
-    for method in ("getCondition", "getErrorClass"):
-        if found is None and hasattr(error, method):
-            with suppress(Exception):
-                found = getattr(error, method)()
-    return f"Spark reports {found or type(error).__name__}"

@@ -38,6 +38,33 @@ def to_spark(tree: Node, names: Mapping[str, str]) -> str:
     return str(holder.this.sql(dialect="spark"))
 
 
+def kept_parts(tree: Node) -> tuple[list[tuple[str, Node]], Node]:
+    """The parts of a statement that are marked MATERIALIZED, in their order, and the statement that reads them.
+
+    Spark would write each part out wherever it is named, which multiplies the work and the plan: they are to be run
+    before, and kept. A part carries those parts before it that are not marked.
+    """
+    found = tree.copy()
+    kept: list[tuple[str, Node]] = []
+    for with_ in list(found.find_all(exp.With)):
+        others = []
+        for cte in with_.expressions:
+            if not cte.args.get("materialized"):
+                others.append(cte)
+                continue
+            part = cte.this
+            named = {table.name for table in part.find_all(exp.Table)}
+            if any(other.alias in named for other in others):
+                part = part.copy()
+                part.set("with_", exp.With(expressions=[other.copy() for other in others]))
+            kept.append((cte.alias, part))
+        if others:
+            with_.set("expressions", others)
+        else:
+            with_.pop()
+    return kept, found
+
+
 def plain_ranges(sql: str) -> str:
     """DuckDB's table of the first numbers, as one that Spark has."""
     return _RANGE.sub(lambda m: f"(SELECT EXPLODE(SEQUENCE(0, {int(m[1]) - 1})) AS {m[3]}) AS {m[2]}", sql)

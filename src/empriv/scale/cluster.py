@@ -1,8 +1,8 @@
 """A scan on a cluster: individuals are dealt out to the executors, measured there, and only tallies come back.
 
-The engine's session gives DataFrames; what runs in an executor is `measured_batches`, a function from Arrow batches to
-Arrow batches that knows no engine. Individuals are dealt by a hash of their label after their rows have been added up,
-so that neither an individual nor a database with most of the rows burdens one executor.
+The engine's session gives DataFrames; what runs in an executor is in `executors`. Individuals are dealt by a hash of
+their label after their rows have been added up, so that neither an individual nor a database with most of the rows
+burdens one executor.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from empriv.errors import InputError, QueryError
+from empriv.progress import Advance
 from empriv.progress import progress as progress_bar
-from empriv.results import Results, outcomes_of
-from empriv.scale.stretches import Yardstick, measure_within_memory, nobody_listed
-from empriv.scale.tally import Tally, from_bytes, merge, merge_all, to_bytes, with_absent, with_entries
+from empriv.results import Results
+from empriv.scale.executors import VALUE, WHERE, WHO, measured_batches, schema_of
+from empriv.scale.stretches import Yardstick, nobody_listed
+from empriv.scale.tally import Tally, from_bytes, merge_all, with_absent
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases
@@ -30,9 +33,9 @@ if TYPE_CHECKING:
     from empriv.collecting.queries import Query
     from empriv.collecting.rewrite import Decomposition
 
-# Entries measured at once in an executor: docs/scale.md has the memory that this takes.
-ENTRIES = 500_000
-_WHO, _WHERE, _VALUE = "individual", "database", "q"
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+# Per cent of the work, as shown, when results are there, and when they are saved.
+_COLLECTED, _SAVED, _MEASURED = 60, 65, 100
 
 
 def scan_on_cluster(
@@ -48,42 +51,94 @@ def scan_on_cluster(
 ) -> tuple[Yardstick, Tally]:
     """The yardstick and the tally of all individuals; `NotDecomposable` if the query cannot be rewritten."""
     from empriv.collecting.rewrite import decompose
-    from empriv.collecting.spark import querying
+    from empriv.collecting.spark_errors import querying
 
-    plan = decompose(query)
-    item = _item(query, component)
-    with engine.session(data) as session, progress_bar(3, "Scanning on the cluster", show=progress) as advance:
-        kept = None if checkpoint is None else f"{fspath(checkpoint)}/{_mark(data, query, item)}"
-        found = None if kept is None else _read(session, kept)
-        everyone, absent, pairs = _collected(session, plan, item) if found is None else found
-        advance()
+    decompose(query)
+    with engine.session(data) as session, progress_bar(100, "Scanning on the cluster", show=progress) as advance:
+        count = engine.partitions or int(session.spark.conf.get("spark.sql.shuffle.partitions"))
+        shown = _Shown(advance, count)
+        with shown.up_to(session, _COLLECTED):
+            asked, item = _one_number(session, query, component)
+            kept = None if checkpoint is None else f"{_absolute(checkpoint)}/{_mark(session, data, query, component)}"
+            found = None if kept is None else _read(session, kept)
+            everyone, absent, pairs = _collected(session, decompose(asked), item) if found is None else found
         if kept is not None and found is None:
-            with querying():
+            with shown.up_to(session, _SAVED), querying():
                 _write(session, kept, everyone, absent, pairs)
             pairs = session.spark.read.parquet(f"{kept}/pairs")
-        advance()
         yardstick = fit(everyone)
-        with querying():
-            tallies = _measured(session, engine, yardstick, pairs, results_table)
-        advance()
+        with shown.up_to(session, _MEASURED), querying():
+            tallies = _measured(session, count, yardstick, pairs, results_table)
         if not tallies:
             raise InputError("There must be at least one individual with a row that the query reads, got none.")
         return yardstick, with_absent(merge_all(tallies, top=yardstick.top), absent)
 
 
-def _item(query: Query, component: str | None) -> int:
-    """Position of the component among the query's items."""
-    from empriv.collecting.aggregates import NotDecomposable
+class _Shown:
+    """Progress in per cent: Spark tells how many tasks are done, and of how many it knows."""
 
-    if query.groups:
-        raise NotDecomposable("a scan of a query with GROUP BY is not made on the cluster")
+    def __init__(self, advance: Advance, count: int) -> None:
+        self._advance, self._count, self._at = advance, count, 0
+
+    @contextmanager
+    def up_to(self, session: ClusterSession, last: int) -> Iterator[None]:
+        first = self._at
+
+        def tell(done: int, known: int) -> None:
+            # Tasks that are not known yet: at least one more round of them.
+            self._move(first + (last - first) * done // (known + self._count))
+
+        with session.watched(tell):
+            yield
+        self._move(last)
+
+    def _move(self, to: int) -> None:
+        if to > self._at:
+            self._advance(to - self._at)
+            self._at = to
+
+
+def _one_number(session: ClusterSession, query: Query, component: str | None) -> tuple[Query, int]:
+    """The query that gives the component, and the component's position among its items.
+
+    A group of GROUP BY is the same query over the rows of that group, which has no result where it has no rows.
+    """
+    from dataclasses import replace
+
+    from sqlglot import exp
+
+    from empriv.collecting.advice import explained
+    from empriv.collecting.evaluate import component_names, store_groups
+    from empriv.collecting.rewrite import decompose
+    from empriv.collecting.templates import fill
+
     if not query.is_vector:
         if component is not None:
             raise InputError("`component` must be None: the query gives one number.")
-        return 0
-    if component is None or component not in query.names:
-        raise InputError(f"`component` must name one of the query's {len(query.names)} components.")
-    return query.names.index(component)
+        return query, 0
+    try:
+        groups = store_groups(session, decompose(query)) if query.groups else [""]
+    except QueryError as error:
+        raise explained(session, query, error) from None
+    names = component_names(query, groups) or []
+    if component is None or component not in names:
+        raise InputError(
+            f"`component` must name one of the query's {len(names):,} components: a scan is of one number. "
+            "Hint: empriv.audit measures numbers that are released together."
+        )
+    group, item = divmod(names.index(component), len(query.items))
+    if not query.groups:
+        return query, item
+    assert isinstance(query.select, exp.Select)
+    select = query.select.copy()
+    select.set("group", None)
+    select.set("order", None)
+    result = select.expressions[query.items[item]].unalias()
+    select.set("expressions", [fill("CASE WHEN COUNT(*) > 0 THEN q END", q=result)])
+    for number, key in enumerate(query.groups):
+        chosen = exp.select(f"k{number}").from_("empriv_groups").where(f"code = {group}").subquery()
+        select = select.where(exp.NullSafeEQ(this=exp.paren(key.copy()), expression=chosen))
+    return replace(query, select=select, items=(0,), keys=(), names=(component,), groups=()), 0
 
 
 def _collected(session: ClusterSession, plan: Decomposition, item: int) -> tuple[Results, int, Any]:
@@ -111,7 +166,7 @@ def _collected(session: ClusterSession, plan: Decomposition, item: int) -> tuple
     each = as_numbers(session, steps.each, plan.query, None)
     names = {column.alias_or_name for column in each.expressions}
     session.store("empriv_each", each)
-    own = [f"{INDIVIDUAL} AS {_WHO}", f"{DATABASE} AS {_WHERE}", f"q{item} AS {_VALUE}"]
+    own = [f"{INDIVIDUAL} AS {WHO}", f"{DATABASE} AS {WHERE}", f"q{item} AS {VALUE}"]
     pairs = exp.select(*own).from_("empriv_each")
     if "beyond" in names:
         found = session.fetch(exp.select("COALESCE(BOOL_OR(beyond), FALSE) AS beyond").from_("empriv_each"))
@@ -127,8 +182,8 @@ def _collected(session: ClusterSession, plan: Decomposition, item: int) -> tuple
             session.store("empriv_again", again)
             pairs = (
                 exp.select(
-                    f"e.{INDIVIDUAL} AS {_WHO}", f"e.{DATABASE} AS {_WHERE}",
-                    f"CASE WHEN f.code IS NULL THEN e.q{item} ELSE a.q{item} END AS {_VALUE}",
+                    f"e.{INDIVIDUAL} AS {WHO}", f"e.{DATABASE} AS {WHERE}",
+                    f"CASE WHEN f.code IS NULL THEN e.q{item} ELSE a.q{item} END AS {VALUE}",
                 ).from_("empriv_each AS e")
                 .join("empriv_flagged AS f", on=f"e.{DATABASE} = f.{DATABASE} AND e.{INDIVIDUAL} = f.{INDIVIDUAL}",
                       join_type="left")
@@ -145,22 +200,18 @@ def _collected(session: ClusterSession, plan: Decomposition, item: int) -> tuple
 
 
 def _measured(
-    session: ClusterSession, engine: ClusterEngine, yardstick: Yardstick, pairs: Any, results_table: str | None
+    session: ClusterSession, count: int, yardstick: Yardstick, pairs: Any, results_table: str | None
 ) -> list[Tally]:
-    count = engine.partitions or int(session.spark.conf.get("spark.sql.shuffle.partitions"))
-    kind = dict(pairs.dtypes)[_WHO]
-    label = "bigint" if kind in ("tinyint", "smallint", "int", "bigint") else "string"
-    each = results_table is not None
-    schema = (
-        f"individual {label}, databases bigint, largest_influence double, delta_i array<double>, "
-        "upper_i array<double>, tally binary"
-    )
+    kind = dict(pairs.dtypes)[WHO]
+    integers, each = kind in _INTEGERS, results_table is not None
+    if not integers and not kind.startswith("struct"):
+        pairs = pairs.withColumn(WHO, pairs[WHO].cast("string"))  # as `collect` names them
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
-        return measured_batches(yardstick, batches, each=each, integers=label == "bigint")
+        return measured_batches(yardstick, batches, each=each, integers=integers)
 
-    dealt = pairs.repartition(count, _WHO).sortWithinPartitions(_WHO, _WHERE)
-    found = dealt.mapInArrow(work, schema)
+    dealt = pairs.repartition(count, WHO).sortWithinPartitions(WHO, WHERE)
+    found = dealt.mapInArrow(work, schema_of("bigint" if integers else "string"))
     if each:
         found = session.keep(found)
         table = found.where("tally IS NULL").drop("tally")
@@ -170,100 +221,16 @@ def _measured(
     return [from_bytes(content, yardstick.everyone) for content in sorted(bytes(row[0]) for row in rows)]
 
 
-def measured_batches(
-    yardstick: Yardstick, batches: Iterator[Any], *, each: bool, integers: bool, entries: int = ENTRIES
-) -> Iterator[Any]:
-    """Arrow batches of entries in order of individual and database → of measured individuals, and of their tally."""
-    import pyarrow
-
-    kept: list[Any] = []
-    size = 0
-    tally: Tally | None = None
-
-    def flush(table: Any) -> Iterator[Any]:
-        nonlocal tally
-        for found in measure_within_memory(yardstick, entries_of(yardstick.everyone, table)):
-            tally = found.tally if tally is None else merge(tally, found.tally, top=yardstick.top)
-            if each:
-                yield _batch(
-                    found.individuals, found.databases, found.influence, found.delta_i, found.upper_i, integers=integers
-                )
-
-    for batch in batches:
-        kept.append(batch)
-        size += batch.num_rows
-        if size >= entries:
-            table = pyarrow.Table.from_batches(kept)
-            # Up to where the last individual begins, whose other entries may be yet to come.
-            who = table[_WHO].combine_chunks()
-            last = who[len(who) - 1].as_py()
-            cut = len(who)
-            while cut > 0 and who[cut - 1].as_py() == last:
-                cut -= 1
-            if cut:
-                yield from flush(table.slice(0, cut))
-                kept = table.slice(cut).combine_chunks().to_batches()
-                size = len(who) - cut
-    if size:
-        yield from flush(pyarrow.Table.from_batches(kept))
-    if tally is not None:
-        empty = np.zeros((0, len(yardstick.epsilons)))
-        nobody = np.zeros(0, np.int64 if integers else np.str_)
-        none = _batch(nobody, np.zeros(0, np.int64), np.zeros(0), empty, empty, integers=integers)
-        columns = [pyarrow.array([None], field.type) for field in none.schema][:-1]
-        columns.append(pyarrow.array([to_bytes(tally)], pyarrow.binary()))
-        yield pyarrow.RecordBatch.from_arrays(columns, schema=none.schema)
+def _absolute(path: str | PathLike[str]) -> str:
+    """A path that executors understand as well: absolute, unless it names where it is."""
+    text = fspath(path)
+    return text if "://" in text or text.startswith(("dbfs:", "file:")) else str(Path(text).absolute())
 
 
-def entries_of(everyone: Results, table: Any) -> Results:
-    """Results from an Arrow table of entries in order of individual and database."""
-    from empriv.collecting.arrow import labels_of
-
-    column = table[_VALUE].combine_chunks()
-    null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
-    values = np.asarray(column.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
-    codes = outcomes_of(values)
-    codes[null] = 1
-    labels = labels_of(table[_WHO].combine_chunks())
-    first = np.concatenate(([True], labels[1:] != labels[:-1]))
-    return with_entries(
-        everyone,
-        {
-            "individuals": labels[first],
-            "starts": np.append(np.flatnonzero(first), len(labels)).astype(np.int64),
-            "entry_database": table[_WHERE].to_numpy().astype(np.int32),
-            "entry_q": np.where(codes == 0, values, np.nan),
-            "entry_outcomes": codes,
-        },
-    )
-
-
-def _batch(
-    individuals: npt.NDArray[Any],
-    databases: npt.NDArray[np.int64],
-    influence: npt.NDArray[np.float64],
-    delta_i: npt.NDArray[np.float64],
-    upper_i: npt.NDArray[np.float64],
-    *,
-    integers: bool,
-) -> Any:
-    import pyarrow
-
-    lists = pyarrow.list_(pyarrow.float64())
-    columns = {
-        "individual": pyarrow.array(individuals.tolist(), pyarrow.int64() if integers else pyarrow.string()),
-        "databases": pyarrow.array(databases, pyarrow.int64()),
-        "largest_influence": pyarrow.array(influence, pyarrow.float64()),
-        "delta_i": pyarrow.array(delta_i.tolist(), lists),
-        "upper_i": pyarrow.array(upper_i.tolist(), lists),
-        "tally": pyarrow.nulls(len(individuals), pyarrow.binary()),
-    }
-    return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
-def _mark(data: Databases, query: Query, item: int) -> str:
-    """By what saved results are known again: the question and where the rows are, but not the rows' values."""
-    asked = [query.text, item, data.database, data.individual, data.unidentified, repr(data.parts), repr(data.draws)]
+def _mark(session: ClusterSession, data: Databases, query: Query, component: str | None) -> str:
+    """By what saved results are known again: the question, how databases are cut, and the rows, by a hash of them."""
+    asked = [query.text, component, data.database, data.individual, data.unidentified, repr(data.draws)]
+    asked.append(session.fingerprint())
     return f"empriv-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:24]}"
 
 
@@ -277,7 +244,7 @@ def _write(session: ClusterSession, path: str, everyone: Results, absent: int, p
 
 
 def _read(session: ClusterSession, path: str) -> tuple[Results, int, Any] | None:
-    from empriv.collecting.spark import is_missing
+    from empriv.collecting.spark_errors import is_missing
 
     try:
         said = json.loads(session.spark.read.parquet(f"{path}/done").collect()[0][0])

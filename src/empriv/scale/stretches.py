@@ -57,7 +57,7 @@ class Yardstick:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A stretch of individuals: in sum, and one by one."""
+    """A stretch of individuals: in sum, and one by one; epsilon_i (individuals, deltas) only if it was asked for."""
 
     tally: Tally
     individuals: npt.NDArray[Any]
@@ -65,6 +65,7 @@ class Measured:
     influence: FloatArray
     delta_i: FloatArray
     upper_i: FloatArray
+    epsilon_i: FloatArray
 
 
 def yardstick_of(
@@ -83,8 +84,8 @@ def yardstick_of(
     return Yardstick(everyone, risk.density, literal, epsilons, deltas, level, top, bounds)
 
 
-def measure_stretch(yardstick: Yardstick, stretch: Results) -> Measured:
-    """Measure the individuals of a stretch."""
+def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Measured:
+    """Measure the individuals of a stretch; with ``each``, also everybody's epsilon_i, not the largest alone."""
     grid = np.array(yardstick.epsilons)
     risk: Risk = measure(stretch, density=yardstick)
     delta_i = risk.delta_i(grid)
@@ -95,6 +96,12 @@ def measure_stretch(yardstick: Yardstick, stretch: Results) -> Measured:
     if yardstick.bounds and n >= LEAST_DATABASES and stretch.n_individuals:
         found = upper_bounds(ground_of(risk), grid, yardstick.level)
         upper_i, exponent, spread = np.maximum(found.upper_i, delta_i), found.exponent, found.spread
+    epsilon_i = np.zeros((stretch.n_individuals, 0))
+    if each:
+        epsilon_i = np.stack([risk.epsilon_i(delta) for delta in yardstick.deltas], axis=1)
+        epsilon_at = epsilon_i.max(axis=0, initial=0.0)
+    else:
+        epsilon_at = np.array([risk.epsilon(delta) for delta in yardstick.deltas])
     rows = riskiest_rows(delta_i, influence, stretch.individuals, yardstick.top)
     with np.errstate(divide="ignore"):
         kept = np.log1p(-delta_i).sum(axis=0)
@@ -108,20 +115,20 @@ def measure_stretch(yardstick: Yardstick, stretch: Results) -> Measured:
         upper=upper_i.max(axis=0, initial=0.0),
         exponent=exponent,
         spread=spread,
-        epsilon_at=np.array([risk.epsilon(delta) for delta in yardstick.deltas]),
+        epsilon_at=epsilon_at,
         not_numbers=outcome_histogram(stretch),
         leaks=robustness.leaks(risk.pairs),
         riskiest=robustness.subset(stretch, rows),
         riskiest_delta_i=delta_i[rows],
         riskiest_influence=influence[rows],
     )
-    return Measured(tally, stretch.individuals, stretch.presence, influence, delta_i, upper_i)
+    return Measured(tally, stretch.individuals, stretch.presence, influence, delta_i, upper_i, epsilon_i)
 
 
-def measure_within_memory(yardstick: Yardstick, stretch: Results) -> Iterator[Measured]:
+def measure_within_memory(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Iterator[Measured]:
     """Measure a stretch, in halves of halves where memory does not suffice."""
     try:
-        yield measure_stretch(yardstick, stretch)
+        yield measure_stretch(yardstick, stretch, each=each)
         return
     except MemoryError:
         half = stretch.n_individuals // 2
@@ -131,7 +138,7 @@ def measure_within_memory(yardstick: Yardstick, stretch: Results) -> Iterator[Me
             "for fewer epsilons."
         ) from None
     for rows in (np.arange(half), np.arange(half, stretch.n_individuals)):
-        yield from measure_within_memory(yardstick, robustness.subset(stretch, rows))
+        yield from measure_within_memory(yardstick, robustness.subset(stretch, rows), each=each)
 
 
 def parts_of(results: Results, entries: int) -> list[Results]:

@@ -1,0 +1,111 @@
+"""Tables as Spark DataFrames, and DataFrames as Arrow tables.
+
+What a source is, `sources` says; what is asked of it, the session in `spark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
+
+from empriv.collecting.sources import Files, Frame, Select, Stored, Table
+from empriv.errors import SourceError
+
+
+def relation(spark: Any, table: Table, run: Callable[[exp.Expr], Any]) -> Any:
+    """The DataFrame of a table; ``run`` gives that of a statement over the other tables."""
+    match table:
+        case Files(paths, "parquet"):
+            return spark.read.parquet(*paths)
+        case Files(paths, "csv"):
+            separator = "\t" if all(".tsv" in path.lower() for path in paths) else ","
+            return spark.read.csv(list(paths), header=True, inferSchema=True, sep=separator)
+        case Files(paths, _):
+            return spark.read.json(list(paths))
+        case Stored():
+            raise SourceError("A DuckDB file must be read with DuckDB. Hint: write its table to Parquet for Spark.")
+        case Select(sql):
+            try:
+                statements = parse(sql, dialect="duckdb")
+            except SqlglotError:
+                raise SourceError("`source` must be SQL that can be parsed.") from None
+            if len(statements) != 1 or statements[0] is None:
+                raise SourceError("`source` must be one SQL statement.")
+            return run(statements[0])
+        case Frame(frame):
+            return _from_frame(spark, frame)
+
+
+def _from_frame(spark: Any, frame: Any) -> Any:
+    home = type(frame).__module__.partition(".")[0]
+    if home == "pyspark":
+        return frame
+    import pyarrow
+
+    if home == "pandas":
+        frame = pyarrow.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    elif home == "polars":
+        frame = frame.to_arrow()
+    return from_arrow(spark, frame)
+
+
+def from_arrow(spark: Any, table: Any) -> Any:
+    """A DataFrame of a local table."""
+    import pyarrow
+
+    plain = pyarrow.schema([pyarrow.field(field.name, _known(field.type)) for field in table.schema])
+    table = table.cast(plain)
+    if takes_arrow(spark):
+        return spark.createDataFrame(table)
+    # Spark 3.5 takes rows, or pandas, where integers that may be NULL are doubles.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    columns = [column.to_pylist() for column in table.columns]
+    return spark.createDataFrame(list(zip(*columns, strict=True)), from_arrow_schema(plain))
+
+
+def to_arrow(frame: Any) -> Any:
+    """The rows of a DataFrame."""
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    # Spark 3.5 has toPandas, where integers that may be NULL are doubles: the batches themselves, as bytes.
+    import pyarrow
+
+    parts = [bytes(row[0]) for row in frame.mapInArrow(_packed, "part binary").collect()]
+    tables = [pyarrow.ipc.open_stream(part).read_all() for part in parts]
+    if tables:
+        return pyarrow.concat_tables(tables)
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema).empty_table()
+
+
+def takes_arrow(spark: Any) -> bool:
+    """Whether Spark knows Arrow tables, and groups of them: since 4.0."""
+    return int(str(spark.version).partition(".")[0]) >= 4
+
+
+def _packed(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow
+
+    for batch in batches:
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pyarrow.RecordBatch.from_pydict({"part": [sink.getvalue().to_pybytes()]})
+
+
+def _known(kind: Any) -> Any:
+    """The type that Spark has for one of Arrow's: it has neither long texts nor categories nor unsigned integers."""
+    import pyarrow
+
+    if pyarrow.types.is_dictionary(kind):
+        return _known(kind.value_type)
+    if pyarrow.types.is_large_string(kind) or pyarrow.types.is_string_view(kind):
+        return pyarrow.string()
+    wider = {"uint8": pyarrow.int16(), "uint16": pyarrow.int32(), "uint32": pyarrow.int64(),
+             "uint64": pyarrow.decimal128(20, 0)}  # fmt: skip
+    return wider.get(str(kind), kind)
