@@ -44,7 +44,8 @@ highlight_language = "none"
 # The tour is stored without outputs and run from top to bottom by every build; one failing cell fails it.
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 300
+nb_execution_in_temp = True
 nb_merge_streams = True
 nb_mime_priority_overrides = [("html", "image/svg+xml", 1), ("html", "text/html", 2)]
 
