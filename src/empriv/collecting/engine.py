@@ -132,6 +132,9 @@ class ClusterEngine(Protocol):
     """An engine whose rows are on other machines; ``partitions`` is into how many parts individuals are dealt."""
 
     @property
+    def spark(self) -> Any: ...
+
+    @property
     def partitions(self) -> int | None: ...
 
     def session(self, data: Databases) -> AbstractContextManager[ClusterSession]: ...

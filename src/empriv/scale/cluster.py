@@ -50,10 +50,30 @@ def scan_on_cluster(
     progress: bool | None,
 ) -> tuple[Yardstick, Tally]:
     """The yardstick and the tally of all individuals; `NotDecomposable` if the query cannot be rewritten."""
+    from empriv.collecting.aggregates import NotDecomposable
+    from empriv.collecting.engine import FailedOnRows
+    from empriv.collecting.rewrite import decompose
+
+    decompose(query)  # before anything is opened
+    try:
+        return _scanned(engine, data, query, fit, component, checkpoint, results_table, progress)
+    except FailedOnRows:
+        raise NotDecomposable("it fails on some rows") from None
+
+
+def _scanned(
+    engine: ClusterEngine,
+    data: Databases,
+    query: Query,
+    fit: Callable[[Results], Yardstick],
+    component: str | None,
+    checkpoint: str | PathLike[str] | None,
+    results_table: str | None,
+    progress: bool | None,
+) -> tuple[Yardstick, Tally]:
     from empriv.collecting.rewrite import decompose
     from empriv.collecting.spark_errors import querying
 
-    decompose(query)
     with engine.session(data) as session, progress_bar(100, "Scanning on the cluster", show=progress) as advance:
         count = engine.partitions or int(session.spark.conf.get("spark.sql.shuffle.partitions"))
         shown = _Shown(advance, count)

@@ -7,11 +7,11 @@ what a decision needs, in the memory of a small audit, however many individuals 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +23,21 @@ from empriv.measuring.risk import Risk, measure
 from empriv.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
 from empriv.results import FloatArray
 from empriv.scale import saying
+from empriv.scale.resampling import resampled_upper
 from empriv.scale.stretches import nobody_listed
 from empriv.scale.tally import EDGES, Tally
 from empriv.storage import read_archive, write_archive
 from empriv.summary import Summary
 from empriv.validate import words
 from empriv.validate.analytic import floor, narrowing, total_bound
-from empriv.validate.bounds import LEAST_DATABASES, Bounds
+from empriv.validate.bounds import LEAST_DATABASES, METHODS, Bounds
 from empriv.validate.checks import Check, checks
 from empriv.validate.ground import ground_of
 from empriv.validate.lower import lower_bounds
 from empriv.validate.verdict import Verdict, verdict
+
+if TYPE_CHECKING:
+    from empriv.collecting.engine import ClusterEngine
 
 _OTHER_DENSITY = (
     "`density` must be the one that the scan was made with: only the riskiest individuals are kept, and with another "
@@ -111,12 +115,46 @@ class Scan:
             "databases": results.presence[order],
         }
 
-    def bounds(self, epsilon: npt.ArrayLike) -> Bounds:
+    def bounds(
+        self,
+        epsilon: npt.ArrayLike,
+        *,
+        method: str = "analytic",
+        engine: ClusterEngine | None = None,
+        rng: int = 0,
+        progress: bool | None = None,
+    ) -> Bounds:
         """Lower bound, estimate and upper bound at the scan's ``level``, at epsilons that were asked for.
 
         The upper bound is over all individuals. The lower one looks for its set among the riskiest alone, which is
         honest: at worst it is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest.
+
+        With ``method="bootstrap"``, databases are resampled (seed ``rng``) as a cross-check, for the riskiest alone;
+        given a `SparkEngine`, in its executors.
         """
+        if method not in METHODS:
+            raise InputError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
+        found = self._analytic(epsilon)
+        if method == "analytic" or self.n_databases < LEAST_DATABASES:
+            return found
+        grid = np.array(self.epsilons)
+        upper_i = resampled_upper(self.risk, grid, self.level, engine=engine, rng=rng, progress=progress)
+        upper_i = np.maximum.accumulate(np.maximum(upper_i, self.tally.riskiest_delta_i)[:, ::-1], axis=1)[:, ::-1]
+        places = [self.epsilons.index(one) for one in np.atleast_1d(np.asarray(epsilon, float)).tolist()]
+        upper = np.maximum(upper_i.max(axis=0, initial=found.floor)[places], found.lower)
+        one = np.ndim(epsilon) == 0
+        return replace(
+            found,
+            method="bootstrap",
+            upper=float(upper[0]) if one else upper,
+            upper_i=upper_i[:, places[0]] if one else upper_i[:, places],
+            total_risk_upper=float(max(upper[0], found.total_risk_upper))
+            if one
+            else np.maximum(upper, found.total_risk_upper),
+            notes=(*found.notes, f"Databases were resampled for the {len(upper_i):,} riskiest individuals alone."),
+        )
+
+    def _analytic(self, epsilon: npt.ArrayLike) -> Bounds:
         places = [_place("epsilon", one, self.epsilons) for one in np.atleast_1d(np.asarray(epsilon, float)).tolist()]
         grid = np.array(self.epsilons)
         ground, n = ground_of(self.risk), self.n_databases
