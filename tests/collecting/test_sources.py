@@ -219,7 +219,7 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     for source, kind in ((3, InputError), ("file.xyz", SourceError), ("file.duckdb", SourceError), ([], InputError)):
         with pytest.raises(kind):
             databases(source, database=None if source == [] else "day", individual="who")
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match=r"must exist, got 'no\.parquet'"):
         collect(databases(tmp_path / "no.parquet", database="day", individual="who"), "count(*)")
     twice = pd.DataFrame([[1, 2]], columns=["x", "X"])
     with pytest.raises(SourceError, match="different names"):

@@ -6,6 +6,7 @@ The only module that imports duckdb. Messages of DuckDB are not passed on where 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
+from empriv.collecting.advice import check_files, unreadable
 from empriv.collecting.aggregates import Type
 from empriv.collecting.engine import Column, FailedOnRows, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
@@ -59,6 +61,7 @@ class DuckDBEngine:
     @contextmanager
     def session(self, data: Databases) -> Iterator[DuckDBSession]:
         """Open the databases for querying."""
+        check_files(data)
         # What does not fit in memory holds people's rows: it goes where nobody else may read, and is removed at last.
         with _own_directory(self.temp_directory) as directory:
             config: dict[str, Any] = {"temp_directory": directory}
@@ -143,6 +146,7 @@ class DuckDBSession:
                 self._run(statement)
         self._check_nulls()
         self._make_labels("empriv_databases", DATABASE)
+        self._check_moments()
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:
@@ -335,7 +339,24 @@ class DuckDBSession:
         if individuals < rows and self.data.unidentified == "error":
             raise SourceError(
                 f"`individual` must not be NULL, but is in {rows - individuals} of {rows} rows. "
-                'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out.'
+                'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out '
+                "(--unidentified on the command line)."
+            )
+
+    def _check_moments(self) -> None:
+        """Refuse times as databases where most moments have one row: surely the day was meant, or the hour."""
+        column = self.data.database
+        if column is None or not re.fullmatch(r"TIMESTAMP.*|TIME", self._columns_of(DATA)[DATABASE]):
+            return
+        if column.lower() not in [name.lower() for name in self.columns[DATA]]:
+            return  # an expression is what the user made of it
+        with _reading():
+            sizes = f"SELECT COUNT(*) AS n FROM {DATA} GROUP BY {DATABASE}"
+            ((alone, every),) = self._run(f"SELECT COUNT(*) FILTER (WHERE n = 1), COUNT(*) FROM ({sizes})")
+        if 2 * alone > every:
+            raise SourceError(
+                f"`database` must put many rows in one database, but it is a time, and {alone:,} of {every:,} "
+                f"databases have one row. Hint: date_trunc('day', {quoted(column)}) makes a database of each day."
             )
 
     def _make_labels(self, name: str, column: str) -> None:
@@ -394,12 +415,10 @@ def _reading() -> Iterator[None]:
         yield
     except duckdb.OutOfMemoryException:
         raise SourceError(_NO_MEMORY) from None
-    except duckdb.IOException:
-        raise SourceError("The rows cannot be read: a file is missing, or not what its name says.") from None
     except _ABOUT_NAMES as error:
         raise SourceError(f"The rows cannot be read: {_first_line(error)}") from None
     except duckdb.Error as error:
-        raise SourceError(f"The rows cannot be read: DuckDB reports a {type(error).__name__}.") from None
+        raise SourceError(unreadable(type(error).__name__, str(error))) from None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from sqlglot import exp
 
+from empriv.collecting.advice import explained as explained
 from empriv.collecting.aggregates import Facts, NotDecomposable
 from empriv.collecting.assemble import Answers, answer, assemble
 from empriv.collecting.engine import Column, FailedOnRows, Integers, Session
@@ -16,7 +17,6 @@ from empriv.collecting.queries import DATABASE, INDIVIDUAL, Query
 from empriv.collecting.reruns import BEYOND, LARGEST_EXACT, Notice, rerun
 from empriv.collecting.rewrite import GROUP, Decomposition, decompose, leave_one_out
 from empriv.collecting.templates import fill
-from empriv.collecting.views import nearest
 from empriv.errors import QueryError
 from empriv.results import Results
 
@@ -54,6 +54,12 @@ def explain(session: Session | None, query: Query) -> str:
             statement = leave_one_out(plan, survey(session, plan), integers=session.integers)
     except NotDecomposable as why:
         return f"The query runs once per individual, since {why}."
+    except FailedOnRows:
+        return "The query runs once per individual, since it fails on some rows."
+    except QueryError as error:
+        if session is None:
+            raise
+        raise explained(session, query, error) from None
     return str(statement.sql(dialect="duckdb", pretty=True))
 
 
@@ -160,22 +166,6 @@ def look_again(
         values[places], codes[places] = new_values[row], new_codes[row]
 
 
-def explained(session: Session, query: Query, error: QueryError) -> QueryError:
-    """Say where a column that does not exist stands, and which one may have been meant."""
-    assert query.select is not None
-    known = [column for columns in session.columns.values() for column in columns]
-    names = {name.lower() for name in known} | {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
-    for column in query.select.find_all(exp.Column):
-        if column.name.lower() in names:
-            continue
-        at = column.this.meta
-        where = f" at line {at['line']}, column {at['col'] - len(column.name) + 1}" if "line" in at else ""
-        return QueryError(
-            f"The query uses a column {column.name!r}{where} that does not exist{nearest(column.name, known)}"
-        )
-    return error
-
-
 def _check_types(session: Session, query: Query) -> None:
     assert query.select is not None
     try:
@@ -190,7 +180,10 @@ def _check_types(session: Session, query: Query) -> None:
 
 
 def _not_a_number(name: str) -> str:
-    return f"The query must give numbers, but its result {name!r} is not one. Hint: epoch() makes a number of a time."
+    return (
+        f"The query must give numbers, but its result {name!r} is not one. "
+        "Hint: count(DISTINCT ...) counts values, epoch() makes a number of a time."
+    )
 
 
 def as_numbers(session: Session, statement: exp.Select, query: Query, pairs: tuple[int, int] | None) -> exp.Select:

@@ -5,6 +5,7 @@ Parsing only: whether a query can be rewritten is for `rewrite` to say, and whet
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,6 +13,7 @@ from typing import Any, cast
 from sqlglot import exp, parse
 from sqlglot.errors import ParseError, TokenError
 
+from empriv.collecting.pointing import KEYWORDS, misspelt_keyword, pointed, unclosed
 from empriv.errors import QueryError
 
 # The table that queries read, and the columns that say where each of its rows belongs.
@@ -96,7 +98,7 @@ def _parse(text: str) -> exp.Select | exp.SetOperation:
     try:
         statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
     except (ParseError, TokenError) as error:
-        raise QueryError(f"The query must be SQL that can be parsed{_position(error)}.") from None
+        raise QueryError(f"The query must be SQL that can be parsed{_trouble(error, text)}") from None
     if len(statements) != 1:
         raise QueryError(f"The query must be one statement, got {len(statements)}.")
     statement = statements[0]
@@ -115,10 +117,25 @@ def _parse(text: str) -> exp.Select | exp.SetOperation:
     raise QueryError("The query must be a SELECT or an expression of aggregates.")
 
 
-def _position(error: Exception) -> str:
-    details = getattr(error, "errors", None) or [{}]
-    line, column = details[0].get("line"), details[0].get("col")
-    return "" if line is None else f", which fails at line {line}, column {column}"
+def _trouble(error: Exception, text: str) -> str:
+    """End of a sentence about a text that cannot be parsed: the place, and what may be amiss there."""
+    details: dict[str, Any] = (getattr(error, "errors", None) or [{}])[0]
+    open_quote = unclosed(text)
+    if open_quote is not None:
+        quote, line, column = open_quote
+        return f": the quote {quote} at line {line}, column {column} is not closed.{pointed(text, line, column)}"
+    if details.get("line") is None:
+        return "."
+    # The parser tells where a word ends.
+    line, column = details["line"], max(1, details["col"] - len(details.get("highlight") or " ") + 1)
+    wanted = re.fullmatch(r"Expecting (\S)", details.get("description") or "")
+    word = misspelt_keyword(text, line, details["col"])
+    hint = f" Hint: should {word}?" if word else ""
+    after, before = details.get("highlight") or "", re.search(r"(\w+) $", details.get("start_context") or "")
+    if not hint and before and after.isidentifier() and after.upper() not in KEYWORDS:
+        hint = f' Hint: if this is one name, write "{before.group(1)} {after}".'
+    missing = f" for want of {wanted.group(1)!r}" if wanted else ""
+    return f", which fails at line {line}, column {column}{missing}.{hint}{pointed(text, line, column)}"
 
 
 def _function_name(node: exp.Expr) -> str:

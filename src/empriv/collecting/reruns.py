@@ -84,7 +84,10 @@ def _read(rows: Rows | None, query: Query) -> Told:
     if rows is None:
         return None
     if not query.groups and len(rows) > 1:
-        raise QueryError("The query must give one row. Hint: group by a key to have one result per group.")
+        raise QueryError(
+            "The query must give one row. Hint: an aggregate, such as sum(x), makes one number of all "
+            "rows; group by a key to have one for each group."
+        )
     told = {}
     for row in rows:
         key = tuple(row[position] for position in query.keys)

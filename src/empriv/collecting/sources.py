@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from os import PathLike, fspath
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
 from empriv.errors import InputError, SourceError
@@ -30,6 +30,7 @@ _KINDS: dict[str, FileKind] = {
     ".ndjson": "json",
 }
 _COMPRESSED = {".gz", ".zst"}
+_SHEETS = {".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"}
 _DUCKDB_FILES = {".duckdb", ".ddb", ".db"}
 
 
@@ -256,6 +257,13 @@ def _text_table(text: str, *, is_path: bool) -> Table:
         return Files((text,), _KINDS[suffixes[-1]])
     if suffixes and suffixes[-1] in _DUCKDB_FILES:
         raise SourceError('A DuckDB file must be given with its table. Hint: write "file.duckdb::table".')
+    if suffixes and suffixes[-1] in _SHEETS:
+        raise SourceError(
+            f"`source` must not be a spreadsheet, got {PurePath(text).name!r}. Hint: save the sheet as CSV, or give "
+            "the frame that pandas.read_excel makes of it."
+        )
+    if not suffixes and (text in (".", "..") or text.endswith(("/", "\\")) or Path(text).is_dir()):
+        raise SourceError('`source` must be files, got a folder. Hint: "folder/*.csv" names all CSV files in it.')
     raise SourceError(
         f"`source` must be a file whose name ends in one of {', '.join(_KINDS)}, got {PurePath(text).name!r}."
     )

@@ -5,14 +5,15 @@ Text for an engine that speaks DuckDB's SQL; who is in a random database is deci
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from empriv.collecting.pointing import listed, nearest
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
-from empriv.collecting.sources import Databases, Draws
+from empriv.collecting.sources import Databases, Draws, Files, Frame
 from empriv.errors import SourceError
 
 
@@ -22,7 +23,12 @@ def data_view(data: Databases, relations: list[str], columns_of: Callable[[str],
     for column in columns:
         if column.lower().startswith("empriv_"):
             raise SourceError(f"A column must not be called {column!r}: empriv needs names of this kind itself.")
-    individual = _individual([find_column(name, columns, "individual") for name in data.individual])
+    if len(columns) == 1 and isinstance(data.parts[0], Files) and re.search(r"[,;\t|]", columns[0]):
+        raise SourceError(
+            "The lines of a CSV file must all have as many fields as the first, got a file that can only be read as "
+            "one column. Hint: look for lines that are cut short, and for separators in values without quotes."
+        )
+    individual = _individual([find_column(name, columns, "individual", data) for name in data.individual])
     known = f" WHERE {individual} IS NOT NULL" if data.unidentified == "drop" else ""
     if data.labels is not None:
         selects = []
@@ -40,7 +46,7 @@ def data_view(data: Databases, relations: list[str], columns_of: Callable[[str],
     else:
         assert data.database is not None
         yield (
-            f"CREATE TEMP VIEW {DATA} AS SELECT *, {_database(data.database, columns)} AS {DATABASE}, "
+            f"CREATE TEMP VIEW {DATA} AS SELECT *, {_database(data.database, columns, data)} AS {DATABASE}, "
             f"{individual} AS {INDIVIDUAL} FROM {relations[0]}{known}"
         )
 
@@ -93,7 +99,7 @@ def _individual(columns: list[str]) -> str:
     return f"(CASE WHEN {missing} THEN NULL ELSE {{{fields}}} END)"
 
 
-def _database(database: str, columns: list[str]) -> str:
+def _database(database: str, columns: list[str], data: Databases) -> str:
     if database in columns:
         return quoted(database)
     try:
@@ -103,11 +109,11 @@ def _database(database: str, columns: list[str]) -> str:
     if tree is None or isinstance(tree, exp.Query | exp.DDL | exp.DML | exp.Command):
         raise SourceError(f"`database` must be a column or an SQL expression{nearest(database, columns)}")
     for column in tree.find_all(exp.Column):
-        find_column(column.name, columns, "database")
+        find_column(column.name, columns, "database", data)
     return f"({tree.sql(dialect='duckdb')})"
 
 
-def find_column(name: str, columns: Iterable[str], argument: str) -> str:
+def find_column(name: str, columns: Iterable[str], argument: str, data: Databases | None = None) -> str:
     """The column of this name, upper and lower case apart; an error with the nearest name if there is none."""
     columns = list(columns)
     if name in columns:
@@ -115,15 +121,24 @@ def find_column(name: str, columns: Iterable[str], argument: str) -> str:
     for column in columns:
         if column.lower() == name.lower():
             return column
-    raise SourceError(f"`{argument}` must name a column of the source, got {name!r}{nearest(name, columns)}")
+    near = nearest(name, columns)
+    hint = _where_to_look(name, columns, data) if near == "." or _is_index(name, data) else near
+    raise SourceError(f"`{argument}` must name a column of the source, got {name!r}{hint}")
 
 
-def nearest(name: str, columns: list[str]) -> str:
-    """End of a sentence about a name that is not there: a hint at the nearest that is."""
-    near = difflib.get_close_matches(name.lower(), [column.lower() for column in columns], n=1, cutoff=0.5)
-    if not near:
-        return "."
-    return f". Hint: did you mean {next(column for column in columns if column.lower() == near[0])!r}?"
+def _where_to_look(name: str, columns: list[str], data: Databases | None) -> str:
+    if _is_index(name, data):
+        return ", which is the frame's index. Hint: frame.reset_index() makes a column of it."
+    if data is None or any(isinstance(part, Files) and part.kind == "csv" for part in data.parts):
+        # Of a file without a header, what stands for names may be values of the first row.
+        return ". Hint: the names stand in the first line of a CSV file."
+    return f". Hint: there are {listed(columns)}."
+
+
+def _is_index(name: str, data: Databases | None) -> bool:
+    part = None if data is None else data.parts[0]
+    names = getattr(getattr(part.frame, "index", None), "names", ()) if isinstance(part, Frame) else ()
+    return name in [str(one) for one in names]
 
 
 def quoted(name: str) -> str:
