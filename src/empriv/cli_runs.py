@@ -386,7 +386,8 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _stop(message: str, code: int) -> NoReturn:
-    click.echo(printable(message), err=True)
+    # An error about a query shows its line, and the place, on lines of their own.
+    click.echo("\n".join(map(printable, message.split("\n"))), err=True)
     _exit(code)
 
 
