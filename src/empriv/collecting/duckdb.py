@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,7 +130,9 @@ class DuckDBSession:
 
     def __post_init__(self) -> None:
         with _reading():
-            self._run("SET enable_progress_bar = false")
+            # In a notebook without ipywidgets the bar is off, and DuckDB refuses to be told so.
+            with suppress(duckdb.InvalidInputException):
+                self._run("SET enable_progress_bar = false")
             for name, table in self.data.tables.items():
                 self._run(f"CREATE TEMP VIEW {quoted(name)} AS SELECT * FROM {self._relation(table, name)}")
             relations = []
