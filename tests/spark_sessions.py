@@ -9,12 +9,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import empriv
 
 SOURCES = str(Path(empriv.__file__).parents[1])
-
+TESTS = str(Path(__file__).parent)
+EPSILONS = (0.02, 0.1, 0.3)
 
 # Tests in one group share a worker of pytest-xdist (with --dist loadgroup), and so one cluster.
 GROUP = pytest.mark.xdist_group("spark")
@@ -39,7 +42,6 @@ def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **setting
     """A session of its own, with everything that it writes in ``directory``."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
-    tests = str(Path(__file__).parent)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pyspark.sql import SparkSession
@@ -47,7 +49,7 @@ def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **setting
         builder = SparkSession.builder.master(master).appName("empriv tests")
         for name, value in {
             **SETTINGS,
-            "spark.executorEnv.PYTHONPATH": f"{SOURCES}:{tests}",
+            "spark.executorEnv.PYTHONPATH": f"{SOURCES}:{TESTS}",
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
             "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory} -XX:TieredStopAtLevel=1",
             **settings,
@@ -56,3 +58,21 @@ def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **setting
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def rows(n: int = 4_000) -> pd.DataFrame:
+    """35 databases, 40 individuals; one of them has a third of the rows, and one database a third of the rest."""
+    rng = np.random.default_rng(11)
+    who = np.where(rng.random(n) < 0.3, 5, rng.integers(0, 40, n))
+    day = np.where((rng.random(n) < 0.3) & (who != 5), 0, rng.integers(0, 35, n))
+    return pd.DataFrame(
+        {"day": day, "who": who, "x": rng.lognormal(0.0, 1.0, n) * (who != 9), "k": rng.integers(0, 9, n)}
+    )
+
+
+def leftovers(spark: Any) -> list[str]:
+    """Views, frames kept in memory, and jobs that run."""
+    views = [table.name for table in spark.catalog.listTables() if table.name.startswith("empriv")]
+    context = spark.sparkContext
+    kept = context._jsc.getPersistentRDDs().size()
+    return views + ["kept"] * kept + ["running"] * len(context.statusTracker().getActiveJobsIds())

@@ -1,0 +1,82 @@
+"""A driver in a process of its own, for tests that kill or interrupt one, or use Spark Connect.
+
+    python spark_driver.py scan DIRECTORY          a scan that keeps its results in DIRECTORY/saved
+    python spark_driver.py slow DIRECTORY          a function that tells by a file in DIRECTORY when it runs, and lasts
+    python spark_driver.py connect DIRECTORY       a server of Spark Connect, and a scan and a function on it
+
+What is found is printed as the last line, in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import empriv
+from spark_sessions import EPSILONS, SETTINGS, leftovers, rows, start
+
+
+def scan(directory: Path) -> dict[str, Any]:
+    spark = start(directory, master="local[2]")
+    data = empriv.databases(str(directory / "rows.parquet"), database="day", individual="who")
+    engine = empriv.SparkEngine(spark)
+    found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, engine=engine, checkpoint=directory / "saved")
+    return {"delta": found.delta(np.array(EPSILONS)).tolist()}
+
+
+def slow(directory: Path) -> dict[str, Any]:
+    spark = start(directory, master="local-cluster[1,1,1024]")
+    data = empriv.databases(rows(300), database="day", individual="who")
+
+    def lasting(_: object) -> float:
+        (directory / f"running-{os.getpid()}").touch()
+        time.sleep(120)
+        return 0.0
+
+    said: dict[str, Any] = {}
+    try:
+        empriv.collect(data, lasting, engine=empriv.SparkEngine(spark))
+    except KeyboardInterrupt:
+        said = {"interrupted": True, "left": leftovers(spark)}
+    spark.stop()
+    return said
+
+
+def connect(directory: Path) -> dict[str, Any]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in {**SETTINGS, "spark.sql.warehouse.dir": str(directory / "warehouse")}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    told: list[int] = []
+    frame = spark.read.parquet(str(directory / "rows.parquet"))
+    data = empriv.databases(frame, database="day", individual="who")
+    found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, progress=False)
+    with empriv.SparkEngine(spark).session(data) as session, session.watched(lambda _, known: told.append(known)):
+        spark.range(1000).count()
+    called = empriv.collect(data, lambda table: float(np.sum(np.sort(table["x"]))))
+    views = [table.name for table in spark.catalog.listTables() if table.name.startswith("empriv")]
+    answer = {
+        "kind": type(spark).__module__,
+        "delta": found.delta(np.array(EPSILONS)).tolist(),
+        "upper": found.bounds(np.array(EPSILONS)).upper.tolist(),
+        "called": called.entry_q.tolist(),
+        "told": max(told, default=0),
+        "left": views,
+    }
+    spark.stop()
+    return answer
+
+
+if __name__ == "__main__":
+    work = {"scan": scan, "slow": slow, "connect": connect}[sys.argv[1]]
+    print(json.dumps(work(Path(sys.argv[2]))), flush=True)
