@@ -1,0 +1,34 @@
+"""Protocols whose rows are on Spark: what is not random is the same as with DuckDB; the rest is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import empriv
+from empriv import protocols
+from spark_sessions import GROUP, JAVA, QUIET
+
+pytestmark = [JAVA, GROUP, QUIET]
+
+
+def test_steps_that_are_not_random_are_taken_on_spark(spark: Any) -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {"day": rng.integers(0, 4, 60), "who": rng.integers(0, 7, 60), "amount": rng.gamma(2.0, 100.0, 60)}
+    )
+    there = empriv.databases(spark.createDataFrame(rows), database="day", individual="who")
+    here = empriv.databases(rows, database="day", individual="who")
+    protocol = protocols.winsorised("SELECT avg(amount) FROM data", "amount", lower=20.5, upper=200)
+    protocol = protocols.rounded(protocols.k_threshold(protocols.suppressed(protocol, fewer_than=14), k=6), to=2)
+    found, expected = protocol.collect(there), protocol.collect(here)
+    for name in ("q", "outcomes", "databases", "individuals", "entry_q", "entry_outcomes"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert expected.entry_outcomes.any()
+    with pytest.raises(empriv.InputError, match="`engine` must be DuckDB for random steps"):
+        protocols.subsampled("avg(amount)", share=0.5).collect(there)
+    with pytest.raises(empriv.InputError, match="rows of a Python function"):
+        protocols.top_coded(lambda rows: len(rows["amount"]), "amount", at=3).collect(there)
