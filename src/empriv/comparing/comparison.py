@@ -1,0 +1,268 @@
+"""`Comparison`: what `compare` found, and all that can be asked of it; wiring only.
+
+Figures come from the audits, errors from `utility`, what is real from `differences`; pages and charts are `report`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.audits import Audit, check_epsilons
+from empriv.comparing import words
+from empriv.comparing.differences import FIGURES, Difference, differences
+from empriv.comparing.utility import Utility, utility_of
+from empriv.errors import InputError
+from empriv.measuring.risk import Risk
+from empriv.results import IntArray
+from empriv.storage import write_atomically
+from empriv.validate.bounds import Bounds
+
+MOST = 12
+JSON_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Several protocols side by side, by their privacy and their error.
+
+    Attributes
+    ----------
+    audits : the audit of each, by name
+    epsilons : the epsilons asked for, rising
+    truth : name of the one whose answers the others are held against, or None
+    rng : seed of the halves by which differences are judged
+    """
+
+    audits: Mapping[str, Audit] = field(repr=False)
+    epsilons: tuple[float, ...]
+    truth: str | None = None
+    rng: int = 0
+    _differences: dict[Any, tuple[Difference, ...]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.audits) <= MOST:
+            raise InputError(f"`protocols` must be 2 to {MOST}, got {len(self.audits)}.")
+        if self.truth is not None and self.truth not in self.audits:
+            raise InputError(f"`truth` must name one of the protocols ({', '.join(self.audits)}), got {self.truth!r}.")
+        if self.truth is not None and not self.paired:
+            raise InputError("`truth` must be on the same databases as all others, got others.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.audits)
+
+    def __getitem__(self, name: str) -> Audit:
+        if name not in self.audits:
+            raise InputError(f"`name` must be one of the protocols ({', '.join(self.audits)}), got {name!r}.")
+        return self.audits[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.audits)
+
+    def __len__(self) -> int:
+        return len(self.audits)
+
+    # Figures of each
+
+    def delta(self, epsilon: npt.ArrayLike) -> dict[str, Any]:
+        """Failure probability of the most exposed individual, of each protocol."""
+        return {name: audit.delta(epsilon) for name, audit in self.audits.items()}
+
+    def total_risk(self, epsilon: npt.ArrayLike) -> dict[str, Any]:
+        """Chance that somebody's privacy fails, if failures are independent, of each protocol."""
+        return {name: audit.total_risk(epsilon) for name, audit in self.audits.items()}
+
+    def bounds(self, epsilon: npt.ArrayLike, level: float = 0.95) -> dict[str, Bounds]:
+        """Lower bound, estimate and upper bound of each protocol by itself; see `empriv.bounds`."""
+        return {name: audit.bounds(epsilon, level) for name, audit in self.audits.items()}
+
+    @cached_property
+    def utility(self) -> tuple[Utility, ...]:
+        """Errors against the truth's answers: one row for each protocol, or for each of its components."""
+        if self.truth is None:
+            raise InputError("`truth` must name the protocol whose answers are right, got None.")
+        right, orders = self.audits[self.truth].results, self._orders
+        return tuple(
+            row
+            for name, audit in self.audits.items()
+            for row in utility_of(name, audit.results, right, (orders[name], orders[self.truth]))
+        )
+
+    @property
+    def scalar(self) -> bool:
+        """Whether every protocol gives one number."""
+        return all(audit.results.components is None for audit in self.audits.values())
+
+    # One against another
+
+    @cached_property
+    def paired(self) -> bool:
+        """Whether all are on the same databases."""
+        labels = [sorted(map(str, audit.results.databases.tolist())) for audit in self.audits.values()]
+        return all(one == labels[0] for one in labels[1:])
+
+    @property
+    def incomparable(self) -> str | None:
+        """Why differences cannot be judged, in a sentence; None if they can."""
+        if not self.paired:
+            return words.unpaired()
+        if any(not isinstance(audit.measured, Risk) for audit in self.audits.values()):
+            return words.not_one_number()
+        return None
+
+    @property
+    def _orders(self) -> dict[str, IntArray]:
+        """Positions of the databases, in an order common to all."""
+        return {
+            name: np.argsort(np.array([str(label) for label in audit.results.databases.tolist()]), kind="stable")
+            for name, audit in self.audits.items()
+        }
+
+    def differences(
+        self, epsilon: Iterable[float] | float | None = None, *, level: float = 0.95, progress: bool | None = None
+    ) -> tuple[Difference, ...]:
+        """Every pair's difference of delta and total risk, with an interval and whether it is real.
+
+        Parameters
+        ----------
+        epsilon : default: the epsilons asked for
+        level : with which the intervals of all pairs, epsilons and both figures hold together
+        progress : show a progress bar; None decides by the terminal
+        """
+        if self.incomparable is not None:
+            raise InputError(f"Differences must be of one number each, on the same databases: {self.incomparable}")
+        grid = self.epsilons if epsilon is None else check_epsilons(epsilon)
+        if (grid, level) not in self._differences:
+            risks = {name: audit.measured for name, audit in self.audits.items()}
+            self._differences[grid, level] = differences(
+                {name: risk for name, risk in risks.items() if isinstance(risk, Risk)},
+                self._orders,
+                {name: audit.density for name, audit in self.audits.items()},
+                grid,
+                level=level,
+                rng=self.rng,
+                show=progress,
+            )
+        return self._differences[grid, level]
+
+    def front(self, epsilon: float | None = None, figure: str = "delta") -> tuple[str, ...]:
+        """The protocols that no other betters in both privacy and error, most exact first; by the estimates.
+
+        Parameters
+        ----------
+        epsilon : default: the first asked for
+        figure : "delta" or "total_risk"
+        """
+        if figure not in FIGURES:
+            raise InputError(f"`figure` must be one of {', '.join(FIGURES)}, got {figure!r}.")
+        if not self.scalar:
+            raise InputError("The front must be of protocols of one number each: several numbers have several errors.")
+        at = self.epsilons[0] if epsilon is None else float(epsilon)
+        risk = self.delta(at) if figure == "delta" else self.total_risk(at)
+        return front_of({row.protocol: (row.mean_absolute, float(risk[row.protocol])) for row in self.utility})
+
+    # How it is told
+
+    def table(self, epsilon: float | None = None) -> dict[str, list[Any]]:
+        """Columns of a table, one row for each protocol; ``pandas.DataFrame`` takes it as it is.
+
+        Errors are there if there is a truth and each protocol gives one number, else only the figures of privacy.
+        """
+        at = self.epsilons[0] if epsilon is None else float(epsilon)
+        found = self.bounds(at)
+        columns: dict[str, list[Any]] = {
+            "protocol": list(self.names),
+            "delta": list(self.delta(at).values()),
+            "upper_bound": [found[name].upper for name in self.names],
+            "total_risk": list(self.total_risk(at).values()),
+        }
+        if self.truth is not None and self.scalar:
+            for name in ("mean_absolute", "ninety", "bias", "relative", "unanswered"):
+                columns[name] = [getattr(row, name) for row in self.utility]
+            front = self.front(at)
+            columns["front"] = [name in front for name in self.names]
+        return columns
+
+    def __str__(self) -> str:
+        return words.text_of(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
+        grid = np.array(self.epsilons)
+        bounded = self.bounds(grid)
+        told = self.incomparable is None
+        errors = () if self.truth is None else self.utility
+        return {
+            "format": "empriv comparison",
+            "version": JSON_VERSION,
+            "empriv": version("empriv"),
+            "epsilons": list(self.epsilons),
+            "truth": self.truth,
+            "protocols": [
+                {
+                    "name": name,
+                    "query": audit.query,
+                    "n_databases": audit.results.n_databases,
+                    "n_individuals": audit.results.n_individuals,
+                    "draws": audit.results.draws,
+                    "figures": bounded[name].to_json(),
+                    "utility": [_row(row) for row in errors if row.protocol == name],
+                }
+                for name, audit in self.audits.items()
+            ],
+            "fronts": [
+                {"epsilon": one, "figure": figure, "protocols": list(self.front(one, figure))}
+                for one in self.epsilons
+                for figure in FIGURES
+            ]
+            if self.truth is not None and self.scalar
+            else [],
+            "differences": [asdict(one) for one in self.differences()] if told else [],
+            "notes": list(words.notes_of(self)),
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the figures as JSON, mode 0600."""
+        if Path(path).suffix.lower() != ".json":
+            raise InputError(f"`path` must end in .json, got {Path(path).suffix!r}.")
+        text = json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_atomically(path, text.encode("utf-8", "backslashreplace"))
+
+    def report(self, path: str | PathLike[str], *, title: str | None = None) -> Path:
+        """Write the comparison as one page of HTML."""
+        # The door upwards, for convenience: what a comparison holds knows nothing of how it is shown.
+        return Path(import_module("empriv.report.compare").write_comparison(self, path, title=title))
+
+    def chart(self, name: str, epsilon: float | None = None) -> Any:
+        """One chart: "delta", "total_risk" or "utility"; ``.save("delta.png")``."""
+        return import_module("empriv.report.compare").comparison_chart(self, name, epsilon)
+
+
+def front_of(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """Names of (error, risk) that no other is as good as in both and better in one; NaN is never in front."""
+    known = {name: point for name, point in points.items() if not any(map(math.isnan, point))}
+
+    def bettered(point: tuple[float, float]) -> bool:
+        return any(one[0] <= point[0] and one[1] <= point[1] and one != point for one in known.values())
+
+    return tuple(sorted((name for name, point in known.items() if not bettered(point)), key=lambda name: known[name]))
+
+
+def _row(row: Utility) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(row).items()
+        if name != "protocol"
+    }

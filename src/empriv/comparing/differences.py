@@ -1,0 +1,262 @@
+"""Which differences between protocols are real: more than chance and smoothing make (docs/compare.md, "Differences").
+
+Databases are halved at random, again and again, the same halves for all protocols; on each half everything is done
+anew: the density, its bandwidth, the most exposed individual. The spread of a difference over halves is the standard
+error of the difference on all databases (a delete-half jackknife), which a bootstrap would not give: a database drawn
+twice is a tie, and ties draw bandwidths to 0. Smoothing is varied too: half and double the bandwidth, and answers
+evened out, since delta is the same on any scale of the answers but its estimate is not. The interval of a difference
+holds all of that, and all intervals hold together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.densities import Density, Mixture
+from empriv.measuring.risk import Risk, measure
+from empriv.progress import progress
+from empriv.results import FloatArray, IntArray, Outcome, Results
+from empriv.validate.robustness import scaled, subset
+from empriv.validate.words import number
+
+FIGURES = ("delta", "total_risk")
+REAL, UNTOLD, NONE = "real", "cannot be told", "none"
+HALVES = 100
+LEAST_DATABASES = 12  # with fewer a half says nothing
+_RISKIEST = 40  # measured anew on every half, at each epsilon
+_OTHERS = 160  # of the others as many, drawn at random, who stand for all of them in total risk
+_POINTS = 300  # on a half, of a randomised protocol: fewer draws are taken, which makes intervals wider
+_SCALES = (0.5, 2.0)
+_LEVELS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more one protocol risks than another, with an interval.
+
+    Attributes
+    ----------
+    epsilon, figure : of what; figure is "delta" or "total_risk"
+    first, second : names of the protocols
+    difference : the figure of the first less that of the second
+    lower, upper : where it lies, by chance and smoothing, at the level of all intervals together
+    verdict : "real" if the interval leaves 0 out; "none" if the two never differ; else "cannot be told"
+    """
+
+    epsilon: float
+    figure: str
+    first: str
+    second: str
+    difference: float
+    lower: float
+    upper: float
+    verdict: str
+
+    @property
+    def sentence(self) -> str:
+        what = f"{self.figure.replace('_', ' ')} at epsilon {self.epsilon:g}"
+        if self.verdict == NONE:
+            return f"{self.first} and {self.second} have the same {what} on these databases."
+        if self.verdict == REAL:
+            word = "less" if self.difference < 0 else "more"
+            size = sorted((abs(self.lower), abs(self.upper)))
+            return (
+                f"{self.first} has {word} {what} than {self.second}, by {number(abs(self.difference))} "
+                f"({number(size[0])} to {number(size[1])})."
+            )
+        return (
+            f"Whether {self.first} or {self.second} has more {what} cannot be told: the difference may be anything "
+            f"from {number(self.lower)} to {number(self.upper)}."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One protocol as it is measured anew: some of its individuals, and for how many each stands."""
+
+    results: Results
+    weights: FloatArray
+    order: IntArray  # positions of the databases, in an order common to all protocols
+    density: Density
+
+
+def differences(
+    risks: Mapping[str, Risk],
+    orders: Mapping[str, IntArray],
+    densities: Mapping[str, Density],
+    epsilons: Sequence[float],
+    *,
+    level: float = 0.95,
+    rng: int = 0,
+    show: bool | None = None,
+) -> tuple[Difference, ...]:
+    """Differences of delta and total risk of every pair, at every epsilon.
+
+    Parameters
+    ----------
+    risks : what was measured of each protocol
+    orders : positions of each one's databases, in an order common to all
+    densities : by what each was measured
+    epsilons : rising
+    level : with which all intervals hold together
+    rng : seed of the halves
+    show : a progress bar; None decides by the terminal
+    """
+    if not 0.5 < level < 1.0:
+        raise InputError(f"`level` must lie between 0.5 and 1, got {level}.")
+    grid = np.asarray(epsilons, float)
+    names = list(risks)
+    pairs = list(combinations(range(len(names)), 2))
+    exact = np.stack([[risk.delta(grid), risk.total_risk(grid)] for risk in risks.values()])
+    n = len(next(iter(orders.values())))
+    found = exact[[a for a, _ in pairs]] - exact[[b for _, b in pairs]]  # (pairs, figures, epsilons)
+    if n < LEAST_DATABASES:
+        lower, upper = np.full(found.shape, -1.0), np.full(found.shape, 1.0)
+    else:
+        generator = np.random.default_rng(rng)
+        parts = [_part(risks[k], orders[k], densities[k], grid, rng) for k in names]
+        views = np.stack([_views(part, part.order, grid, _SCALES) for part in parts])
+        half = n // 2
+        halved = np.empty((HALVES, len(names), 2, 2, len(grid)))
+        with progress(HALVES * len(names), "Halving databases", show=show) as advance:
+            for k in range(HALVES):
+                some = generator.permutation(n)[:half]
+                for which, part in enumerate(parts):
+                    halved[k, which] = _views(part, part.order[some], grid)
+                    advance()
+        first, second = [a for a, _ in pairs], [b for _, b in pairs]
+        lower, upper = _intervals(
+            found, views[first] - views[second], halved[:, first] - halved[:, second], half / (n - half), n, level
+        )
+    return tuple(
+        Difference(
+            epsilon=float(grid[e]),
+            figure=figure,
+            first=names[a],
+            second=names[b],
+            difference=float(found[p, f, e]),
+            lower=float(lower[p, f, e]),
+            upper=float(upper[p, f, e]),
+            verdict=_verdict(found[p, f, e], lower[p, f, e], upper[p, f, e]),
+        )
+        for e in range(len(grid))
+        for f, figure in enumerate(FIGURES)
+        for p, (a, b) in enumerate(pairs)
+    )
+
+
+def _verdict(found: float, lower: float, upper: float) -> str:
+    if found == lower == upper == 0.0:
+        return NONE
+    return REAL if lower > 0 or upper < 0 else UNTOLD
+
+
+def _intervals(
+    found: FloatArray, views: FloatArray, halved: FloatArray, share: float, n: int, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """(pairs, figures, epsilons) lower and upper ends.
+
+    ``views`` is (pairs, 2 + scales, figures, epsilons): as the answers are, evened out, and those again at other
+    bandwidths; ``halved`` is (halves, pairs, 2, figures, epsilons). A half of which a protocol could not be measured
+    is NaN, and what is not known may be anything.
+    """
+    from scipy import stats
+
+    centres = np.concatenate((found[:, None], views[:, 1:2]), axis=1)
+    spread = halved.std(axis=0, ddof=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        away = np.abs(halved - halved.mean(axis=0)) / spread
+    largest = np.nan_to_num(away, nan=0.0).reshape(len(halved), -1).max(axis=1)
+    # The largest deviation of all, and never less than one interval alone would need; n databases, not normal ones.
+    one, normal = stats.t.ppf(0.5 + level / 2, n - 1), stats.norm.ppf(0.5 + level / 2)
+    factor = max(one, float(np.quantile(largest, level)) * one / normal)
+    reach = factor * np.sqrt(share) * spread
+    lower = np.minimum((centres - reach).min(axis=1), views[:, 2:].min(axis=1))
+    upper = np.maximum((centres + reach).max(axis=1), views[:, 2:].max(axis=1))
+    unknown = np.isnan(lower) | np.isnan(upper)
+    return np.where(unknown, -1.0, np.maximum(lower, -1.0)), np.where(unknown, 1.0, np.minimum(upper, 1.0))
+
+
+def _part(risk: Risk, order: IntArray, density: Density, grid: FloatArray, seed: int) -> _Part:
+    """The riskiest at each epsilon, and some of the others, who stand for all others."""
+    delta_i = risk.delta_i(grid)
+    n = len(delta_i)
+    riskiest = np.unique([np.lexsort((-risk.shifts, -column))[:_RISKIEST] for column in delta_i.T])
+    rest = np.setdiff1d(np.arange(n), riskiest)
+    drawn = np.sort(np.random.default_rng(seed).permutation(rest)[:_OTHERS])
+    rows = np.concatenate((riskiest, drawn)).astype(np.int64)
+    weights = np.concatenate((np.ones(len(riskiest)), np.full(len(drawn), len(rest) / max(1, len(drawn)))))
+    results = subset(risk.results, rows)
+    if results.draws is not None:
+        # A view that goes with the databases: taken from the front, the same draws for all protocols.
+        results = _fewer_draws(results, max(1, 2 * _POINTS // results.n_databases))
+    return _Part(results, weights, order, density)
+
+
+def _fewer_draws(results: Results, most: int) -> Results:
+    if results.draws is None or results.draws <= most:
+        return results
+    return replace(
+        results,
+        q=results.q[:, :most],
+        outcomes=results.outcomes[:, :most],
+        entry_q=results.entry_q[:, :most],
+        entry_outcomes=results.entry_outcomes[:, :most],
+        draws=most,
+    )
+
+
+def _views(part: _Part, databases: IntArray, grid: FloatArray, scales: Sequence[float] = ()) -> FloatArray:
+    """(2 + scales, figures, epsilons): figures as answers are and evened out, then both at other bandwidths."""
+    here = part.results.on_databases(np.sort(databases))
+    literal = bool(getattr(part.density, "literal", False))  # a stated bandwidth is no choice, and has its own unit
+    looks = [here, here if literal else evened(here)]
+    out = np.full((2 + 2 * len(scales), 2, len(grid)), np.nan)
+    for k, look in enumerate(looks):
+        try:
+            risk = measure(look, density=part.density)
+        except InputError:  # such answers cannot be measured with this density
+            continue
+        out[k] = _figures(risk, part.weights, grid)
+        for s, scale in enumerate(scales):
+            other = scaled(risk, scale) if isinstance(risk.density, Mixture) and not literal else risk
+            out[2 + 2 * s + k] = _figures(other, part.weights, grid)
+    return out
+
+
+def _figures(risk: Risk, weights: FloatArray, grid: FloatArray) -> FloatArray:
+    delta_i = risk.delta_i(grid)
+    with np.errstate(divide="ignore"):
+        total = -np.expm1(weights @ np.log1p(-delta_i))
+    delta = delta_i.max(axis=0, initial=0.0)
+    return np.stack((delta, np.maximum(total, delta)))
+
+
+def evened(results: Results) -> Results:
+    """The same results on a scale on which answers with everyone are about normal; any order of them is kept.
+
+    Quantiles go to those of the normal law, lines between and beyond them. delta does not change by that, but where
+    answers are far from normal its estimate does. Answers that are ties at the quantiles are left as they are.
+    """
+    from scipy import special
+
+    answers = results.q[results.outcomes == Outcome.NUMBER]
+    if len(answers) < len(_LEVELS):
+        return results
+    knots = np.quantile(answers, _LEVELS)
+    if np.any(np.diff(knots) <= 1e-9 * (knots[-1] - knots[0])):
+        return results
+    heights = special.ndtri(_LEVELS)
+    slopes = np.diff(heights) / np.diff(knots)
+
+    def moved(values: FloatArray) -> npt.NDArray[np.float64]:
+        k = np.clip(np.searchsorted(knots, values) - 1, 0, len(slopes) - 1)  # NaN, which is no number, stays NaN
+        return np.asarray(heights[k] + (values - knots[k]) * slopes[k])
+
+    return replace(results, q=moved(results.q), entry_q=moved(results.entry_q))
