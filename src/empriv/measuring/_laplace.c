@@ -100,16 +100,18 @@ static double growth(double s)
         return 1e60;
     for (; s > 0.5; halved++)
         s *= 0.5;
-    double g = s * (1.0 + s * (1.0 / 2 + s * (1.0 / 6 + s * (1.0 / 24 + s * (1.0 / 120 + s * (1.0 / 720 + s / 4700))))));
+    double g = 1.0 / 24 + s * (1.0 / 120 + s * (1.0 / 720 + s / 4700));
+    g = s * (1.0 + s * (1.0 / 2 + s * (1.0 / 6 + s * g)));
     for (; halved > 0; halved--)
         g *= 2.0 + g;
     return g;
 }
 
-/* For each of `rows` individuals with entries from starts[row] on: the largest average of e^|shift| - 1 over the points,
- * each weighted by its kernel, at any place; shifts are in bandwidths. That is a ratio of two mixtures at the same knots,
- * so that it is largest at one of these. `place` is the position of a point among the sorted ones, `decay` the kernel
- * from each of these to the one before, `weight` the inverse of the kernels' sum there; `scratch` has room for 2 n. */
+/* For each of `rows` individuals with entries from starts[row] on: the largest average of e^|shift| - 1 over the
+ * points, each weighted by its kernel, at any place; shifts are in bandwidths. That is a ratio of two mixtures at the
+ * same knots, so that it is largest at one of these. `place` is the position of a point among the sorted ones, `decay`
+ * the kernel from each of these to the one before, `weight` the inverse of the kernels' sum there; `scratch` has room
+ * for 2 n. */
 void empriv_laplace_reach(long rows, long n, const double *points, const int *place, const double *decay,
                           const double *weight, double scale, const long long *starts, const int *entry_point,
                           const double *entries, double *out, double *scratch)

@@ -38,7 +38,7 @@ def _sticks(library: ctypes.CDLL) -> Sticks:
         rows, n = without.shape
         out, low, high, scratch = np.empty((rows, len(e))), np.empty(rows), np.empty(rows), np.empty(14 * n)
         arrays = points, np.exp(points), without, np.exp(without), e, out, low, high, scratch
-        pointers = [_pointer(array, np.float64) for array in arrays]
+        pointers = [pointer(array, np.float64) for array in arrays]
         size, long = ctypes.c_long(len(e)), ctypes.c_long
         function(long(rows), long(n), *pointers[:4], size, *pointers[4:])
         out /= n
@@ -64,22 +64,23 @@ def _reach(library: ctypes.CDLL) -> Reach:
         """Largest weighted average of e^|shift| - 1, for each individual: see `screening`."""
         n, out = len(points), np.empty(len(starts) - 1)
         function(
-            ctypes.c_long(len(out)), ctypes.c_long(n), _pointer(points, np.float64), _pointer(place, np.int32),
-            _pointer(decay, np.float64), _pointer(weight, np.float64), ctypes.c_double(scale),
-            _pointer(starts, np.int64), _pointer(entry_point, np.int32), _pointer(entries, np.float64),
-            _pointer(out, np.float64), _pointer(np.empty(2 * n), np.float64),
+            ctypes.c_long(len(out)), ctypes.c_long(n), pointer(points, np.float64), pointer(place, np.int32),
+            pointer(decay, np.float64), pointer(weight, np.float64), ctypes.c_double(scale),
+            pointer(starts, np.int64), pointer(entry_point, np.int32), pointer(entries, np.float64),
+            pointer(out, np.float64), pointer(np.empty(2 * n), np.float64),
         )  # fmt: skip
         return out
 
     return reach
 
 
-def _pointer(array: npt.NDArray[Any], dtype: type) -> ctypes.c_void_p:
+def pointer(array: npt.NDArray[Any], dtype: type) -> ctypes.c_void_p:
+    """Where an array's numbers are, for a function that takes them as they are."""
     if not (array.flags.c_contiguous and array.dtype == dtype):
         raise TypeError("the compiled path needs contiguous arrays of its own types")
-    pointer = ctypes.c_void_p(array.ctypes.data)
-    pointer.array = array  # type: ignore[attr-defined] # kept until the call is over
-    return pointer
+    found = ctypes.c_void_p(array.ctypes.data)
+    found.array = array  # type: ignore[attr-defined] # kept until the call is over
+    return found
 
 
 _library = _load()

@@ -13,10 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from empriv.measuring.screening import log_reach
 from empriv.results import FloatArray, IntArray
+from empriv.validate import ends
 from empriv.validate.ground import BoolArray, Ground
 from empriv.validate.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, quantile
 
+_ENDS = 512  # individuals whose ends are looked at together
 TOTAL_WIDTH = 0.7  # bandwidth of the bound on total risk, and of the bootstrap
 
 
@@ -47,20 +50,64 @@ def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
     exponent, spread = np.zeros(len(grid)), np.zeros((len(grid), n))
 
     calm = _calm(ground, grid, level)
-
-    def task(rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return _block(ground, rows, grid, level, calm, inner[rows])
-
     out[:] = floor(n, level)
     shifts = ground.shifts * ground.bandwidth
     inner = _inner(ground) if calm.one_pair else np.zeros(ground.n_individuals, bool)
-    restless = np.flatnonzero((shifts >= calm.smooth) | (~inner & (shifts >= min(calm.edges, calm.runs))))
-    for rows, (upper, losses, sums) in ground.in_threads(task, restless):
-        out[rows] = upper
+    moving = np.flatnonzero((shifts >= calm.smooth) | (~inner & (shifts >= min(calm.edges, calm.runs))))
+    looks = _Looks.all(ground.n_individuals)
+    if ends.ends is not None and ground.draws == 1:
+        looks = _looked_at_ends(ground, moving, grid, level, out)
+
+    def task(rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return _block(ground, rows, grid, level, calm, inner[rows], looks.some(rows))
+
+    left = moving[looks.ends[moving] | (np.maximum(looks.smooth, looks.total)[moving] > grid.min())]
+    for rows, (upper, losses, sums) in ground.in_threads(task, left, by=looks.smooth):
+        out[rows] = np.maximum(out[rows], upper)
         exponent += losses
         spread += sums
     upper_i = np.minimum(np.maximum(out, floor(n, level)), 1.0)
     return Upper(upper_i, total_bound(exponent, spread, level), exponent, spread)
+
+
+class _Looks(NamedTuple):
+    """What is still to be looked at, of each individual: the ends or not; the other parts below these epsilons."""
+
+    ends: BoolArray
+    smooth: FloatArray
+    total: FloatArray
+
+    @staticmethod
+    def all(count: int) -> _Looks:
+        return _Looks(np.ones(count, bool), np.full(count, np.inf), np.full(count, np.inf))
+
+    def some(self, rows: IntArray) -> _Looks:
+        return _Looks(self.ends[rows], self.smooth[rows], self.total[rows])
+
+
+def _looked_at_ends(ground: Ground, rows: IntArray, grid: FloatArray, level: float, out: FloatArray) -> _Looks:
+    """Half-lines and end runs of these individuals, compiled, into ``out``; and what is left to do.
+
+    A smooth set is empty where the densities are proved to stay within e^epsilon of each other. That says nothing of
+    the second look without tied values, so that who has three alike is looked at in any case.
+    """
+    n, h = ground.n_databases, ground.bandwidth
+    tied = np.zeros(ground.n_individuals, bool)
+
+    def task(some: IntArray) -> ends.Ends:
+        assert ends.ends is not None
+        return ends.ends(
+            ground.values, some, np.exp(grid), depth=int(0.05 * n), level=level, gap=5 * h, tolerance=ground.tolerance
+        )
+
+    for some, found in ground.in_threads(task, rows, most=_ENDS):
+        runs = _run_bound(found.runs, n, level)[:, None]
+        out[some] = np.maximum(out[some], np.maximum(found.edges - 1.0 / n, runs))
+        tied[some] = found.tied
+    smooth, total = (
+        log_reach(ground.marked, width * h, ground.shifts / width) for width in (narrowing(n), TOTAL_WIDTH)
+    )
+    return _Looks(np.zeros(ground.n_individuals, bool), np.where(tied, np.inf, smooth), total)
 
 
 def total_bound(exponent: FloatArray, spread: FloatArray, level: float) -> FloatArray:
@@ -150,29 +197,34 @@ def merged_of(ground: Ground, rows: IntArray) -> Merged:
 
 
 def _block(
-    ground: Ground, rows: IntArray, epsilons: FloatArray, level: float, calm: _Calm, inner: BoolArray
+    ground: Ground, rows: IntArray, epsilons: FloatArray, level: float, calm: _Calm, inner: BoolArray, looks: _Looks
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     n, draws, h = ground.n_databases, ground.draws, ground.bandwidth
     e = np.exp(epsilons)
     points, without, shifts = ground.values.points, ground.values.dense(rows), ground.shifts[rows] * h
     best = np.zeros((len(rows), len(e)))
-    wide = (shifts >= calm.edges) & ~inner
+    wide = looks.ends & (shifts >= calm.edges) & ~inner
     if wide.any():
         best[wide] = _edges(points, without[wide], e, draws, level)
     losses, sums = np.zeros(len(e)), np.zeros((len(e), n))
-    some = np.flatnonzero((shifts >= calm.smooth) | (~inner & (shifts >= calm.runs)))
+    subject = shifts >= calm.smooth
+    smooth, total = (subject & (reach > epsilons.min()) for reach in (looks.smooth, looks.total))
+    runs = looks.ends & (subject | (~inner & (shifts >= calm.runs)))
+    some = np.flatnonzero(runs | smooth | total)
     if not len(some):
         return best, losses, sums
     merged = Merged.of(points, without[some], ground.smooth(rows[some]), ground.tolerance)
-    alone = end_runs(merged, 5 * h) / draws
-    best[some] = np.maximum(best[some], _run_bound(alone, n, level)[:, None])
-    subject = shifts[some] >= calm.smooth
-    if subject.any():
-        some, merged = some[subject], merged.some(subject)
-        width = narrowing(n) * h
-        smooth = np.maximum(_smooth(merged, ground, e, width, level), _guarded(merged, ground, e, width, level))
-        best[some] = np.maximum(best[some], smooth)
-        losses, sums = _total(merged, ground, e)
+    if runs.any():
+        alone = end_runs(merged.some(runs[some]), 5 * h) / draws
+        best[runs] = np.maximum(best[runs], _run_bound(alone, n, level)[:, None])
+    if smooth.any():
+        part, width, columns = merged.some(smooth[some]), narrowing(n) * h, epsilons < looks.smooth[smooth].max()
+        found = _smooth(part, ground, e[columns], width, level), _guarded(part, ground, e[columns], width, level)
+        place = np.ix_(smooth, columns)
+        best[place] = np.maximum(best[place], np.maximum(*found))
+    if total.any():
+        columns = epsilons < looks.total[total].max()
+        losses[columns], sums[columns] = _total(merged.some(total[some]), ground, e[columns])
     return best, losses, sums
 
 
@@ -220,7 +272,7 @@ def _guarded(merged: Merged, ground: Ground, e: FloatArray, bandwidth: float, le
     return out
 
 
-def _run_bound(alone: FloatArray, n: int, level: float) -> FloatArray:
+def _run_bound(alone: FloatArray | IntArray, n: int, level: float) -> FloatArray:
     """Bound on the mass where one sample has nothing, after k of n points were found there."""
     z = quantile(level)
     p = np.maximum(alone - 1, 0) / n

@@ -66,16 +66,26 @@ class Ground:
         """Whether anything is left to fit a density to."""
         return bool(np.isfinite(self.marked.points).any())
 
-    def blocks(self, rows: IntArray) -> Iterator[IntArray]:
-        """Individuals in blocks, who moves the results most first."""
-        rows = rows[np.argsort(-self.shifts[rows], kind="stable")]
-        step = max(1, _KNOTS // (2 * len(self.values.points)))
+    def blocks(self, rows: IntArray, *, by: FloatArray | None = None, most: int | None = None) -> Iterator[IntArray]:
+        """Individuals in blocks, of ``most`` or as many as memory suggests.
+
+        Who moves the results most is first, or who has the largest value in ``by``.
+        """
+        rows = rows[np.argsort(-(self.shifts if by is None else by)[rows], kind="stable")]
+        step = max(1, _KNOTS // (2 * len(self.values.points))) if most is None else most
         for start in range(0, len(rows), step):
             yield rows[start : start + step]
 
-    def in_threads(self, task: Callable[[IntArray], Answer], rows: IntArray) -> Iterator[tuple[IntArray, Answer]]:
-        """``task`` done on each block of these individuals."""
-        blocks = list(self.blocks(rows))
+    def in_threads(
+        self,
+        task: Callable[[IntArray], Answer],
+        rows: IntArray,
+        *,
+        by: FloatArray | None = None,
+        most: int | None = None,
+    ) -> Iterator[tuple[IntArray, Answer]]:
+        """``task`` done on each block of these individuals, blocks as `blocks` has them."""
+        blocks = list(self.blocks(rows, by=by, most=most))
         if len(blocks) < 2 or _WORKERS < 2:
             for block in blocks:
                 yield block, task(block)

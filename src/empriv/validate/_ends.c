@@ -1,0 +1,167 @@
+/* What upper bounds see at the ends of two samples: half-lines, end runs, and whether values are tied. It is what
+ * `moments.edges` and `moments.end_runs` do in numpy, one individual at a time; these are its oracles.
+ *
+ * Points with everyone come sorted. Those without an individual are the same but for a few, so that they are sorted by
+ * merging. The function touches no Python object, and so is called without the interpreter's lock. */
+
+#include <Python.h>
+#include <math.h>
+
+typedef struct {
+    double value; /* without the individual */
+    long rank;    /* position of the same database's point with everyone */
+} Point;
+
+static void sort(Point *points, long count)
+{
+    for (long gap = count / 2; gap > 0; gap = gap == 2 ? 1 : (long)(gap / 2.2))
+        for (long k = gap; k < count; k++) {
+            const Point one = points[k];
+            long at = k;
+            for (; at >= gap && points[at - gap].value > one.value; at -= gap)
+                points[at] = points[at - gap];
+            points[at] = one;
+        }
+}
+
+typedef struct {
+    long n, depth, size; /* points, half-lines beyond the first, epsilons */
+    const double *e;
+    double z, c; /* the normal quantile of the level, and (1 + 2 z^2) / 6 */
+} Asked;
+
+/* The bound on the mean of `a - e b` over n pairs of indicators, of which `a` and `b` hold, and `both` together: it is
+ * normal, and mended for skewness (moments.skewed). */
+static double bound(double a, double b, double both, double e, const Asked *asked)
+{
+    const double n = (double)asked->n;
+    a /= n, b /= n, both /= n;
+    const double mean = a - e * b, second = a - 2.0 * e * both + e * e * b;
+    const double third = a - 3.0 * e * both + 3.0 * e * e * both - e * e * e * b;
+    const double variance = second - mean * mean;
+    if (variance < 1e-12)
+        return mean;
+    const double skew = third - 3.0 * mean * second + 2.0 * mean * mean * mean;
+    return mean + asked->z * sqrt(variance / (n > 1.0 ? n - 1.0 : 1.0)) + asked->c * skew / (variance * n);
+}
+
+/* Half-lines that end at the first points of b, from the left (sign 1) or from the right (-1): raises `best`, for each
+ * e, to the largest bound. `partner` are the values in a of the databases of b's points, in b's order. */
+static void half_lines(const Asked *asked, const double *a, const double *b, const double *partner, int sign,
+                       double *best)
+{
+    const long n = asked->n, last = n - 1;
+    long in_a = 0, in_b = 0;
+    for (long m = 0; m <= asked->depth; m++) {
+        const double end = sign * b[sign > 0 ? m : last - m];
+        while (in_b < m && sign * b[sign > 0 ? in_b : last - in_b] < end)
+            in_b++;
+        while (in_a < n && sign * a[sign > 0 ? in_a : last - in_a] < end)
+            in_a++;
+        long both = 0;
+        for (long k = 0; k < in_b; k++)
+            both += sign * partner[sign > 0 ? k : last - k] < end;
+        for (long k = 0; k < asked->size; k++) {
+            const double found = bound((double)in_a, (double)in_b, (double)both, asked->e[k], asked);
+            best[k] = found > best[k] ? found : best[k];
+        }
+    }
+}
+
+/* Points from `begin` to `end` that stand alone at an end before the first point of the sample `side`; what is tied
+ * with that point is not alone. `step` is 1 from the left, -1 from the right. */
+static long run(const double *x, const char *sides, long begin, long end, int side, int step)
+{
+    long at = step > 0 ? begin : end - 1;
+    for (; at >= begin && at < end && sides[at] != side; at += step) {
+    }
+    long count = step > 0 ? at - begin : end - 1 - at;
+    for (long back = 1; count > 0 && x[at - step * back] == x[at]; back++)
+        count--;
+    return count;
+}
+
+/* Most points at an end that one sample holds alone: over all, or added up over clusters, which are cut where
+ * neighbours are more than `gap` apart, and count with five points of each sample. */
+static long end_runs(const double *x, const char *sides, long knots, double gap)
+{
+    long most = 0, sums[4] = {0, 0, 0, 0};
+    for (int k = 0; k < 4; k++) {
+        const long found = run(x, sides, 0, knots, k / 2, k % 2 ? 1 : -1);
+        most = found > most ? found : most;
+    }
+    for (long begin = 0, end = 1; begin < knots; begin = end, end++) {
+        long without = sides[begin];
+        for (; end < knots && !(x[end] - x[end - 1] > gap); end++)
+            without += sides[end];
+        if (without >= 5 && end - begin - without >= 5)
+            for (int k = 0; k < 4; k++)
+                sums[k] += run(x, sides, begin, end, k / 2, k % 2 ? 1 : -1);
+    }
+    for (int k = 0; k < 4; k++)
+        most = sums[k] > most ? sums[k] : most;
+    return most;
+}
+
+/* For each of `count` individuals, `rows`: the largest bound over half-lines for each of `size` values of e, the end
+ * runs, and whether three values are within `tolerance`. `points` are sorted, `place` is where each database's point
+ * stands among them. `scratch` has room for 10 n doubles, `sides` for 2 n bytes. */
+void empriv_ends(long count, const long long *rows, long n, const double *points, const int *place,
+                 const long long *starts, const int *entry_database, const double *entries, long depth, long size,
+                 const double *e, double z, double c, double gap, double tolerance, double *best, long long *runs,
+                 char *tied, double *scratch, char *sides)
+{
+    const Asked asked = {n, depth, size, e, z, c};
+    double *sorted = scratch, *own = sorted + n, *partner = own + n, *x = partner + n;
+    Point *moved = (Point *)(x + 2 * n);
+    char *is_moved = sides;
+    for (long row = 0; row < count; row++) {
+        const long long first = starts[rows[row]], stop = starts[rows[row] + 1];
+        long some = 0;
+        for (long k = 0; k < n; k++) {
+            own[k] = points[k]; /* without the individual, in the order of the points with everyone */
+            is_moved[k] = 0;
+        }
+        for (long long j = first; j < stop; j++) {
+            const long rank = place[entry_database[j]];
+            if (entries[j] == points[rank])
+                continue;
+            own[rank] = entries[j];
+            is_moved[rank] = 1;
+            moved[some].value = entries[j];
+            moved[some++].rank = rank;
+        }
+        sort(moved, some);
+        for (long k = 0, i = 0, j = 0; k < n; k++) {
+            while (i < n && is_moved[i])
+                i++;
+            if (j >= some || (i < n && points[i] <= moved[j].value)) {
+                sorted[k] = partner[k] = points[i++];
+            } else {
+                sorted[k] = moved[j].value;
+                partner[k] = points[moved[j++].rank];
+            }
+        }
+        double *found = best + row * size;
+        for (long k = 0; k < size; k++)
+            found[k] = -INFINITY;
+        for (int sign = 1; sign >= -1; sign -= 2) {
+            half_lines(&asked, points, sorted, partner, sign, found);
+            half_lines(&asked, sorted, points, own, sign, found);
+        }
+        for (long k = 0, i = 0, j = 0; k < 2 * n; k++) {
+            const int with_all = j >= n || (i < n && points[i] <= sorted[j]);
+            x[k] = with_all ? points[i++] : sorted[j++];
+            sides[k] = (char)!with_all;
+        }
+        tied[row] = 0;
+        for (long k = 2; k < 2 * n && !tied[row]; k++)
+            tied[row] = x[k] - x[k - 2] <= tolerance;
+        runs[row] = end_runs(x, sides, 2 * n, gap);
+    }
+}
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, .m_name = "_ends", .m_doc = "Called through ctypes: see ends.py.", .m_size = -1};
+
+PyMODINIT_FUNC PyInit__ends(void) { return PyModule_Create(&module); }
