@@ -53,6 +53,8 @@ def test_rounded(data: empriv.Databases, raw: Results) -> None:
     np.testing.assert_array_equal(found.entry_q, np.round(raw.entry_q / 50) * 50)
     assert np.abs(found.q - raw.q).max() <= 25
     assert np.abs(found.q - raw.q).max() > 20
+    fine = protocols.rounded(RAW, to=1e-310).collect(data)  # of so many multiples an answer is one of them
+    np.testing.assert_array_equal(fine.q, raw.q)
 
 
 @pytest.mark.parametrize("sampler", ["seeded", "opendp"])
@@ -161,10 +163,19 @@ def test_passed(data: empriv.Databases, raw: Results) -> None:
     doubled = protocols.passed(RAW, lambda answer: 2 * answer).collect(data)
     np.testing.assert_array_equal(doubled.q, 2 * raw.q)
     np.testing.assert_array_equal(doubled.entry_q, 2 * raw.entry_q)
-    noisy = protocols.passed(RAW, lambda answer, rng: answer + rng.normal(), randomised=True).collect(data, draws=4)
+    noisy = protocols.passed(RAW, lambda answer, rng: answer + rng.normal()).collect(data, draws=4)
     added = noisy.q - raw.q[:, None]
     assert len(np.unique(added.round(9))) == 160
     np.testing.assert_allclose(noisy.entry_q - raw.entry_q[:, None], added[raw.entry_database], atol=1e-9)
+
+
+def test_whether_a_function_is_random_is_seen_or_said() -> None:
+    assert not protocols.passed(RAW, round).randomised
+    assert not protocols.passed(RAW, lambda answer, digits=2: round(answer, digits)).randomised
+    assert protocols.passed(RAW, lambda answer, rng: answer + rng.normal()).randomised
+    assert protocols.passed(RAW, lambda *given: given[0], randomised=True).randomised
+    assert protocols.plain(lambda rows, rng: len(rows) + rng.normal()).randomised
+    assert not protocols.plain(lambda rows, rng: len(rows) + rng, randomised=False).randomised
 
 
 def test_what_a_function_may_give(data: empriv.Databases, raw: Results) -> None:

@@ -140,11 +140,11 @@ def test_a_randomised_function_draws_anew_in_every_draw(frame: pd.DataFrame) -> 
     def noisy(rows: Any, rng: np.random.Generator) -> float:
         return 0.0 * len(rows["amount"]) + rng.normal()
 
-    alone = protocols.plain(noisy, randomised=True).collect(data_of(frame), draws=3, jobs=1)
+    alone = protocols.plain(noisy).collect(data_of(frame), draws=3, jobs=1)
     assert alone.q.shape == (5, 3)
-    clipped = protocols.top_coded(protocols.plain(noisy, randomised=True), "amount", at=1)
+    clipped = protocols.top_coded(protocols.plain(noisy), "amount", at=1)
     assert clipped.collect(data_of(frame), draws=3, jobs=1).q.shape == (5, 3)
-    stepped = protocols.subsampled(protocols.plain(noisy, randomised=True), share=0.5)
+    stepped = protocols.subsampled(protocols.plain(noisy), share=0.5)
     results = stepped.collect(data_of(frame), draws=3, jobs=1)
     assert len(np.unique(results.q)) == 15
 
@@ -213,6 +213,34 @@ def test_random_databases_and_repeats(frame: pd.DataFrame) -> None:
     assert len(np.unique(noisy.q)) == 30  # the same rows, but each time with noise of their own
 
 
+def test_the_order_of_rows_does_not_matter(frame: pd.DataFrame) -> None:
+    protocol = protocols.subsampled(protocols.local_noise("sum(amount)", "amount", scale=30), share=0.5)
+    one = protocol.collect(data_of(frame), draws=3)
+    shuffled = frame.sample(frac=1, random_state=1)
+    other = protocol.collect(data_of(shuffled), draws=3)
+    np.testing.assert_array_equal(one.q, other.q)
+    np.testing.assert_array_equal(one.entry_q, other.entry_q)
+    changed = protocol.collect(data_of(frame.assign(amount=frame["amount"] + 1)), draws=3)
+    assert not np.allclose(one.q, changed.q, rtol=1e-3, equal_nan=True)
+
+
+def test_all_other_sql(frame: pd.DataFrame) -> None:
+    """A query with a name for its rows, a join, and ``data`` in a subquery."""
+    kinds = pd.DataFrame({"kind": ["x", "y"], "price": [1.0, 2.0]})
+    data = empriv.databases(frame, database="day", individual="who", tables={"kinds": kinds})
+    for query in (
+        "SELECT sum(d.amount * k.price) FROM data AS d JOIN kinds AS k ON k.kind = d.kind",
+        "WITH t AS (SELECT * FROM data) SELECT sum(t.amount * price) FROM t JOIN kinds USING (kind)",
+    ):
+        results = protocols.subsampled(query, share=0.7).collect(data, draws=2)
+
+        def priced(rows: Sequence[slow.Row]) -> float | None:
+            values = [row["amount"] * {"x": 1, "y": 2}[row["kind"]] for row in rows if row["amount"] is not None]
+            return float(sum(values)) if values else None
+
+        slow.check(results, frame, [slow.keep(0.7, "0:subsampled:0")], priced)
+
+
 def test_integers_stay_exact_and_nan_is_not_clipped() -> None:
     whole = pd.DataFrame({"day": [1, 1, 2], "who": [1, 2, 1], "n": [2**52 + 1, 5, 7], "x": [float("nan"), 5.0, 7.0]})
     data = empriv.databases(whole, database="day", individual="who")
@@ -240,7 +268,7 @@ def test_what_cannot_be_done_is_said(frame: pd.DataFrame) -> None:
     with pytest.raises(empriv.QueryError, match="one SELECT"):
         protocols.suppressed(f"{RAW} UNION ALL {RAW}", fewer_than=3).collect(data)
     with pytest.raises(empriv.QueryError, match="must be a Python function"):
-        protocols.plain(RAW, randomised=True).collect(data)
+        protocols.plain(RAW, randomised=True)
     with pytest.raises(empriv.QueryError, match="column 'amont'"):
         protocols.top_coded("avg(amont)", "amount", at=3).collect(data)
     with pytest.raises(empriv.InputError, match="`draws` must be a whole number of 1 or more, got 0"):

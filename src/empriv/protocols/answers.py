@@ -56,7 +56,10 @@ class Rounded:
         return replace(results, q=self._nearest(results.q), entry_q=self._nearest(results.entry_q))
 
     def _nearest(self, answers: FloatArray) -> FloatArray:
-        return np.asarray(np.rint(answers / self.to) * self.to)
+        with np.errstate(over="ignore"):
+            multiple = answers / self.to
+        # Beyond 2^52 multiples doubles lie no closer than these.
+        return np.where(np.abs(multiple) < 2.0**52, np.rint(multiple) * self.to, answers)
 
     @property
     def words(self) -> str:

@@ -20,7 +20,7 @@ from empriv.collecting.pipeline import collect, engine_of
 from empriv.collecting.queries import DATA, Query, query_of
 from empriv.collecting.sources import Databases
 from empriv.collecting.templates import query as tree
-from empriv.errors import InputError, QueryError
+from empriv.errors import InputError
 from empriv.progress import progress as progress_bar
 from empriv.protocols.answers import AnswerStep
 from empriv.protocols.guards import FewIndividuals, FewRows, Guard
@@ -94,8 +94,6 @@ class Protocol:
         many = _whole("draws", DRAWS if draws is None else draws, least=1) if self.randomised else 1
         seed = _whole("rng", rng, least=0)
         asked = query_of(self.query)
-        if self.random_query and asked.function is None:
-            raise QueryError("A randomised query must be a Python function of the rows and a generator, got SQL.")
         for step in self.steps:
             if isinstance(step, FewRows | FewIndividuals):
                 asked = step.guarded(asked, data.individual)

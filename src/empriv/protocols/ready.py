@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, get_args
 
 from empriv.collecting.queries import Query, query_of
-from empriv.errors import InputError
+from empriv.errors import InputError, QueryError
 from empriv.noise.joint import JointNoise
 from empriv.noise.noise import Noise
 from empriv.protocols.answers import Added, Designed, NoiseLaw, Passed, Rounded, Sampler, opendp_mechanism
@@ -20,18 +21,21 @@ from empriv.protocols.scales import gaussian_scale, laplace_scale
 Asked = str | Callable[..., Any] | Query | Protocol
 
 
-def plain(query: Asked, *, randomised: bool = False) -> Protocol:
+def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
     """The query and nothing else.
 
     Parameters
     ----------
     query : SQL text, an SQL expression of aggregates, or a function of the rows
-    randomised : whether the query is a function of the rows and a generator, that draws noise of its own
+    randomised : whether the query is a function of the rows and a generator, that draws noise of its own; None takes
+        a function for random if it cannot do without a second argument
     """
     if isinstance(query, Protocol):
         return query
-    query_of(query)
-    return Protocol(query, random_query=randomised)
+    function = query_of(query).function
+    if function is None and randomised:
+        raise QueryError("A randomised query must be a Python function of the rows and a generator, got SQL.")
+    return Protocol(query, random_query=function is not None and _draws(function, randomised))
 
 
 def rounded(query: Asked, *, to: float) -> Protocol:
@@ -128,7 +132,7 @@ def noised(query: Asked, noise: Noise | JointNoise) -> Protocol:
     return plain(query).then(Designed(noise))
 
 
-def passed(query: Asked, function: Callable[..., Any], *, randomised: bool = False) -> Protocol:
+def passed(query: Asked, function: Callable[..., Any], *, randomised: bool | None = None) -> Protocol:
     """Answers passed through any function: post-processing, or a box that nobody can see into.
 
     Parameters
@@ -137,11 +141,23 @@ def passed(query: Asked, function: Callable[..., Any], *, randomised: bool = Fal
     function : ``function(answer)``, or ``function(answer, rng)`` if it is randomised, gives a number, or None for no
         answer; for several numbers it gets and gives an array, with NaN for what is no number. It is not called where
         there is no number.
-    randomised : whether it draws from the generator that it is given
+    randomised : whether it draws from a generator; None takes it for random if it cannot do without a second argument
     """
     if not callable(function):
         raise InputError(f"`function` must be a function of the answer, got {type(function).__name__}.")
-    return plain(query).then(Passed(function, bool(randomised)))
+    return plain(query).then(Passed(function, _draws(function, randomised)))
+
+
+def _draws(function: Callable[..., Any], randomised: bool | None) -> bool:
+    """Whether a function is to be given a generator."""
+    if randomised is not None:
+        return bool(randomised)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some that are not written in Python do not tell
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in by_place and one.default is one.empty for one in parameters) > 1
 
 
 def _added(law: NoiseLaw, scale: float, sampler: Any, said: str) -> Added:

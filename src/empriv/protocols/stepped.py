@@ -83,7 +83,7 @@ def layers(session: Session, steps: Sequence[tuple[RowStep, str]], data: Databas
     identity = {name.lower() for name in data.individual}
     found = []
     for step, stream in steps:
-        column = None if step.column is None else find_column(step.column, own, "column")
+        column = None if step.column is None else find_column(step.column, own, "column", data)
         if column is not None and column.lower() in identity:
             raise InputError("`column` must not be one that says whose a row is.")
         if column is not None and types[column].kind not in ("integer", "decimal", "double"):
