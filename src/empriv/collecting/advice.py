@@ -6,11 +6,15 @@ tables, and numbers of rows are used. `evaluate` asks for it, and so do engines.
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path, PurePath
+from typing import Any
 
+import numpy.typing as npt
 from sqlglot import exp
 
 from empriv.collecting.engine import Session
@@ -31,6 +35,12 @@ _FUNCTIONS = (
     "abs", "round", "floor", "ceil", "sqrt", "ln", "log10", "exp", "power", "greatest", "least", "coalesce", "nullif",
     "date_trunc", "date_part", "strptime", "epoch", "length", "lower", "upper", "replace", "substring",
 )  # fmt: skip
+# How dates are written that do not sort as text.
+_DATES = (
+    "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d %Y", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y",
+    "%d-%m-%Y", "%m-%d-%Y",
+)  # fmt: skip
+_LOOKED_AT = 1000  # labels; databases are seldom more
 # What other tools call it.
 _SYNONYMS = {
     "average": "avg", "mean": "avg", "std": "stddev_samp", "stdev": "stddev_samp", "var": "var_samp",
@@ -65,16 +75,39 @@ def unreadable(kind: str, message: str) -> str:
             "The rows cannot be read: a value does not fit the type that its column has elsewhere. Hint: all files "
             "must write dates and numbers alike; \"SELECT * FROM read_csv('*.csv', all_varchar=true)\" reads text."
         )
-    return f"The rows cannot be read: DuckDB reports a {kind}. Hint: see whether every line has as many fields."
+    hint = " Hint: see whether every line has as many fields." if kind == "InvalidInputException" else ""
+    return f"The rows cannot be read: DuckDB reports a problem of kind {kind}.{hint}"
+
+
+def out_of_order(labels: npt.NDArray[Any], database: str | None) -> str | None:
+    """What to say of databases named by dates that, as text, do not stand in the order of time."""
+    if database is None or labels.dtype.kind != "U" or len(labels) < 2:
+        return None
+    for form in _DATES:
+        try:
+            days = [datetime.strptime(label, form) for label in labels[:_LOOKED_AT].tolist()]
+        except ValueError:
+            continue
+        if days == sorted(days):
+            return None
+        return (
+            "The databases are named by dates, but sort as text: trends and cycles cannot be seen so. "
+            f"Hint: strptime({database}, '{form}') makes dates of them."
+        )
+    return None
 
 
 def check_files(data: Databases) -> None:
     """Refuse files on this machine that are missing, folders, or empty, by name and without their folders."""
     for part in (*data.parts, *data.tables.values()):
         for path in part.paths if isinstance(part, Files) else ():
-            if "://" in path or re.search(r"[*?\[{]", path):
+            if "://" in path or "{" in path:
+                continue  # elsewhere, or a pattern of the engine's own
+            if glob.has_magic(path) and not Path(path).exists():
+                if not glob.glob(path, recursive=True):  # noqa: PTH207 — a pattern may be absolute
+                    raise SourceError(f"`source` must match a file, got {PurePath(path).name!r}.")
                 continue
-            place, name = Path(path).expanduser(), PurePath(path).name
+            place, name = Path(path), PurePath(path).name
             if not place.exists():
                 raise SourceError(f"The file must exist, got {name!r}.")
             if place.is_file() and place.stat().st_size == 0:
@@ -112,8 +145,10 @@ def _wrong_column(session: Session, query: Query, _said: str) -> str | None:
     for column in query.select.find_all(exp.Column):
         if column.name.lower() in names or isinstance(column.this, exp.Star):
             continue
-        hint = nearest(column.name, known)
-        if hint == "." and column.this.args.get("quoted"):
+        # Who puts a text in double quotes names a column by mistake: only a close name is then the likelier cause.
+        in_quotes = bool(column.this.args.get("quoted"))
+        hint = nearest(column.name, known, at_least=0.75 if in_quotes else 0.5)
+        if hint == "." and in_quotes:
             hint = ". Hint: a text stands in single quotes, double quotes are for names."
         elif hint != "." and not re.fullmatch(r"\w+", _suggested(hint)):
             hint += f' Write "{_suggested(hint)}", in double quotes.'
@@ -168,6 +203,8 @@ def _text_for_number(session: Session, query: Query, _said: str) -> str | None:
         name = column.sql("duckdb")
         if comma == n and plain < n:
             hint = f"it has decimal commas: CAST(replace({name}, ',', '.') AS DOUBLE) makes numbers of them."
+        elif plain == n:
+            hint = f"CAST({name} AS DOUBLE) makes numbers of its values."
         elif plain:
             hint = f"TRY_CAST({name} AS DOUBLE) makes numbers of {plain:,} of its {n:,} values, and NULL of the others."
         else:

@@ -321,7 +321,8 @@ def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
         raise QueryError(
             f"The query must work on some database with everyone, got an exception on every one: "
             f"{whole[0].failure}, on database {whole[0].database}. "
-            "Hint: its message is withheld, since it may hold row values; call the function yourself to see it."
+            "Hint: its message is withheld, since it may hold row values; call the function yourself to see it. "
+            'Rows are a dict of arrays, unless `frame` is "pandas", "polars" or "arrow".'
         )
 
 

@@ -53,6 +53,8 @@ def explain(session: Session | None, query: Query) -> str:
         else:
             statement = leave_one_out(plan, survey(session, plan), integers=session.integers)
     except NotDecomposable as why:
+        if session is not None:
+            _check_types(session, query)
         return f"The query runs once per individual, since {why}."
     except FailedOnRows:
         return "The query runs once per individual, since it fails on some rows."

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from empriv.collecting.advice import out_of_order
 from empriv.collecting.assemble import apply_post, presence
 from empriv.collecting.duckdb import DuckDBEngine
 from empriv.collecting.engine import ClusterEngine, Engine
 from empriv.collecting.evaluate import evaluate
 from empriv.collecting.evaluate import explain as explain_sql
 from empriv.collecting.queries import Query, query_of
+from empriv.collecting.reruns import to_stderr
 from empriv.collecting.sources import Databases, Frame
 from empriv.errors import InputError, QueryError
 from empriv.results import Results
@@ -55,13 +58,17 @@ def collect(
     frame : what a function receives: a ``"dict"`` of arrays, or a ``"pandas"``, ``"polars"`` or ``"arrow"`` frame
     """
     if not isinstance(data, Databases):
-        raise InputError("`data` must come from `databases`, `subsamples`, `splits` or `repeats`.")
+        raise InputError(
+            f"`data` must come from `databases`, `subsamples`, `splits` or `repeats`, got {type(data).__name__}. "
+            "Hint: empriv.databases(source, database=..., individual=...)."
+        )
     opened = engine_of(engine, memory_limit, data)
     if isinstance(query, list | tuple):
         return _collect_several(data, query, draws=draws, rng=rng, post=post, engine=opened, jobs=jobs,
             checkpoint=checkpoint, progress=progress, notice=notice, frame=frame)  # fmt: skip
     asked = query_of(query, post=post)
     if asked.function is not None:
+        _check_arguments(asked.function, draws)
         results = _collect_calls(opened, data, asked.function, draws, rng, frame, jobs, checkpoint, progress)
     else:
         for name, value in (("draws", draws), ("checkpoint", checkpoint)):
@@ -69,7 +76,25 @@ def collect(
                 raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
         with opened.session(data) as session:
             results = evaluate(session, asked, show=progress, notice=notice)
+    told = out_of_order(results.databases, data.database)
+    if told is not None:
+        (notice or to_stderr)(told)
     return results if asked.post is None else apply_post(results, asked.post)
+
+
+def _check_arguments(function: Callable[..., Any], draws: int | None) -> None:
+    """Refuse a function that cannot be called as it will be; one whose signature cannot be seen is tried."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    given: tuple[str, ...] = ("rows",) if draws is None else ("rows", "rng")
+    try:
+        signature.bind(*given)
+    except TypeError:
+        wanted = "the rows alone, since `draws` is None" if draws is None else "the rows and a generator, with `draws`"
+        hint = "Hint: with draws=1 it is given a random generator too." if draws is None else ""
+        raise InputError(f"The query's function must take {wanted}. {hint}".strip()) from None
 
 
 def _collect_several(

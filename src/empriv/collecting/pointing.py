@@ -48,10 +48,10 @@ def misspelt_keyword(text: str, line: int, column: int) -> str | None:
     return None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], *, at_least: float = 0.5) -> str:
     """End of a sentence about a name that is not there: a hint at the nearest that is."""
     names = list(known)
-    near = difflib.get_close_matches(_plain(name), [_plain(one) for one in names], n=1, cutoff=0.5)
+    near = difflib.get_close_matches(_plain(name), [_plain(one) for one in names], n=1, cutoff=at_least)
     if not near:
         return "."
     return f". Hint: did you mean {next(one for one in names if _plain(one) == near[0])!r}?"

@@ -53,7 +53,7 @@ def rerun(
     individual = np.concatenate((np.full(n, -1), individual))
     order = np.lexsort((individual, database))
     database, individual = database[order], individual[order]
-    say = notice or _to_stderr
+    say = notice or to_stderr
     told: list[Told] = []
     with progress_bar(len(database), "running the query without each individual", show=show) as advance:
         for j, members in _by_database(database, individual):
@@ -70,7 +70,10 @@ def rerun(
                             say(f"The query runs once per individual, since {reason}: {_cost(len(database), total)}.")
     failed = np.array([answer is None for answer in told])
     if failed[individual < 0].all():
-        raise QueryError("The query fails on every database.")
+        raise QueryError(
+            "The query fails on every database. Hint: a text that is no number or date makes CAST fail; TRY_CAST gives "
+            "NULL in its place."
+        )
     return _answers(database, individual, told, query, n)
 
 
@@ -158,5 +161,6 @@ def _cost(runs: int, total: float) -> str:
     return f"{runs} runs, about {words}"
 
 
-def _to_stderr(sentence: str) -> None:
+def to_stderr(sentence: str) -> None:
+    """What is done with a sentence that nobody else takes."""
     print(sentence, file=sys.stderr)

@@ -306,7 +306,7 @@ def _count(count: Any) -> int:
 
 
 def _columns(individual: Any) -> tuple[str, ...]:
-    columns = (individual,) if isinstance(individual, str) else tuple(individual)
+    columns = (individual,) if isinstance(individual, str) else tuple(individual) if individual is not None else ()
     if not columns or not all(isinstance(column, str) and column for column in columns):
         raise InputError("`individual` must be a column name, or several.")
     if len(set(columns)) != len(columns):
