@@ -41,6 +41,7 @@ SIZES = (
     (100_000_000, 1_000_000),
 )
 INDIVIDUALS = ((5_000_000, 12_500), (5_000_000, 50_000), (5_000_000, 200_000), (5_000_000, 800_000))
+SPARK_ROWS = (300_000, 1_000_000, 3_000_000)
 BOUNDED = ((500_000, 5_000), (1_000_000, 10_000), (2_000_000, 20_000))
 
 
@@ -78,12 +79,11 @@ def _tell(found: empriv.Scan) -> None:
     )
 
 
-def on_spark(path: Path, executors: int) -> None:
-    """Seconds of a scan and of the bare GROUP BY, each the second time it is done: the first starts processes."""
+def on_spark(path: Path, executors: int, answer: Path) -> None:
+    """Seconds of a scan and of the bare GROUP BY in one session, each the second time: the first starts processes."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    directory = path.parent
     spark = (
         SparkSession.builder.master(f"local-cluster[{executors},1,2048]")
         .config("spark.executor.memory", "2g")
@@ -92,34 +92,68 @@ def on_spark(path: Path, executors: int) -> None:
         .config("spark.sql.shuffle.partitions", "8")
         .config("spark.executorEnv.PYTHONPATH", str(Path(empriv.__file__).parents[1]))
         .config("spark.executorEnv.OMP_NUM_THREADS", "1")
-        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.local.dir", str(path.parent / "local"))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
     rows = spark.read.parquet(str(path))
     data = empriv.databases(rows, database="database", individual="individual")
+    grouped = rows.groupBy("database", "individual").agg({"x": "sum", "*": "count"})
     best = [np.inf, np.inf]
     for _ in range(2):
         started = time.perf_counter()
-        rows.groupBy("database", "individual").agg({"x": "sum", "*": "count"}).write.format("noop").mode(
-            "overwrite"
-        ).save()
+        grouped.write.format("noop").mode("overwrite").save()
         best[0] = min(best[0], time.perf_counter() - started)
         started = time.perf_counter()
         found = empriv.scan(data, QUERY, epsilon=EPSILONS, bounds=False, progress=False)
         best[1] = min(best[1], time.perf_counter() - started)
+    java, python = _executor_peaks()
     _tell(found)
     print(
-        f"executors {executors}: scan {best[1]:8.2f} s   bare GROUP BY {best[0]:7.2f} s   "
-        f"ratio {best[1] / best[0]:.2f}",
+        f"    executors {executors}: scan {best[1]:8.2f} s   bare GROUP BY {best[0]:7.2f} s   "
+        f"ratio {best[1] / best[0]:.2f}   largest Python process {python:.2f} GB, largest Java process {java:.2f} GB",
         flush=True,
     )
+    answer.write_text(str(best[1]))
     spark.stop()
+
+
+def _executor_peaks() -> tuple[float, float]:
+    """Largest peak of memory, in gigabytes, of an executor's Java process and of a Python process in it."""
+    import psutil
+
+    peaks = [0.0, 0.0]
+    for process in psutil.Process().children(recursive=True):
+        line = " ".join(process.cmdline())
+        if "CoarseGrainedExecutorBackend" in line or "pyspark.daemon" in line:
+            status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            peak = next(int(entry.split()[1]) for entry in status if entry.startswith("VmHWM")) / 2**20
+            place = int("pyspark.daemon" in line)
+            peaks[place] = max(peaks[place], peak)
+    return peaks[0], peaks[1]
+
+
+def compare_on_spark(most_rows: int) -> None:
+    """Cost on Spark against rows, with one executor and with two, and the fitted exponents."""
+    sizes = [rows for rows in SPARK_ROWS if rows <= most_rows]
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for rows in sizes:
+        print(f"{rows:,} rows, {rows // 100:,} individuals")
+        with tempfile.TemporaryDirectory() as directory:
+            path, answer = Path(directory) / "rows.parquet", Path(directory) / "seconds"
+            make_rows(path, rows, rows // 100)
+            for executors, found in seconds.items():
+                apart(partial(on_spark, path, executors, answer))
+                found.append(float(answer.read_text()))
+    if len(sizes) > 1:
+        for executors, found in seconds.items():
+            fitted = exponent(sizes, found)
+            print(f"exponent of the seconds in rows, executors {executors}: {fitted:.2f}", flush=True)
 
 
 def executor_memory(entries: int) -> None:
     """Peak memory of what an executor's Python does with so many entries at once, of 87 for each individual."""
-    from empriv.scale import cluster
+    from empriv.scale.executors import measured_batches
     from empriv.scale.stretches import nobody_listed, yardstick_of
 
     rng = np.random.default_rng(0)
@@ -141,9 +175,7 @@ def executor_memory(entries: int) -> None:
             "q": q[where] - 0.002 * rng.lognormal(0.0, 1.0, people * each),
         }
     )
-    for _ in cluster.measured_batches(
-        yardstick, iter(table.to_batches(10_000)), each=False, integers=True, entries=entries
-    ):
+    for _ in measured_batches(yardstick, iter(table.to_batches(10_000)), each=False, integers=True, entries=entries):
         pass
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{entries:>10,} entries at once: {before:.3f} GB before, {peak:.3f} GB at most", flush=True)
@@ -217,13 +249,7 @@ def main() -> None:
         compare(options.rows, options.rows // 100, options.memory_limit, options.repeats)
         return
     if options.spark:
-        for rows in (500_000, 2_000_000):
-            print(f"{rows:,} rows, {rows // 100:,} individuals")
-            with tempfile.TemporaryDirectory() as directory:
-                path = Path(directory) / "rows.parquet"
-                make_rows(path, rows, rows // 100)
-                for executors in (1, 2):
-                    apart(partial(on_spark, path, executors))
+        compare_on_spark(options.most_rows)
         return
     if options.bounds:
         seconds: tuple[list[float], list[float]] = ([], [])
