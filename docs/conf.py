@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+import re
 import sys
 from importlib import import_module
 from importlib.metadata import version as version_of
@@ -56,7 +57,8 @@ autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
 default_role = "py:obj"
 nitpicky = True
-suppress_warnings = ["toc.not_readable"]  # pages that are being written
+# Charts offer notebooks their Vega-Lite spec beside the picture; the site takes the picture.
+suppress_warnings = ["mystnb.unknown_mime_type", "toc.not_readable"]
 
 
 def _names_of_the_code() -> set[str]:
@@ -97,7 +99,16 @@ def find_reference(app: Sphinx, env: Any, node: Any, contnode: nodes.Element) ->
     return None
 
 
+def read_links(app: Sphinx, page: str, content: list[str]) -> None:
+    """Links as GitHub reads them: to Markdown outside docs they lead to the page that includes it, or to the file."""
+    del app, page
+    for name in ("CONTRIBUTING", "CHANGELOG"):
+        content[0] = content[0].replace(f"](../{name}.md", f"]({name.lower()}.md")
+    content[0] = re.sub(r"\]\((\.\./[^)#\s]+\.md)\)", r"](path:\1)", content[0])
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("source-read", read_links)
     app.connect("builder-inited", lambda app: setattr(app.env, "names_of_the_code", _names_of_the_code()))
     app.connect("autodoc-process-docstring", docstrings.read)
     app.connect("sphinx-click-process-description", helptexts.read_description)
