@@ -23,9 +23,9 @@ from empriv.collecting.templates import query as tree
 from empriv.errors import InputError
 from empriv.progress import progress as progress_bar
 from empriv.protocols.answers import AnswerStep
-from empriv.protocols.guards import FewIndividuals, FewRows, Guard
-from empriv.protocols.rows import Clipped, LocalNoise, RowStep, Subsampled
-from empriv.protocols.stepped import SteppedSession, layers, name_rows, with_draws
+from empriv.protocols.guards import Guard
+from empriv.protocols.rows import RowStep
+from empriv.protocols.stepped import Open, SteppedSession, layers, name_rows, with_draws
 from empriv.results import Results
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ class Protocol:
         seed = _whole("rng", rng, least=0)
         asked = query_of(self.query)
         for step in self.steps:
-            if isinstance(step, FewRows | FewIndividuals):
+            if isinstance(step, Guard):
                 asked = step.guarded(asked, data.individual)
         options: dict[str, Any] = {"jobs": jobs, "notice": notice, "frame": frame}
-        on_rows = [(step, n) for step, n in self._numbered() if isinstance(step, Clipped | LocalNoise | Subsampled)]
+        on_rows = [(step, n) for step, n in self._numbered() if isinstance(step, RowStep)]
         opened = engine_of(engine, memory_limit, data)
         if on_rows:
             results = self._collect_stepped(opened, data, asked, on_rows, many, seed, progress, options)
@@ -108,7 +108,7 @@ class Protocol:
                 **options,
             )  # fmt: skip
         for step, number in self._numbered():
-            if not isinstance(step, Clipped | LocalNoise | Subsampled | FewRows | FewIndividuals):
+            if not isinstance(step, RowStep | Guard):
                 stream = np.random.default_rng([seed, zlib.crc32(step.kind.encode()), number])
                 results = step.apply(results, draws=many, rng=stream)
         return results
@@ -141,7 +141,7 @@ class Protocol:
             session = stack.enter_context(engine.session(data))
             rows = layers(session, [(step, f"{seed}:{step.kind}:{number}") for step, number in steps], data)
             if not drawn:
-                alone = SteppedSession(session, rows, 0, 1).opened()
+                alone = Open(SteppedSession(session, rows, 0, 1))
                 found = collect(
                     data, asked, draws=many if self.random_query else None, rng=seed, engine=alone, progress=progress,
                     **options,
@@ -154,7 +154,7 @@ class Protocol:
             parts = []
             for first in range(0, many, at_once):
                 count = min(at_once, many - first)
-                stretch = SteppedSession(session, rows, first, count).opened()
+                stretch = Open(SteppedSession(session, rows, first, count))
                 once = collect(
                     data, asked, draws=1 if self.random_query else None, engine=stretch, progress=False,
                     rng=int(np.random.SeedSequence([seed, first]).generate_state(1)[0]), **options,

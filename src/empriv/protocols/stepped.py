@@ -31,37 +31,53 @@ _DRAW, _UNIT, _CODE, _HASH = "empriv_draw", "empriv_unit", "empriv_code", "empri
 
 
 @dataclass(frozen=True)
-class Layers:
-    """Steps with the columns that they are on.
+class Layer:
+    """A step where it is taken.
 
     Attributes
     ----------
-    own : all columns of the rows
-    steps : each with its column, whether that is of doubles, and the name of its stream of random numbers
+    step : the step
+    column : the column that it is on, or None for one that leaves rows out
+    double : whether that column is of doubles when the step is taken
+    stream : name of its stream of random numbers
     """
 
+    step: RowStep
+    column: str | None
+    double: bool
+    stream: str
+
+    def over(self, source: str, own: Sequence[str], carried: Sequence[str]) -> str:
+        """SQL of the rows after the step; ``carried`` are more columns that pass unchanged."""
+        if self.step.randomised:
+            drawn = f"MD5_NUMBER('{self.stream}:' || {_DRAW} || ':' || {_UNIT}) AS {_HASH}"
+            source = f"SELECT *, {drawn} FROM ({source}) AS s"
+        written = self.step.write("" if self.column is None else quoted(self.column), _HASH, double=self.double)
+        listed = [f"{written} AS {quoted(name)}" if name == self.column else quoted(name) for name in own]
+        where = f" WHERE {written}" if self.column is None else ""
+        return f"SELECT {', '.join([*listed, *carried])} FROM ({source}) AS s{where}"
+
+
+@dataclass(frozen=True)
+class Layers:
+    """All steps on rows, and ``own``, all columns of the rows."""
+
     own: tuple[str, ...]
-    steps: tuple[tuple[RowStep, str | None, bool, str], ...]
+    steps: tuple[Layer, ...]
 
     @property
     def randomised(self) -> bool:
-        return any(step.randomised for step, *_ in self.steps)
+        return any(layer.step.randomised for layer in self.steps)
 
     @property
     def drops(self) -> bool:
         """Whether some rows may be left out."""
-        return any(column is None for _, column, *_ in self.steps)
+        return any(layer.column is None for layer in self.steps)
 
     def over(self, source: str, carried: Sequence[str]) -> str:
-        """SQL of the rows after the steps; ``carried`` are more columns that pass unchanged."""
-        for step, column, double, stream in self.steps:
-            if step.randomised:
-                drawn = f"MD5_NUMBER('{stream}:' || {_DRAW} || ':' || {_UNIT}) AS {_HASH}"
-                source = f"SELECT *, {drawn} FROM ({source}) AS s"
-            written = step.write("" if column is None else quoted(column), _HASH, double=double)
-            listed = [f"{written} AS {quoted(name)}" if name == column else quoted(name) for name in self.own]
-            where = f" WHERE {written}" if column is None else ""
-            source = f"SELECT {', '.join([*listed, *carried])} FROM ({source}) AS s{where}"
+        """SQL of the rows after all steps."""
+        for layer in self.steps:
+            source = layer.over(source, self.own, carried)
         return source
 
     def unit(self, database: str, by: Sequence[str] = ()) -> str:
@@ -91,8 +107,7 @@ def layers(session: Session, steps: Sequence[tuple[RowStep, str]], data: Databas
                 f"`column` must be a column of numbers, and {column!r} is not. Hint: cast it in the source, or name "
                 "another."
             )
-        double = column is not None and types[column].kind == "double"
-        found.append((step, column, double, stream))
+        found.append(Layer(step, column, column is not None and types[column].kind == "double", stream))
         if column is not None and step.randomised:
             types[column] = Type("double")
     return Layers(own, tuple(found))
@@ -113,7 +128,8 @@ def name_rows(session: Session, rows: Layers) -> None:
 class SteppedSession:
     """A session after steps, for ``count`` draws from ``first`` on.
 
-    Database number ``j * count + k`` is database ``j`` with draw ``first + k``.
+    Database number ``j * count + k`` is database ``j`` with draw ``first + k``. One such session at a time: the next
+    replaces its tables.
     """
 
     inner: Session
@@ -195,16 +211,11 @@ class SteppedSession:
             unit = self.rows.unit(f"'{place}'")
             source = f"SELECT {own}, {self.first + draw} AS {_DRAW}, {unit} AS {_UNIT} FROM {DATA}"
         steps = _tree(f"SELECT {own} FROM ({self.rows.over(source, carried)}) AS s")
-
-        def stepped(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Table) or node.name.lower() != DATA or node.db:
-                return node
-            return steps.copy().subquery(node.alias_or_name)
-
-        # Found first: what is put in holds ``data`` itself, which the session exchanges for the rows that are left.
         tree = statement.copy()
+        # All found first: what is put in reads ``data`` too, which the session exchanges for the rows that are left.
         for table in list(tree.find_all(exp.Table)):
-            table.replace(stepped(table))
+            if table.name.lower() == DATA and not table.db:
+                table.replace(steps.copy().subquery(table.alias_or_name))
         with self.inner.rerun(tree, place) as run:
             yield run
 
@@ -220,9 +231,6 @@ class SteppedSession:
         starts = np.searchsorted(found[DATABASE].values, np.arange(len(self.databases) + 1))
         columns = {name: _plain(found[name]) for name in self.rows.own}
         return InMemory(columns, np.asarray(found[_CODE].values, np.int64), starts)
-
-    def opened(self) -> Open:
-        return Open(self)
 
 
 @dataclass(frozen=True, eq=False)
