@@ -15,27 +15,24 @@ import numpy as np
 import pyarrow as pa
 
 import empriv
-from empriv.report.curves import lines_chart
-
-EPSILONS = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0])
+from empriv.report.chart import BLUE, VERMILION, Chart, Scale, layer, records, spec_of
 
 
 def village(households: int, years: int, seed: int = 0) -> pa.Table:
-    """A row for each household and month; ``cold`` is by how much the month is below 15 degrees."""
+    """A row for each household and month, with the month's temperature, which everybody knows."""
     rng = np.random.default_rng(seed)
     months = np.arange(12 * years)
     temperature = 10 - 9 * np.cos(2 * np.pi * months / 12) + rng.normal(0, 1.5, len(months))
-    cold = np.maximum(0, 15 - temperature)
     home = rng.lognormal(np.log(250), 0.5, households)
     workshop = 250 * rng.pareto(1.5, households) * (rng.random(households) < 0.02)
     heating = rng.beta(2, 4, households) / 8
     chance = rng.lognormal(0, 0.25, (len(months), households))
-    kwh = (home + workshop) * (1 + heating * cold[:, None]) * chance
+    kwh = (home + workshop) * (1 + heating * np.maximum(0, 22 - temperature[:, None])) * chance
     return pa.table(
         {
             "month": np.repeat(months, households),
             "household": np.tile(np.arange(households), len(months)),
-            "cold": np.repeat(cold, households),
+            "temperature": np.repeat(temperature, households),
             "kwh": kwh.ravel(),
         }
     )
@@ -45,12 +42,12 @@ def main(out: str, *, quick: bool) -> None:
     table = village(households=40, years=6) if quick else village(households=300, years=10)
     data = empriv.databases(table, database="month", individual="household")
     alone = empriv.audit(data, "sum(kwh)")
-    informed = empriv.audit(data, "sum(kwh)", adversary="min(cold)")
+    informed = empriv.audit(data, "sum(kwh)", adversary="min(temperature)")
 
-    results, influence = alone.results, alone.individuals(0.1)["largest_influence"]
+    results, ranked = alone.results, alone.individuals(0.1)
     print(f"{results.n_databases} months, {results.n_individuals} households")
     print(f"a month's total: {results.q.mean():,.0f} kWh on average, {results.q.std():,.0f} standard deviation")
-    print(f"the largest use of one household in one month: {np.max(influence):,.0f} kWh")
+    print(f"the largest use of one household in one month: {np.max(ranked['largest_influence']):,.0f} kWh")
     print("                       delta at 0.1   delta at 0.5")
     for name, audit in (("knows nothing else", alone), ("knows the temperature", informed)):
         print(f"{name:21} {audit.delta(0.1):14.3f} {audit.delta(0.5):14.3f}")
@@ -60,14 +57,34 @@ def main(out: str, *, quick: bool) -> None:
         if check.code == "iid":
             print(f"- {check.sentence}")
 
-    lines_chart(
-        EPSILONS,
-        {"knows nothing else": alone.delta(EPSILONS), "knows the temperature": informed.delta(EPSILONS)},
-        start=1,
-        name="delta",
-        title="delta against epsilon, by what is known",
-        caption="Knowing why months differ leaves less chance to hide in.",
-    ).save(out)
+    picture(empriv.collect(data, "min(temperature)").q, results.q, results.without(ranked["individual"][0])).save(out)
+
+
+def scale(values: np.ndarray, step: float) -> Scale:
+    return Scale(step * float(np.floor(values.min() / step)), step * float(np.ceil(values.max() / step)))
+
+
+def picture(temperature: np.ndarray, total: np.ndarray, without: np.ndarray) -> Chart:
+    """Each month's total against its temperature, with everyone and without the most exposed household."""
+    names = ["with everyone", "without the most exposed household"]
+    points = records(
+        x=np.tile(temperature, 2), y=np.concatenate([total, without]) / 1000, which=np.repeat(names, len(total))
+    )
+    kind = {"field": "which", "type": "nominal"}
+    encoding = {
+        "x": scale(temperature, 5.0).encoding("x", "temperature of the month, degrees"),
+        "y": scale(np.concatenate([total, without]) / 1000, 10.0).encoding("y", "total of the village, MWh"),
+        "color": {**kind, "scale": {"domain": names, "range": [BLUE, VERMILION]}},
+        "shape": {**kind, "scale": {"domain": names, "range": ["circle", "diamond"]}},
+    }
+    spec = spec_of(layer=[layer("months", {"type": "point", "filled": True, "size": 40}, points, encoding)])
+    return Chart(
+        name="months",
+        title="Total against temperature",
+        caption="The household is hidden among all months, and not among those of one temperature.",
+        spec=spec,
+        data={"temperature": temperature.tolist(), "with everyone": total.tolist(), "without": without.tolist()},
+    )
 
 
 if __name__ == "__main__":

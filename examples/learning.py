@@ -1,7 +1,7 @@
 """A hospital publishes a model, trained on a random part of its patients: what does it tell about one of them?
 
 Breast cancer Wisconsin (diagnostic), which scikit-learn carries: W. Wolberg, O. Mangasarian, N. Street and W. Street,
-UCI Machine Learning Repository, 1993, CC BY 4.0; every fifth of its 569 patients, three of its columns. Each random
+UCI Machine Learning Repository, 1993, CC BY 4.0; every eighth of its 569 patients, three of its columns. Each random
 split into training and test part is a database; a Python function, the answer of which is two numbers, is the query.
 
     python examples/learning.py [--out learning.svg] [--quick]
@@ -42,7 +42,7 @@ def model(rows: dict[str, Any]) -> dict[str, float]:
 
 
 def main(out: str, *, quick: bool) -> None:
-    table, count = (patients(step=20), 30) if quick else (patients(step=5), 100)
+    table, count = (patients(step=20), 20) if quick else (patients(step=8), 100)
     data = empriv.splits(table, individual="patient", count=count, test=0.25)
     # Few fits are over before other processes have started.
     audit = empriv.audit(data, model, epsilon=[0.1, 0.5, 1.0], jobs=1 if quick else None)

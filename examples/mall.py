@@ -48,7 +48,8 @@ def main(out: str, *, quick: bool) -> None:
         print(f"  total risk {audit.total_risk(0.1):.3f}; nobody is exposed from epsilon {audit.epsilon(0.0):.2f} on")
         for phone, delta_i, seen in zip(*(ranked[k][:3] for k in ("individual", "delta_i", "databases")), strict=True):
             who = "the guard" if phone == GUARD else "a visitor"
-            print(f"  {who}, seen by {seen} access points: delta_i {delta_i:.4f}")
+            if delta_i > 0:
+                print(f"  {who}, seen by {seen} access points: delta_i {delta_i:.4f}")
     print(f"{audit.results.n_databases} access points, {audit.results.n_individuals:,} phones")
     audit.chart("influence", 0.1).save(out)
 

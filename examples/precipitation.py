@@ -33,11 +33,10 @@ def main(out: str, *, file: str | None) -> None:
     print(f"density: {audit.risk.density.name}")
     for epsilon in ASKED:
         delta_i = audit.delta_i(epsilon)
-        some, more = np.count_nonzero(delta_i > 0), np.count_nonzero(delta_i > 0.001)
         print(
             f"epsilon {epsilon}: delta {audit.delta(epsilon):.5f}, total risk {audit.total_risk(epsilon):.4f};", end=" "
         )
-        print(f"{some} places have a delta_i above 0, {more} above 0.001")
+        print(f"places with delta_i above 0: {np.sum(delta_i > 0)}, above 0.001: {np.sum(delta_i > 0.001)}")
     print(f"everybody is protected from epsilon {audit.epsilon(0.0):.3f} on")
     bounds = audit.bounds(0.085)
     print(f"with 95% confidence delta at 0.085 is at most {bounds.upper:.2f}")

@@ -1,7 +1,7 @@
 """A supplier blurs every reading and does not say how: how much privacy is that, and what is missing?
 
-GENERATED data: the steps that 40 employees walk in a day, of whom one runs marathons. The firm publishes the average of
-each day. The supplier's box is a function that can be called and not read; empriv only calls it, again and again.
+GENERATED data: the kilometres that 40 employees walk in a day, of whom one runs marathons. The firm publishes the day's
+average. The supplier's box is a function that can be called and not read; empriv only calls it, again and again.
 
     python examples/upstream.py [--out upstream.svg] [--quick]
 """
@@ -23,37 +23,37 @@ EPSILON, DELTA = 0.5, 0.05
 
 def readings(employees: int, days: int, seed: int = 0) -> pa.Table:
     rng = np.random.default_rng(seed)
-    habit = rng.lognormal(np.log(7_000), 0.3, employees)
-    habit[0] = 30_000  # the runner
-    steps = habit * rng.lognormal(0, 0.08, (days, 1)) * rng.lognormal(0, 0.3, (days, employees))
+    habit = rng.lognormal(np.log(5.0), 0.3, employees)
+    habit[0] = 21.0  # the runner
+    walked = habit * rng.lognormal(0, 0.08, (days, 1)) * rng.lognormal(0, 0.3, (days, employees))
     day, employee = np.repeat(np.arange(days), employees), np.tile(np.arange(employees), days)
-    return pa.table({"day": day, "employee": employee, "steps": np.round(steps).ravel()})
+    return pa.table({"day": day, "employee": employee, "km": walked.ravel()})
 
 
-def box(steps: Any, rng: np.random.Generator) -> Any:
+def box(km: Any, rng: np.random.Generator) -> Any:
     """What the supplier does; nothing below looks into it."""
-    return np.minimum(steps, 20_000) * rng.uniform(0.5, 1.5, len(steps))
+    return np.minimum(km, 14.0) * rng.uniform(0.5, 1.5, len(km))
 
 
 def published(rows: dict[str, Any], rng: np.random.Generator) -> float:
-    return float(np.mean(box(rows["steps"], rng)))
+    return float(np.mean(box(rows["km"], rng)))
 
 
 def main(out: str, *, quick: bool) -> None:
     table, draws = (readings(employees=15, days=60), 4) if quick else (readings(employees=40, days=100), 10)
     data = empriv.databases(table, database="day", individual="employee")
-    raw = empriv.audit(data, "avg(steps)", epsilon=[EPSILON])
+    raw = empriv.audit(data, "avg(km)", epsilon=[EPSILON])
     blurred = empriv.audit(data, published, draws=draws, rng=0, epsilon=[EPSILON], jobs=1)
 
     print(f"{raw.results.n_databases} days, {raw.results.n_individuals} employees, {draws} draws of the box")
     print(f"{'':18} delta at {EPSILON}   at most (95%)   noise still needed for delta {DELTA}")
     for name, audit in (("raw readings", raw), ("through the box", blurred)):
-        noise = empriv.design_noise(audit, epsilon=EPSILON, delta=DELTA, granularity=1.0)
+        noise = empriv.design_noise(audit, epsilon=EPSILON, delta=DELTA, granularity=2**-10)
         upper = audit.bounds(EPSILON).upper
-        print(f"{name:18} {audit.delta(EPSILON):12.3f} {upper:15.3f} {noise.expected_error:23.0f} steps")
+        print(f"{name:18} {audit.delta(EPSILON):12.3f} {upper:15.3f} {noise.expected_error:23.2f} km")
     answers = blurred.results.q
     error = np.mean(np.abs(answers - raw.results.q[:, None]))
-    print(f"what the box costs already: the average is off by {error:.0f} steps on average")
+    print(f"what the box costs already: the average is off by {error:.2f} km on average")
     lines_chart(
         EPSILONS,
         {"raw readings": np.asarray(raw.delta(EPSILONS)), "through the box": np.asarray(blurred.delta(EPSILONS))},
