@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import slow
+from scipy import stats
 
 import empriv
 from empriv import protocols
@@ -239,6 +240,24 @@ def test_all_other_sql(frame: pd.DataFrame) -> None:
             return float(sum(values)) if values else None
 
         slow.check(results, frame, [slow.keep(0.7, "0:subsampled:0")], priced)
+
+
+def test_local_noise_is_of_its_law_and_rows_are_kept_as_often_as_said() -> None:
+    rows = pd.DataFrame({"who": ["a", "b"], "amount": [0, 0]})
+    fixed = empriv.repeats(rows, individual="who", count=500)
+    query = "sum(amount) FILTER (WHERE who = 'a'), sum(amount) FILTER (WHERE who = 'b')"
+    laws: list[tuple[Any, Any]] = [("laplace", stats.laplace), ("gaussian", stats.norm)]
+    for law, truth in laws:
+        drawn = protocols.local_noise(f"SELECT {query} FROM data", "amount", scale=3, law=law).collect(fixed, draws=4).q
+        assert stats.kstest(drawn.ravel(), truth(scale=3).cdf).pvalue > 0.01
+        assert stats.kstest(drawn.ravel(), truth(scale=3.6).cdf).pvalue < 0.01
+        # of the two rows, of two databases, of two draws
+        for one, other in ((drawn[..., 0], drawn[..., 1]), (drawn[1:], drawn[:-1]), (drawn[:, 1:], drawn[:, :-1])):
+            assert abs(stats.pearsonr(one.ravel(), other.ravel()).statistic) < 0.1
+    kept = protocols.subsampled("count(*)", share=0.3).collect(fixed, draws=4).q
+    assert stats.binomtest(int(kept.sum()), 4000, 0.3).pvalue > 0.01
+    assert stats.binomtest(int(kept.sum()), 4000, 0.35).pvalue < 0.01
+    assert protocols.subsampled("count(*)", share=1).collect(fixed, draws=1).q.tolist() == [[2.0]] * 500
 
 
 def test_integers_stay_exact_and_nan_is_not_clipped() -> None:
