@@ -19,9 +19,9 @@ from empriv.errors import MissingExtraError, QueryError
 from empriv.noise.drawn import with_noise
 from empriv.noise.joint import JointNoise
 from empriv.noise.noise import Noise
+from empriv.protocols.rows import NoiseLaw
 from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
-NoiseLaw = Literal["laplace", "gaussian"]
 Sampler = Literal["seeded", "opendp"]
 Codes = npt.NDArray[np.int8]
 Again = Callable[[], tuple[Any, ...]]
@@ -158,10 +158,8 @@ class Passed:
                 raised = call(q[:, draw], codes[:, draw], np.array([database]), again)
                 failure = failure or raised
                 call(entry_q[:, draw], entry_codes[:, draw], entries, again)
-        if (
-            failure is not None
-            and (codes[results.outcomes.reshape(codes.shape) == Outcome.NUMBER] == Outcome.ERROR).all()
-        ):
+        given = results.outcomes.reshape(codes.shape) == Outcome.NUMBER
+        if failure is not None and (codes[given] == Outcome.ERROR).all():
             raise QueryError(
                 f"`function` must work on some answer with everyone, got an exception on every one: {failure}. "
                 "Hint: its message is withheld, since it may hold an answer; call the function yourself to see it."

@@ -12,10 +12,10 @@ from empriv.collecting.queries import Query, query_of
 from empriv.errors import InputError, QueryError
 from empriv.noise.joint import JointNoise
 from empriv.noise.noise import Noise
-from empriv.protocols.answers import Added, Designed, NoiseLaw, Passed, Rounded, Sampler, opendp_mechanism
+from empriv.protocols.answers import Added, Designed, Passed, Rounded, Sampler, opendp_mechanism
 from empriv.protocols.guards import FewIndividuals, FewRows
 from empriv.protocols.protocol import Protocol
-from empriv.protocols.rows import Clipped, LocalNoise, Subsampled
+from empriv.protocols.rows import Clipped, LocalNoise, NoiseLaw, Subsampled
 from empriv.protocols.scales import gaussian_scale, laplace_scale
 
 Asked = str | Callable[..., Any] | Query | Protocol

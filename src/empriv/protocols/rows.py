@@ -19,7 +19,7 @@ class Clipped:
 
     column: str
     lower: float | None
-    upper: float | None
+    upper: float
     kind: ClassVar[str] = "clipped"
     randomised: ClassVar[bool] = False
 
@@ -28,16 +28,13 @@ class Clipped:
         cases = [f"WHEN ISNAN({x}) THEN {x}"] if double else []  # DuckDB holds NaN for larger than all numbers
         if self.lower is not None:
             cases.append(f"WHEN {x} < {_literal(self.lower)} THEN {_literal(self.lower)}")
-        if self.upper is not None:
-            cases.append(f"WHEN {x} > {_literal(self.upper)} THEN {_literal(self.upper)}")
+        cases.append(f"WHEN {x} > {_literal(self.upper)} THEN {_literal(self.upper)}")
         return f"CASE {' '.join(cases)} ELSE {x} END"
 
     @property
     def words(self) -> str:
         if self.lower is None:
             return f"{self.column} at most {self.upper:g}"
-        if self.upper is None:
-            return f"{self.column} at least {self.lower:g}"
         return f"{self.column} kept between {self.lower:g} and {self.upper:g}"
 
 
