@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         splits,
         subsamples,
     )
+    from empriv.comparing import Comparison, Difference, Utility, compare
     from empriv.errors import (
         CertificateError,
         EmprivError,
@@ -63,6 +64,7 @@ _HOMES = {
         "Databases", "DuckDBEngine", "Query", "SparkEngine", "collect", "databases", "explain", "repeats", "splits",
         "subsamples",
     ),
+    "comparing": ("Comparison", "Difference", "Utility", "compare"),
     "errors": (
         "CertificateError", "EmprivError", "FileFormatError", "InputError", "LedgerError", "MissingExtraError",
         "QueryError", "RefusalError", "SourceError",
@@ -95,8 +97,10 @@ __all__ = [
     "Buckets",
     "CertificateError",
     "Check",
+    "Comparison",
     "Databases",
     "Density",
+    "Difference",
     "DuckDBEngine",
     "Ecdf",
     "EmprivError",
@@ -122,6 +126,7 @@ __all__ = [
     "Scan",
     "SourceError",
     "SparkEngine",
+    "Utility",
     "VariableKde",
     "Verdict",
     "Weighted",
@@ -129,6 +134,7 @@ __all__ = [
     "bounds",
     "checks",
     "collect",
+    "compare",
     "databases",
     "datasets",
     "design_joint_noise",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.report import compare_page, write_report
+from empriv.report import write_report
 from empriv.report.gather import gather
 from empriv.validate.words import number
 from report.cases import results
@@ -173,7 +173,7 @@ def test_accessible(page: Path, read: Any, axe: str, scheme: str, width: int) ->
 
 def test_several_audits(ordinary: empriv.Audit, tmp_path: Path, read: Any) -> None:
     other = empriv.audit(results(n=50, m=10, seed=3), epsilon=[0.1])
-    reader = read(compare_page({"one": ordinary, "other": other}, tmp_path / "c.html"))
+    reader = read(empriv.compare({"one": ordinary, "other": other}).report(tmp_path / "c.html"))
     reader.slide(0)
     assert reader.texts("[data-bind=delta0]") == [number(ordinary.delta(0.0), 3)]
     assert reader.texts("[data-bind=total1]") == [number(other.total_risk(0.0), 3)]

@@ -10,7 +10,7 @@ import pytest
 
 import empriv
 from empriv.origins import Origin
-from empriv.report import compare_page, write_report
+from empriv.report import write_report
 from empriv.validate.words import number
 from report.cases import EXTREMES, NASTY, extreme, results
 
@@ -26,7 +26,7 @@ def test_nasty_names_stay_inert(tmp_path: Path, read: Any) -> None:
         audit, tmp_path / "r.html", show_ids=True, verdicts=[(NASTY[0], verdict)], title=NASTY[2], config=NASTY[2]
     )
     public = write_report(audit, tmp_path / "p.html", public=True, verdicts=[(NASTY[0], verdict)])
-    compared = compare_page({NASTY[0]: audit, NASTY[2]: audit}, tmp_path / "c.html")
+    compared = empriv.compare({NASTY[0]: audit, NASTY[2]: audit}).report(tmp_path / "c.html")
     for path in (made.page, public.page, compared):
         reader = read(path)
         reader.slide(2)

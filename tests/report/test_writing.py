@@ -19,8 +19,8 @@ import empriv
 from empriv import datasets
 from empriv.errors import InputError
 from empriv.harmless import pseudonyms, script_json, visible
-from empriv.report import compare_page, notebook_html, write_report
 from empriv.report import gather as gathering
+from empriv.report import notebook_html, write_report
 from empriv.report.page import encode
 from empriv.report.public import coarse_down, coarse_up
 from empriv.validate.words import number
@@ -168,5 +168,3 @@ def test_notebook(ordinary: empriv.Audit) -> None:
 def test_wrong_use_is_said(ordinary: empriv.Audit, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"`path` must end in \.html"):
         write_report(ordinary, tmp_path / "r.pdf")
-    with pytest.raises(InputError, match="`audits` must be 2 to 12, got 1"):
-        compare_page({"one": ordinary}, tmp_path / "c.html")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
     from empriv.collecting.rows import FrameKind
 
+_ANSWERS, _LEAST_DRAWS, _MOST_DRAWS = 1_500, 4, 64
+
 
 def compare(
     protocols: Mapping[str, Any],
@@ -51,7 +53,7 @@ def compare(
     epsilon : the epsilons to report; any others can be asked later
     density : how densities are estimated, the same for all; an `Audit` keeps its own
     component : compare this component of vector queries alone, by name; otherwise all are measured together
-    draws : of each randomised protocol for each database; 64 unless given
+    draws : of each randomised protocol for each database; unless given, 4 to 64, to make about 1,500 in all
     rng : seed: protocols draw the same random numbers from it, so that differences are not made by chance
     engine, memory_limit, jobs, progress, notice, frame : as for `collect`
 
@@ -70,25 +72,37 @@ def compare(
     epsilons = check_epsilons(epsilon)
     # All are understood before any is run.
     asked = {name: _understood(name, one, data) for name, one in protocols.items()}
-    randomised = isinstance(asked.get(truth or ""), Protocol) and asked[truth or ""].randomised
-    if randomised:
+    if truth is not None and _randomised(asked[truth]):
         raise InputError("`truth` must give one answer for each database, got a randomised protocol.")
-    audits = {}
-    for name, one in asked.items():
+    found: dict[str, Audit] = {}
+    # Randomised ones last: by then the number of databases is known, which says how many draws are enough.
+    for name in sorted(asked, key=lambda name: _randomised(asked[name])):
+        one = asked[name]
         if isinstance(one, Audit):
-            audits[name] = replace(one, epsilons=epsilons)
+            found[name] = replace(one, epsilons=epsilons)
             continue
         if isinstance(one, Results):
-            audits[name] = audit(one, epsilon=epsilons, density=density, component=component)
+            found[name] = audit(one, epsilon=epsilons, density=density, component=component)
             continue
         assert data is not None
+        if draws is None and one.randomised and found:
+            draws = _enough(next(iter(found.values())).results.n_databases)
         results = one.collect(
             data, draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, progress=progress,
             notice=notice, frame=frame,
         )  # fmt: skip
-        found = audit(results, epsilon=epsilons, density=density, component=component)
-        audits[name] = replace(found, query=one.describe(), origin=describe(data))
-    return Comparison(audits, epsilons, truth, rng)
+        measured = audit(results, epsilon=epsilons, density=density, component=component)
+        found[name] = replace(measured, query=one.describe(), origin=describe(data))
+    return Comparison({name: found[name] for name in protocols}, epsilons, truth, rng)
+
+
+def _randomised(one: Protocol | Results | Audit) -> bool:
+    return isinstance(one, Protocol) and one.randomised
+
+
+def _enough(n_databases: int) -> int:
+    """Draws for each database that make about `_ANSWERS` in all."""
+    return min(_MOST_DRAWS, max(_LEAST_DRAWS, _ANSWERS // n_databases))
 
 
 def _understood(name: str, given: Any, data: Any) -> Protocol | Results | Audit:

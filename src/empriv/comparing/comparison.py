@@ -88,6 +88,13 @@ class Comparison:
         """Lower bound, estimate and upper bound of each protocol by itself; see `empriv.bounds`."""
         return {name: audit.bounds(epsilon, level) for name, audit in self.audits.items()}
 
+    def upper(self, epsilon: float) -> dict[str, float]:
+        """Upper bound on delta of each protocol; at the epsilons asked for all are found at once, and kept."""
+        if epsilon in self.epsilons and len(self.epsilons) > 1:
+            found, k = self.bounds(np.array(self.epsilons)), self.epsilons.index(epsilon)
+            return {name: float(one.upper[k]) for name, one in found.items()}
+        return {name: float(one.upper) for name, one in self.bounds(float(epsilon)).items()}
+
     @cached_property
     def utility(self) -> tuple[Utility, ...]:
         """Errors against the truth's answers: one row for each protocol, or for each of its components."""
@@ -181,11 +188,10 @@ class Comparison:
         Errors are there if there is a truth and each protocol gives one number, else only the figures of privacy.
         """
         at = self.epsilons[0] if epsilon is None else float(epsilon)
-        found = self.bounds(at)
         columns: dict[str, list[Any]] = {
             "protocol": list(self.names),
             "delta": list(self.delta(at).values()),
-            "upper_bound": [found[name].upper for name in self.names],
+            "upper_bound": list(self.upper(at).values()),
             "total_risk": list(self.total_risk(at).values()),
         }
         if self.truth is not None and self.scalar:
@@ -200,8 +206,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        grid = np.array(self.epsilons)
-        bounded = self.bounds(grid)
+        bounded = self.bounds(self.epsilons if len(self.epsilons) > 1 else self.epsilons[0])
         told = self.incomparable is None
         errors = () if self.truth is None else self.utility
         return {
@@ -246,7 +251,7 @@ class Comparison:
         return Path(import_module("empriv.report.compare").write_comparison(self, path, title=title))
 
     def chart(self, name: str, epsilon: float | None = None) -> Any:
-        """One chart: "delta", "total_risk" or "utility"; ``.save("delta.png")``."""
+        """One chart: "delta", "total_risk", "utility", "utility_total_risk"; ``.save("delta.png")``."""
         return import_module("empriv.report.compare").comparison_chart(self, name, epsilon)
 
 

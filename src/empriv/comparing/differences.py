@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities import Density, Mixture
@@ -31,7 +30,8 @@ HALVES = 100
 LEAST_DATABASES = 12  # with fewer a half says nothing
 _RISKIEST = 40  # measured anew on every half, at each epsilon
 _OTHERS = 160  # of the others as many, drawn at random, who stand for all of them in total risk
-_POINTS = 300  # on a half, of a randomised protocol: fewer draws are taken, which makes intervals wider
+_POINTS = 200  # on a half, of a randomised protocol: fewer draws are taken, which makes intervals wider
+_ROUNDING = 1e-12  # differences below come from the order of sums
 _SCALES = (0.5, 2.0)
 _LEVELS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98])
 
@@ -134,6 +134,7 @@ def differences(
         lower, upper = _intervals(
             found, views[first] - views[second], halved[:, first] - halved[:, second], half / (n - half), n, level
         )
+    found, lower, upper = (np.where(np.abs(ends) < _ROUNDING, 0.0, ends) for ends in (found, lower, upper))
     return tuple(
         Difference(
             epsilon=float(grid[e]),
@@ -231,8 +232,9 @@ def _views(part: _Part, databases: IntArray, grid: FloatArray, scales: Sequence[
 
 
 def _figures(risk: Risk, weights: FloatArray, grid: FloatArray) -> FloatArray:
-    delta_i = risk.delta_i(grid)
-    with np.errstate(divide="ignore"):
+    # A bandwidth far too small for some gap makes ratios of densities that overflow, rightly, to infinity.
+    with np.errstate(divide="ignore", over="ignore"):
+        delta_i = risk.delta_i(grid)
         total = -np.expm1(weights @ np.log1p(-delta_i))
     delta = delta_i.max(axis=0, initial=0.0)
     return np.stack((delta, np.maximum(total, delta)))
@@ -241,10 +243,11 @@ def _figures(risk: Risk, weights: FloatArray, grid: FloatArray) -> FloatArray:
 def evened(results: Results) -> Results:
     """The same results on a scale on which answers with everyone are about normal; any order of them is kept.
 
-    Quantiles go to those of the normal law, lines between and beyond them. delta does not change by that, but where
-    answers are far from normal its estimate does. Answers that are ties at the quantiles are left as they are.
+    Quantiles go to those of the normal law by a rising curve through them, and straight lines beyond. delta does not
+    change by that, but where answers are far from normal its estimate does. Answers with ties at the quantiles are left
+    as they are.
     """
-    from scipy import special
+    from scipy import interpolate, special
 
     answers = results.q[results.outcomes == Outcome.NUMBER]
     if len(answers) < len(_LEVELS):
@@ -253,10 +256,12 @@ def evened(results: Results) -> Results:
     if np.any(np.diff(knots) <= 1e-9 * (knots[-1] - knots[0])):
         return results
     heights = special.ndtri(_LEVELS)
-    slopes = np.diff(heights) / np.diff(knots)
+    curve = interpolate.PchipInterpolator(knots, heights)
+    ends = (np.diff(heights) / np.diff(knots))[[0, -1]]  # never 0, as the curve's own slope there may be
 
-    def moved(values: FloatArray) -> npt.NDArray[np.float64]:
-        k = np.clip(np.searchsorted(knots, values) - 1, 0, len(slopes) - 1)  # NaN, which is no number, stays NaN
-        return np.asarray(heights[k] + (values - knots[k]) * slopes[k])
+    def moved(values: FloatArray) -> FloatArray:
+        inside = np.clip(values, knots[0], knots[-1])  # NaN, which is no number, stays NaN
+        beyond = np.where(values > inside, ends[1], ends[0])
+        return np.asarray(curve(inside) + beyond * (values - inside))
 
     return replace(results, q=moved(results.q), entry_q=moved(results.entry_q))

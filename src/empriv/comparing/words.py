@@ -64,12 +64,12 @@ def notes_of(comparison: Comparison) -> tuple[str, ...]:
 
 def rows_of(comparison: Comparison, epsilon: float) -> list[tuple[str, ...]]:
     """The table at one epsilon, in the words of `HEADERS`; without a truth, or for vectors, the first four only."""
-    bounds = comparison.bounds(epsilon)
+    upper = comparison.upper(epsilon)
     delta, total = comparison.delta(epsilon), comparison.total_risk(epsilon)
     errors = {row.protocol: row for row in comparison.utility} if comparison.truth and comparison.scalar else {}
     return [
         (
-            visible(name), number(delta[name], 3), upper_said(bounds[name].upper), number(total[name], 3),
+            visible(name), number(delta[name], 3), upper_said(upper[name]), number(total[name], 3),
             *(errors_said(errors[name]) if errors else ()),
         )
         for name in comparison.names
@@ -88,6 +88,11 @@ def errors_said(row: Utility) -> tuple[str, str, str, str]:
 def amount(value: float) -> str:
     """An error, in the unit of the answers."""
     return "—" if math.isnan(value) else f"{value:,.4g}" if value == 0 or abs(value) >= 1e-4 else f"{value:.2e}"
+
+
+def share(value: float) -> str:
+    """A share of 1 as a percentage; a relative error may be more than all."""
+    return "—" if math.isnan(value) else percent(value) if value <= 1 else f"{100 * value:,.0f}%"
 
 
 def told(found: tuple[Difference, ...]) -> tuple[list[str], list[str]]:

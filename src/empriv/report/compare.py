@@ -1,100 +1,183 @@
-"""`compare_page`: several audits side by side on one page."""
+"""The page and the charts of a `Comparison`: `Comparison.report` and `Comparison.chart` come here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from empriv.audits import Audit
+from empriv.comparing import words
+from empriv.comparing.comparison import Comparison
+from empriv.comparing.differences import FIGURES, NONE, Difference
 from empriv.errors import InputError
 from empriv.harmless import shortened, visible
-from empriv.report.curves import lines_chart
-from empriv.report.gather import gather
+from empriv.report.chart import Chart
+from empriv.report.gather import Material, gather
 from empriv.report.page import label, picture_of, render
+from empriv.report.versus import utility_chart, versus_chart
 from empriv.storage import write_atomically
 from empriv.validate.words import number
 
-MOST = 12
+COMPARISON_CHARTS = ("delta", "total_risk", "utility", "utility_total_risk")
+_LONGEST = 40
+_AXES = {"delta": "delta (most exposed individual)", "total_risk": "total risk (anybody)"}
 
 
-def compare_page(audits: Mapping[str, Audit], path: str | PathLike[str], *, title: str = "Audits side by side") -> Path:
-    """Write one page that compares audits.
+def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title: str | None = None) -> Path:
+    """Write one page that needs nothing else, mode 0600.
 
     Parameters
     ----------
-    audits : name of each, and the audit; 2 to 12
+    comparison : what is shown
     path : of the page; must end in .html
     title : of the page
-
-    Returns
-    -------
-    Path
-        of the page, which has mode 0600
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"`path` must end in .html, got {target.suffix!r}.")
-    if not 2 <= len(audits) <= MOST:
-        raise InputError(f"`audits` must be 2 to {MOST}, got {len(audits)}.")
-    asked = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
-    end = max(float(gather(audit).epsilons[-1]) for audit in audits.values())
-    grid = np.unique(np.concatenate((np.linspace(0.0, end, 50), asked)))
-    start = int(np.searchsorted(grid, asked[0]))
-    names = [shortened(name, 40) for name in audits]
-    if len(set(names)) < len(names):
-        raise InputError("`audits` must have names that differ in their first 37 characters.")
-    bind = {"epsilon": [label(float(e)) for e in grid]}
-    rows, deltas, totals = [], {}, {}
-    for k, (name, audit) in enumerate(zip(names, audits.values(), strict=True)):
-        delta_i = audit.delta_i(grid)
-        deltas[name], totals[name] = delta_i.max(axis=0, initial=0.0), np.asarray(audit.total_risk(grid))
+    names = _names(comparison)
+    material = _materials(comparison, comparison.epsilons[0])
+    first = next(iter(material.values()))
+    start, asked = first.start, comparison.epsilons[0]
+    bind: dict[str, list[str]] = {"epsilon": [label(float(e)) for e in first.epsilons]}
+    upper = comparison.upper(asked)
+    errors = comparison.truth is not None and comparison.scalar
+    front = comparison.front(asked) if errors else ()
+    rows = []
+    for k, (name, one) in enumerate(material.items()):
+        audit, curves = comparison[name], one.curves
+        bind[f"delta{k}"] = [number(float(v), 3) for v in curves.delta]
+        bind[f"total{k}"] = [number(float(v), 3) for v in curves.total_risk]
+        bind[f"exposed{k}"] = [f"{int(v):,}" for v in curves.n_exposed]
         said = audit.with_validity(audit.summary())
-        upper = float(audit.bounds(asked[0]).upper)
-        vanishes = audit.epsilon(0.0)
-        bind[f"delta{k}"] = [number(float(v), 3) for v in deltas[name]]
-        bind[f"total{k}"] = [number(float(v), 3) for v in totals[name]]
-        bind[f"exposed{k}"] = [f"{int(v):,}" for v in np.count_nonzero(delta_i > 0, axis=0)]
         rows.append(
             {
-                "name": name,
+                "name": names[name],
                 "databases": f"{audit.results.n_databases:,}",
                 "individuals": f"{audit.results.n_individuals:,}",
-                "upper": "none" if upper >= 1 else number(upper),
-                "vanishes": "none" if np.isinf(vanishes) else number(vanishes, 3),
-                "asked": visible(said.asked),
+                "upper": words.upper_said(upper[name]),
+                "front": "yes" if name in front else "no",
+                "asked": visible(" ".join(audit.query.split()) if audit.origin is not None else said.asked),
                 "alarms": said.alarms,
                 "warnings": [visible(warning) for warning in said.warnings],
             }
         )
-    read = "One line for each audit; the lower, the more private."
-    charts = [
-        lines_chart(grid, deltas, start=start, name="delta", title="delta against epsilon", caption=read),
-        lines_chart(
-            grid,
-            totals,
-            start=start,
-            name="total_risk",
-            title="Total risk against epsilon",
-            axis="total risk (anybody)",
-            caption=f"{read} Audits of more individuals have more total risk, all else equal.",
-        ),
-    ]
+    charts = [_chart(comparison, which, material, asked) for which in COMPARISON_CHARTS[: 4 if errors else 2]]
+    found = comparison.differences() if comparison.incomparable is None else ()
     content = {
-        "title": title,
+        "title": visible(title) if title is not None else "Protocols side by side",
         "rows": rows,
-        "bounded_at": label(asked[0]),
+        "bounded_at": label(asked),
+        "truth": None if comparison.truth is None else names[comparison.truth],
+        "with_front": errors,
+        "utility": _utility_rows(comparison, names),
+        "differences": {figure: _difference_rows(found, figure, names) for figure in FIGURES} if found else {},
+        "held": words.held_together(0.95, len(found)) if found else "",
+        "notes": words.notes_of(comparison),
         "charts": [picture_of(one) for one in charts],
     }
     payload = {
         "epsilons": bind["epsilon"],
         "start": start,
         "bind": bind,
-        "charts": {one.name: one.live for one in charts},
+        "charts": {one.name: one.live for one in charts if one.live is not None},
         "individuals": None,
     }
     text = render("compare.html", content, payload)
     write_atomically(target, text.encode("utf-8", "backslashreplace"))
     return target
+
+
+def comparison_chart(comparison: Comparison, name: str, epsilon: float | None = None) -> Chart:
+    """One chart: "delta" or "total_risk" along epsilon; "utility" or "utility_total_risk" at one epsilon."""
+    if name not in COMPARISON_CHARTS:
+        raise InputError(f"`name` must be one of {', '.join(COMPARISON_CHARTS)}, got {name!r}.")
+    if name.startswith("utility") and (comparison.truth is None or not comparison.scalar):
+        raise InputError("`name` must be delta or total_risk without a truth, or where queries give several numbers.")
+    at = comparison.epsilons[0] if epsilon is None else float(epsilon)
+    along = {} if name.startswith("utility") else _materials(comparison, at)
+    return _chart(comparison, name, along, at)
+
+
+def _chart(comparison: Comparison, name: str, material: dict[str, Material], at: float) -> Chart:
+    names = _names(comparison)
+    if name.startswith("utility"):
+        figure = "delta" if name == "utility" else "total_risk"
+        risk = comparison.delta(at) if figure == "delta" else comparison.total_risk(at)
+        return utility_chart(
+            {names[row.protocol]: (row.mean_absolute, float(risk[row.protocol])) for row in comparison.utility},
+            [names[one] for one in comparison.front(at, figure)],
+            name=name,
+            title=f"Error against {figure.replace('_', ' ')} at epsilon {label(at)}",
+            axis=_AXES[figure],
+            caption=(
+                "Further down is more private, further left more exact. The dashed line joins the protocols that no "
+                "other betters in both; by the estimates, so neighbours on it may not differ really."
+            ),
+        )
+    band = ("lower", "upper") if name == "delta" else ("total_risk_lower", "total_risk_upper")
+    first = next(iter(material.values()))
+    shown = first.finite
+    curves = {
+        names[which]: (
+            getattr(one.curves, name)[shown], one.band[band[0]][shown], one.band[band[1]][shown],
+        )
+        for which, one in material.items()
+    }  # fmt: skip
+    return versus_chart(
+        first.epsilons[shown],
+        curves,
+        start=first.start,
+        name=name,
+        title=f"{'delta' if name == 'delta' else 'Total risk'} against epsilon",
+        axis=_AXES[name],
+        caption=(
+            "One line for each protocol; the lower, the more private. Each band is one protocol's own bounds at 95%. "
+            "Bands that overlap do not mean that there is no difference: all were measured on the same databases, and "
+            "the table of differences tells more than the bands."
+            if comparison.incomparable is None
+            else "One line for each protocol; the lower, the more private. Each band is its own bounds at 95%."
+        ),
+    )
+
+
+def _names(comparison: Comparison) -> dict[str, str]:
+    """Each name as it is shown: short, without characters that cannot be seen."""
+    short = {name: shortened(name, _LONGEST) for name in comparison.names}
+    if len(set(short.values())) < len(short):
+        raise InputError(f"`protocols` must have names that differ in their first {_LONGEST - 3} characters.")
+    return short
+
+
+def _materials(comparison: Comparison, at: float) -> dict[str, Material]:
+    """What is drawn of each, all over one grid of epsilons."""
+    end = max(float(gather(audit, at=at).epsilons[-1]) for audit in comparison.audits.values())
+    grid = np.unique(np.concatenate((np.linspace(0.0, end, 50), comparison.epsilons, [at])))
+    start = int(np.searchsorted(grid, at))
+    return {name: Material(audit, grid, start) for name, audit in comparison.audits.items()}
+
+
+def _utility_rows(comparison: Comparison, names: dict[str, str]) -> list[tuple[Any, ...]]:
+    if comparison.truth is None:
+        return []
+    return [
+        (
+            names[row.protocol], "" if row.component is None else visible(row.component),
+            *(words.amount(v) for v in (row.mean_absolute, row.median, row.ninety, row.ninety_nine, row.bias)),
+            words.share(row.relative), words.share(row.unanswered),
+        )
+        for row in comparison.utility
+    ]  # fmt: skip
+
+
+def _difference_rows(found: tuple[Difference, ...], figure: str, names: dict[str, str]) -> list[tuple[str, ...]]:
+    return [
+        (
+            label(one.epsilon), names[one.first], names[one.second], number(one.difference),
+            "0" if one.verdict == NONE else f"{number(one.lower)} to {number(one.upper)}", one.verdict,
+        )
+        for one in found
+        if one.figure == figure
+    ]  # fmt: skip

@@ -1,0 +1,213 @@
+"""`compare` and `Comparison`: figures, errors, the front, what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import empriv
+from empriv import protocols
+from empriv.comparing import Comparison, compare
+from empriv.comparing.comparison import front_of
+from empriv.errors import InputError, QueryError
+
+RAW = "SELECT sum(amount) FROM data"
+
+
+@pytest.fixture(scope="module")
+def data() -> empriv.Databases:
+    rng = np.random.default_rng(5)
+    days, people = 24, 15
+    rows = pyarrow.table(
+        {
+            "day": np.repeat(np.arange(days), people),
+            "who": np.tile(np.arange(people), days),
+            "amount": rng.gamma(2.0, 20.0, size=days * people),
+        }
+    )
+    return empriv.databases(rows, database="day", individual="who")
+
+
+@pytest.fixture(scope="module")
+def several(data: empriv.Databases) -> Comparison:
+    return compare(
+        {
+            "raw": RAW,
+            "again": RAW,
+            "rounded": protocols.rounded(RAW, to=100),
+            "top-coded": protocols.top_coded(RAW, "amount", at=40),
+            "laplace": protocols.laplace(RAW, sensitivity=100, epsilon=1),
+        },
+        data,
+        truth="raw",
+        epsilon=(0.1, 0.5),
+        draws=5,
+    )
+
+
+def results(q: Any, *, databases: Any = None, shift: float = 0.1) -> empriv.Results:
+    q = np.asarray(q, float)
+    return empriv.Results.from_arrays(q, q - shift * np.ones((2, *q.shape)), databases=databases)
+
+
+def test_figures_are_those_of_the_audits(several: Comparison, data: empriv.Databases) -> None:
+    alone = empriv.audit(data, RAW, epsilon=(0.1, 0.5))
+    assert several.delta(0.1)["raw"] == alone.delta(0.1)
+    assert several.total_risk(0.5)["raw"] == alone.total_risk(0.5)
+    assert several.bounds(0.1)["raw"].upper == alone.bounds(0.1).upper
+    assert several.names == ("raw", "again", "rounded", "top-coded", "laplace")  # as given, the randomised one run last
+    assert several["raw"].query == RAW
+    assert several["laplace"].results.draws == 5
+
+
+def test_errors_are_against_the_truth(several: Comparison) -> None:
+    rows = {row.protocol: row for row in several.utility}
+    truth = several["raw"].results.q
+    for name in ("rounded", "top-coded", "laplace"):
+        q = several[name].results.q.reshape(len(truth), -1)
+        error = (q - truth[:, None]).ravel()
+        row = rows[name]
+        assert row.mean_absolute == pytest.approx(np.abs(error).mean())
+        assert row.bias == pytest.approx(error.mean())
+        assert row.ninety == pytest.approx(np.quantile(np.abs(error), 0.9))
+        assert row.relative == pytest.approx((np.abs(error) / np.repeat(truth, q.shape[1])).mean())
+        assert row.unanswered == 0
+    assert rows["raw"].mean_absolute == rows["raw"].bias == rows["again"].mean_absolute == 0
+    assert rows["rounded"].mean_absolute <= 50
+    assert rows["top-coded"].bias < 0
+
+
+def test_no_answer_is_no_error() -> None:
+    truth = results([1.0, 2.0, 3.0, 4.0])
+    codes, q = truth.outcomes.copy(), truth.q + 1.0
+    codes[0], q[0] = empriv.Outcome.NULL, np.nan
+    silent = compare({"truth": truth, "some": replace(truth, q=q, outcomes=codes)}, truth="truth").utility[1]
+    assert (silent.unanswered, silent.mean_absolute, silent.bias, silent.n_answers) == (0.25, 1.0, 1.0, 4)
+    mute = replace(truth, q=np.full(4, np.nan), outcomes=np.full(4, empriv.Outcome.NULL, np.int8))
+    found = compare({"truth": truth, "none": mute}, truth="truth")
+    assert found.utility[1].unanswered == 1.0
+    assert math.isnan(found.utility[1].mean_absolute)
+    assert found.front(0.1) == ("truth",)
+    assert found.to_json()["protocols"][1]["utility"][0]["mean_absolute"] is None
+    with pytest.raises(InputError, match="at least one database"):
+        _ = compare({"none": mute, "some": truth}, truth="none").utility
+
+
+def test_databases_are_matched_by_label() -> None:
+    """The same results in another order of databases make no error, and no difference."""
+    rng = np.random.default_rng(0)
+    q, labels = rng.normal(size=30), np.arange(30)
+    order = rng.permutation(30)
+    found = compare({"a": results(q, databases=labels), "b": results(q[order], databases=labels[order])}, truth="a")
+    assert found.utility[1].mean_absolute == 0
+    assert {one.verdict for one in found.differences()} == {"none"}
+    shuffled = compare({"a": results(q, databases=labels), "b": results(q[order], databases=labels)}, truth="a")
+    assert shuffled.utility[1].mean_absolute > 0
+
+
+def test_table_and_words(several: Comparison) -> None:
+    table = several.table(0.5)
+    assert table["protocol"] == list(several.names)
+    assert table["delta"] == [several.delta(0.5)[name] for name in several.names]
+    front = {name for name, there in zip(several.names, table["front"], strict=True) if there}
+    assert front == set(several.front(0.5))
+    said = str(several)
+    assert "At epsilon 0.1" in said
+    assert "Errors are against the answers of raw." in said
+    assert "hold all together at 95%" in said
+
+
+def test_json_has_its_schema(several: Comparison, tmp_path: Path) -> None:
+    schema = json.loads((files("empriv.report") / "comparison.schema.json").read_text(encoding="utf-8"))
+    several.save(tmp_path / "c.json")
+    found = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
+    jsonschema.validate(found, schema)
+    assert (tmp_path / "c.json").stat().st_mode & 0o777 == 0o600
+    assert len(found["differences"]) == 10 * 2 * 2
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**found, "more": 1}, schema)
+    unpaired = compare({"a": results([1.0, 2, 4]), "b": results([1.0, 2])})
+    jsonschema.validate(json.loads(json.dumps(unpaired.to_json())), schema)
+    with pytest.raises(InputError, match="json"):
+        several.save(tmp_path / "c.csv")
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8))
+def test_the_front_is_what_nothing_betters(points: list[tuple[int, int]]) -> None:
+    named = {str(k): (float(x), float(y)) for k, (x, y) in enumerate(points)}
+    front = front_of(named)
+    for name, (x, y) in named.items():
+        better = any(a <= x and b <= y and (a < x or b < y) for a, b in named.values())
+        assert (name in front) != better
+    assert [named[name][0] for name in front] == sorted(named[name][0] for name in front)
+
+
+def test_vectors_are_compared_by_component_errors_only(data: empriv.Databases) -> None:
+    both = "SELECT sum(amount) AS total, count(*) AS many FROM data"
+    found = compare({"raw": both, "rounded": protocols.rounded(both, to=10)}, data, truth="raw", epsilon=0.5)
+    assert [(row.protocol, row.component) for row in found.utility] == [
+        ("raw", "total"), ("raw", "many"), ("rounded", "total"), ("rounded", "many"),
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="Several numbers"):
+        found.differences()
+    with pytest.raises(InputError, match="several errors"):
+        found.front()
+    assert "delta" in found.table()
+    assert "mean_absolute" not in found.table()
+    assert "not judged" in str(found)
+    one = compare({"raw": both, "rounded": protocols.rounded(both, to=10)}, data, component="total", epsilon=0.5)
+    assert one.scalar
+    with pytest.raises(InputError, match="same numbers"):
+        _ = compare({"raw": both, "one": RAW}, data, truth="raw").utility
+
+
+def test_same_seed_same_numbers(data: empriv.Databases) -> None:
+    asked = {
+        "a": protocols.laplace(RAW, sensitivity=1, epsilon=1),
+        "b": protocols.laplace(RAW, sensitivity=1, epsilon=1),
+    }
+    found = compare(asked, data, draws=3, rng=4, epsilon=0.5)
+    assert np.array_equal(found["a"].results.q, found["b"].results.q)
+    assert {one.verdict for one in found.differences()} == {"none"}
+    assert not np.array_equal(compare(asked, data, draws=3, rng=5)["a"].results.q, found["a"].results.q)
+
+
+def test_draws_unless_given_follow_the_databases(data: empriv.Databases) -> None:
+    found = compare({"raw": RAW, "noisy": protocols.laplace(RAW, sensitivity=1, epsilon=1)}, data)
+    assert found["noisy"].results.draws == 1_500 // 24
+
+
+def test_what_is_refused(data: empriv.Databases) -> None:
+    one = results([1.0, 2.0, 4.0])
+    noisy = protocols.laplace(RAW, sensitivity=1, epsilon=1)
+    for wrong, match in (
+        (lambda: compare({"a": one}), "2 to 12"),
+        (lambda: compare({str(k): one for k in range(13)}), "2 to 12"),
+        (lambda: compare([one, one]), "dict"),  # type: ignore[arg-type]
+        (lambda: compare({"a": one, "": one}), "names"),
+        (lambda: compare({"a": one, "b": one}, truth="c"), "`truth` must name"),
+        (lambda: compare({"a": one, "b": RAW}), "`data` must be given"),
+        (lambda: compare({"a": one, "b": one}).utility, "got None"),
+        (lambda: compare({"a": one, "b": one}, epsilon=-1), "`epsilon`"),
+        (lambda: compare({"a": one, "b": one})["c"], "`name`"),
+        (lambda: compare({"a": one, "b": one}, truth="a").front(0.1, "risk"), "`figure`"),
+        (lambda: compare({"a": one, "b": one}).differences(level=1.0), "`level`"),
+        (lambda: compare({"a": RAW, "b": noisy}, data, truth="b"), "randomised"),
+        (lambda: compare({"a": one, "b": results([1.0, 2.0])}, truth="a"), "same databases"),
+        (lambda: compare({"a": one, "b": results([1.0, 2.0])}).differences(), "different databases"),
+    ):
+        with pytest.raises(InputError, match=match):
+            wrong()
+    with pytest.raises(QueryError):
+        compare({"a": RAW, "b": "SELECT"}, data)
