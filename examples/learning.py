@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 import empriv
 from empriv.report.curves import lines_chart
 
-EPSILONS = np.linspace(0.05, 2.0, 40)
+EPSILONS = np.round(np.linspace(0.05, 2.0, 40), 2)
 
 
 def patients(step: int) -> pa.Table:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import empriv
 from empriv.report.curves import lines_chart
 
-EPSILONS = np.linspace(0.05, 1.5, 30)
+EPSILONS = np.round(np.linspace(0.05, 1.5, 30), 2)
 EPSILON, DELTA = 0.5, 0.05
 
 
