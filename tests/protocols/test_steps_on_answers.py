@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import dp_accounting
+import mpmath
 import numpy as np
 import opendp.prelude as dp
 import pandas as pd
@@ -93,6 +94,19 @@ def test_the_gaussian_scale_is_the_least_that_suffices(epsilon: float, delta: fl
     sigma = gaussian_scale(sensitivity, epsilon, delta)
     assert gaussian_delta(sensitivity / sigma, epsilon) <= delta
     assert gaussian_delta(sensitivity / (0.999 * sigma), epsilon) > delta
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(1e-6, 1e-12), (1e-3, 1e-9), (0.1, 1e-5), (0.1, 1e-300), (3.0, 1e-15), (50.0, 0.5), (0.01, 0.9)],
+)
+def test_the_gaussian_scale_is_not_too_small_by_rounding(epsilon: float, delta: float) -> None:
+    with mpmath.workdps(60):
+        for factor in (1.0, 1 - 1e-6):
+            s = mpmath.mpf(gaussian_scale(1.0, epsilon, delta)) * factor
+            e = mpmath.mpf(epsilon)
+            exact = mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)
+            assert (exact <= mpmath.mpf(delta)) == (factor == 1.0)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (5.0, 1e-3)])

@@ -26,16 +26,17 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float) -> float:
     while high - low > 1e-12 * high:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if gaussian_delta(1.0 / middle, epsilon) > delta else (low, middle)
-    # the formula is a difference of nearly equal numbers: the margin is wider than its rounding
+    # the formula is a difference of nearly equal numbers: the margin is wider than its rounding, as tests see
     return _up(sensitivity * high * (1 + 1e-9))
 
 
 def gaussian_delta(shift: float, epsilon: float) -> float:
     """delta at epsilon of Gaussian noise of standard deviation 1 on two answers ``shift`` apart."""
-    from scipy.special import log_ndtr, ndtr
+    from scipy.special import log_ndtr
 
-    near, far = 0.5 * shift - epsilon / shift, -0.5 * shift - epsilon / shift
-    return float(ndtr(near) - math.exp(epsilon + float(log_ndtr(far))))
+    near = float(log_ndtr(0.5 * shift - epsilon / shift))
+    far = float(log_ndtr(-0.5 * shift - epsilon / shift))
+    return math.exp(near) * -math.expm1(epsilon + far - near)
 
 
 def _up(number: float) -> float:
