@@ -332,37 +332,41 @@ def tables(runs: int, databases: int, processes: int, names: str = "") -> None:
         for which, mechanism in enumerate(known)
         if names in mechanism.name
     ]
-    with ProcessPoolExecutor(processes) as pool:
-        found = list(zip(jobs, pool.map(study, jobs, chunksize=1), strict=True))
     print(f"{databases} databases, each one run of the mechanism on the same rows; {runs} audits of each; level 95%.\n")
     print("| mechanism | epsilon | true delta | mean estimate | median interval | upper holds, % | lower holds, % | "
           "both, % | worst upper_i, % |")  # fmt: skip
-    print("|---" * 9 + "|")
-    for (is_sound, which, _, _), figures in found:
-        if is_sound:
-            for k, epsilon in enumerate(figures["epsilons"]):
-                name = sound()[which].name if k == 0 else ""
-                print(
-                    f"| {name} | {epsilon:g} | {figures['truth'][k]:.4f} | {figures['estimate'][k]:.4f} | "
-                    f"{figures['lower'][k]:.3f} to {figures['upper'][k]:.3f} | "
-                    + " | ".join(
-                        f"{100 * figures[key][k]:.1f}"
-                        for key in ("upper covers", "lower covers", "both", "upper_i covers")
-                    )
-                    + " |"
-                )
+    print("|---" * 9 + "|", flush=True)
+    found = []
+    with ProcessPoolExecutor(processes) as pool:
+        for job, figures in zip(jobs, pool.map(study, jobs, chunksize=1), strict=True):
+            found.append((job, figures))
+            if job[0]:
+                _print_bounds(sound()[job[1]].name, figures)
     print(f"\nPromises. Accused: the lower bound at the promised epsilon exceeds the promised delta. "
           f"Failed: the verdict on the promised delta + {SLACK} is fail.\n")  # fmt: skip
-    print("| mechanism | promise | true delta there | median interval | accused, % | failed, % |")
-    print("|---" * 6 + "|")
+    print("| mechanism | promise | true delta there | mean estimate | median interval | accused, % | failed, % |")
+    print("|---" * 7 + "|")
     for (is_sound, which, _, _), figures in found:
         mechanism = (sound() if is_sound else broken())[which]
         epsilon, delta = mechanism.promise
         at = figures["epsilons"].index(epsilon)
         print(
             f"| {'' if is_sound else 'broken: '}{mechanism.name} | {epsilon:g}, {delta:.4f} "
-            f"| {figures['truth'][at]:.4f} | {figures['lower'][at]:.3f} to {figures['upper'][at]:.3f} "
+            f"| {figures['truth'][at]:.4f} | {figures['estimate'][at]:.4f} "
+            f"| {figures['lower'][at]:.3f} to {figures['upper'][at]:.3f} "
             f"| {100 * figures['accused']:.1f} | {100 * figures['failed']:.1f} |"
+        )
+
+
+def _print_bounds(name: str, figures: dict[str, Any]) -> None:
+    for k, epsilon in enumerate(figures["epsilons"]):
+        shares = ("upper covers", "lower covers", "both", "upper_i covers")
+        print(
+            f"| {name if k == 0 else ''} | {epsilon:g} | {figures['truth'][k]:.4f} | {figures['estimate'][k]:.4f} "
+            f"| {figures['lower'][k]:.3f} to {figures['upper'][k]:.3f} | "
+            + " | ".join(f"{100 * figures[share][k]:.1f}" for share in shares)
+            + " |",
+            flush=True,
         )
 
 
