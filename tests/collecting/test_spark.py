@@ -22,8 +22,11 @@ import pytest
 
 import empriv
 from empriv.collecting import SparkEngine, collect, databases, subsamples
+from empriv.collecting.spark_errors import querying
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.scale import cluster
+from empriv.scale.executors import measured_batches
+from empriv.scale.stretches import nobody_listed, yardstick_of
 from spark_sessions import EPSILONS, GROUP, JAVA, QUIET, leftovers, rows
 
 pytestmark = [JAVA, GROUP, QUIET]
@@ -55,7 +58,7 @@ def test_scan_on_the_cluster_has_the_figures_of_the_audit(spark: Any) -> None:
     there, here = (found.bounds(GRID, method="bootstrap", engine=one, rng=1) for one in (engine, None))
     np.testing.assert_allclose(there.upper_i, here.upper_i, rtol=1e-12)
     np.testing.assert_allclose(there.upper, here.upper, rtol=1e-12)
-    assert not np.allclose(there.upper_i, found.bounds(GRID, method="bootstrap", rng=2).upper_i, rtol=1e-12)
+    assert not np.allclose(there.upper_i, empriv.bounds(found.risk, GRID).upper_i, rtol=1e-6)
     assert there.method == "bootstrap"
     assert np.all(there.upper >= there.estimate)
     with pytest.raises(InputError, match="`method`"):
@@ -160,14 +163,14 @@ def test_a_function_is_called_in_the_executors(spark: Any) -> None:
 
 
 def skewed(path: Path, *, individual: bool) -> None:
-    """400,000 rows: one of 500 individuals has nine in ten of them, or one of 40 databases has."""
+    """100,000 rows: one of 500 individuals has nine in ten of them, or one of 40 databases has."""
     who, day = "hash(i + 1) % 500", "hash(i + 2) % 40"
     most = "CASE WHEN hash(i) % 10 < 9 THEN 7 ELSE {} END"
     who, day = (most.format(who), day) if individual else (who, most.format(day))
     with duckdb.connect() as connection:
         connection.execute(
             f"COPY (SELECT CAST({who} AS BIGINT) AS who, CAST({day} AS INTEGER) AS day, hash(i + 3) % 1000 / 7 AS x "
-            f"FROM range(400000) AS t(i)) TO '{path}' (FORMAT PARQUET)"
+            f"FROM range(100000) AS t(i)) TO '{path}' (FORMAT PARQUET)"
         )
 
 
@@ -228,7 +231,7 @@ def test_an_executor_killed_in_mid_job_changes_nothing(spark: Any) -> None:
 
 def test_a_python_process_that_is_killed_again_and_again_is_one_clear_error(spark: Any) -> None:
     """As the kernel does with a process that takes more memory than there is."""
-    data = databases(rows(60), database="day", individual="who")
+    data = databases(rows(10).assign(day=1), database="day", individual="who")
 
     def greedy(_: object) -> float:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -238,6 +241,61 @@ def test_a_python_process_that_is_killed_again_and_again_is_one_clear_error(spar
         collect(data, greedy, engine=SparkEngine(spark))
     assert caught.value.__cause__ is None
     assert leftovers(spark) == []
+
+
+def measured_under_a_limit(spare: int | None) -> Any:
+    """What an executor does with 400,000 entries at once, with so many bytes of address space to spare."""
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        import resource
+
+        import pyarrow
+
+        list(batches)
+        rng = np.random.default_rng(0)
+        q = rng.normal(size=365)
+        everyone = nobody_listed(q, np.zeros(365, np.int8), np.arange(365))
+        yardstick = yardstick_of(
+            everyone, empriv.Kde(), epsilons=EPSILONS, deltas=(0.0,), level=0.95, top=10, bounds=False
+        )
+        where = np.tile(np.arange(80) * 4, 5_000)
+        entries = pyarrow.record_batch(
+            {
+                "individual": np.repeat(np.arange(5_000), 80),
+                "database": where.astype(np.int32),
+                "q": q[where] - 0.002 * rng.lognormal(0.0, 1.0, len(where)),
+            }
+        )
+        few = entries.slice(0, 8_000)  # what is imported when first used, is now
+        list(measured_batches(yardstick, iter([few]), each=True, integers=True))
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        if spare is not None:
+            now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (now + spare, before[1]))
+        try:
+            found = list(measured_batches(yardstick, iter([entries]), each=True, integers=True, entries=10**9))
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+        delta_i = [row for batch in found[:-1] for row in batch["delta_i"].to_pylist()]
+        yield pyarrow.record_batch({"pieces": [len(found) - 1], "delta_i": [delta_i]})
+
+    return work
+
+
+def test_an_executor_without_memory_measures_smaller_parts_or_says_so(spark: Any) -> None:
+    def ran(spare: int | None) -> Any:
+        frame = spark.range(0, 1, 1, 1).mapInArrow(
+            measured_under_a_limit(spare), "pieces bigint, delta_i array<array<double>>"
+        )
+        with querying():
+            return frame.collect()[0]
+
+    whole, some = ran(None), ran(50 * 2**20)
+    assert whole["pieces"] == 1
+    assert some["pieces"] > 1
+    np.testing.assert_allclose(some["delta_i"], whole["delta_i"], atol=1e-12)
+    with pytest.raises(QueryError, match="not enough memory"):
+        ran(2**16)
 
 
 def test_progress_goes_by_tasks(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,16 +115,16 @@ class SparkFrames:
         self._make_labels("empriv_databases", DATABASE)
 
     def close(self) -> None:
-        """Drop all views, and what was kept."""
+        """Free what was kept, then drop all views: Spark Connect knows a frame by the views that it reads."""
+        for frame in reversed(self._kept):
+            with suppress(Exception):
+                frame.unpersist()
         for name in (*self._views.values(), *self._parts.values()):
             with suppress(Exception):
                 self.spark.catalog.dropTempView(name)
-        for frame in self._kept:
-            with suppress(Exception):
-                frame.unpersist()
+        self._kept.clear()
         self._views.clear()
         self._parts.clear()
-        self._kept.clear()
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from empriv.collecting.templates import Node, fill
 
+_SMALL = {"empriv_databases", "empriv_groups", "empriv_scales", "empriv_totals"}
 _RANGE = re.compile(r"RANGE\((\d+)\) AS (\w+)\((\w+)\)", re.IGNORECASE)
 
 
@@ -22,6 +23,8 @@ def to_spark(tree: Node, names: Mapping[str, str]) -> str:
     shadowed = {cte.alias.lower() for cte in found.find_all(exp.CTE)}
     for cte in found.find_all(exp.CTE):
         cte.set("materialized", None)
+    for select in found.find_all(exp.Select):
+        _send_small_tables(select)
     for table in list(found.find_all(exp.Table)):
         name = table.name.lower()
         if table.db or name in shadowed or name not in names:
@@ -36,6 +39,21 @@ def to_spark(tree: Node, names: Mapping[str, str]) -> str:
         if said is not node:
             node.replace(said)
     return str(holder.this.sql(dialect="spark"))
+
+
+def _send_small_tables(select: exp.Select) -> None:
+    """Have tables of one row for each database (and group) sent to every executor.
+
+    Spark cannot know beforehand that they are small, and would move all rows of a database to one task otherwise.
+    """
+    joins = select.args.get("joins") or []
+    if joins:
+        first = select.args.get("from_") or select.args.get("from")
+        sources = [first.this, *(join.this for join in joins)] if first is not None else []
+        small = [one.alias_or_name for one in sources if isinstance(one, exp.Table) and one.name.lower() in _SMALL]
+        if small:
+            sent = exp.Anonymous(this="BROADCAST", expressions=[exp.to_identifier(name) for name in small])
+            select.set("hint", exp.Hint(expressions=[sent]))
 
 
 def kept_parts(tree: Node) -> tuple[list[tuple[str, Node]], Node]:
