@@ -19,6 +19,20 @@ from empriv.errors import InputError
 
 UNIDENTIFIED = ("error", "keep", "drop")
 BASES = ("bound", "estimate")
+# Kinds of [protocols.NAME]: what each needs, and what it takes besides `query` and `base`.
+PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "plain": ((), ()),
+    "rounded": (("to",), ()),
+    "winsorised": (("column", "lower", "upper"), ()),
+    "top_coded": (("column", "at"), ()),
+    "suppressed": (("fewer_than",), ()),
+    "k_threshold": (("k",), ()),
+    "local_noise": (("column", "scale"), ("law",)),
+    "subsampled": (("share",), ()),
+    "laplace": (("sensitivity", "epsilon"), ("sampler",)),
+    "gaussian": (("sensitivity", "epsilon", "delta"), ("sampler",)),
+    "noised": (("noise",), ()),
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,10 @@ class Settings:
     top: int = 5
     quiet: bool = False
     tables: Mapping[str, str] = field(default_factory=dict)
+    truth: str | None = None
+    draws: int | None = None
+    rng: int = 0
+    protocols: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def asked(self) -> str | list[str]:
@@ -63,6 +81,14 @@ class Settings:
             raise InputError("`own_contribution` must not be given with `adversary` or `buckets`.")
         if self.buckets is not None and not self.adversary:
             raise InputError("`buckets` must be given with `adversary`, which says what is known.")
+
+    def check_comparison(self) -> None:
+        """Refuse what `empriv compare` does not do."""
+        for name in ("adversary", "ledger"):
+            if getattr(self, name):
+                raise InputError(f"`{name}` must not be given for a comparison, which is of each protocol alone.")
+        if len(self.query) > 1:
+            raise InputError("`query` must be one for a comparison, got several. Hint: one SELECT of several numbers.")
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
@@ -94,7 +120,7 @@ def to_toml(settings: Settings) -> str:
     lines = ["# empriv audit --config with this file repeats the audit."]
     for one in fields(settings):
         value = getattr(settings, one.name)
-        if one.name != "tables" and value is not None and value != ():
+        if one.name not in ("tables", *_COMPARING) and value is not None and value != ():
             lines.append(f"{one.name} = {_toml(settings.asked if one.name == 'query' else value)}")
     if settings.tables:
         lines += ["", "[tables]", *(f"{_toml(name)} = {_toml(table)}" for name, table in settings.tables.items())]
@@ -179,6 +205,39 @@ def _table(key: str, value: Any) -> dict[str, str]:
     return {name: _text(f"{key}.{name}", path) for name, path in value.items()}
 
 
+def _protocols(key: str, value: Any) -> dict[str, dict[str, Any]]:
+    """Tables of protocols: the kind is known, and every key is one that this kind takes."""
+    if not isinstance(value, dict) or not value:
+        raise InputError(f"`{key}` must be tables such as [{key}.rounded], got {_kind(value)}.")
+    for name, table in value.items():
+        where = f"{key}.{name}"
+        if not isinstance(table, dict):
+            raise InputError(f"`{where}` must be a table, got {_kind(table)}.")
+        kind = table.get("kind")
+        if kind not in PROTOCOL_KEYS:
+            near = difflib.get_close_matches(str(kind), PROTOCOL_KEYS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known kinds are {', '.join(PROTOCOL_KEYS)}."
+            raise InputError(f"`{where}.kind` must be a known kind, got {kind!r}. Hint: {hint}")
+        needed, more = PROTOCOL_KEYS[kind]
+        allowed = ("kind", "query", "base", *needed, *more)
+        for one in table:
+            if one not in allowed:
+                near = difflib.get_close_matches(one, allowed, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"its keys are {', '.join(allowed)}."
+                raise InputError(f"`{where}` must hold keys of the kind {kind!r}, got {one!r}. Hint: {hint}")
+        for one in needed:
+            if one not in table:
+                raise InputError(f"`{where}.{one}` must be given for the kind {kind!r}.")
+        if "query" in table and "base" in table:
+            raise InputError(f"`{where}` must have a query of its own or a base, got both.")
+        for one in ("query", "base"):
+            if one in table:
+                _text(f"{where}.{one}", table[one])
+        if table.get("base", name) not in value:
+            raise InputError(f"`{where}.base` must name another protocol, got {table['base']!r}.")
+    return {name: dict(table) for name, table in value.items()}
+
+
 def _kind(value: Any) -> str:
     return "an empty one" if value in ("", []) else type(value).__name__
 
@@ -210,4 +269,9 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "top": _count,
     "quiet": _switch,
     "tables": _table,
+    "truth": _text,
+    "draws": _positive,
+    "rng": _count,
+    "protocols": _protocols,
 }
+_COMPARING = ("truth", "draws", "rng", "protocols")  # keys of `empriv compare` alone

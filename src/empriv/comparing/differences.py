@@ -31,6 +31,7 @@ LEAST_DATABASES = 12  # with fewer a half says nothing
 _RISKIEST = 40  # measured anew on every half, at each epsilon
 _OTHERS = 160  # of the others as many, drawn at random, who stand for all of them in total risk
 _POINTS = 200  # on a half, of a randomised protocol: fewer draws are taken, which makes intervals wider
+_MARGIN = 0.1  # of the larger figure: what evening out was seen to leave of a scale, and more (docs/compare.md)
 _ROUNDING = 1e-12  # differences below come from the order of sums
 _SCALES = (0.5, 2.0)
 _LEVELS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98])
@@ -131,9 +132,11 @@ def differences(
                     halved[k, which] = _views(part, part.order[some], grid)
                     advance()
         first, second = [a for a, _ in pairs], [b for _, b in pairs]
-        lower, upper = _intervals(
-            found, views[first] - views[second], halved[:, first] - halved[:, second], half / (n - half), n, level
-        )
+        apart, halves = views[first] - views[second], halved[:, first] - halved[:, second]
+        # What evening out leaves of the scale; nothing where the two never differ.
+        margin = _MARGIN * np.maximum(views[first], views[second])[:, :2].max(axis=1)
+        margin[(np.abs(halves) < _ROUNDING).all(axis=(0, 2)) & (np.abs(apart) < _ROUNDING).all(axis=1)] = 0.0
+        lower, upper = _intervals(found, apart, halves, margin, share=half / (n - half), n=n, level=level)
     found, lower, upper = (np.where(np.abs(ends) < _ROUNDING, 0.0, ends) for ends in (found, lower, upper))
     return tuple(
         Difference(
@@ -159,13 +162,20 @@ def _verdict(found: float, lower: float, upper: float) -> str:
 
 
 def _intervals(
-    found: FloatArray, views: FloatArray, halved: FloatArray, share: float, n: int, level: float
+    found: FloatArray,
+    views: FloatArray,
+    halved: FloatArray,
+    margin: FloatArray,
+    *,
+    share: float,
+    n: int,
+    level: float,
 ) -> tuple[FloatArray, FloatArray]:
     """(pairs, figures, epsilons) lower and upper ends.
 
     ``views`` is (pairs, 2 + scales, figures, epsilons): as the answers are, evened out, and those again at other
-    bandwidths; ``halved`` is (halves, pairs, 2, figures, epsilons). A half of which a protocol could not be measured
-    is NaN, and what is not known may be anything.
+    bandwidths; ``halved`` is (halves, pairs, 2, figures, epsilons), ``margin`` (pairs, figures, epsilons). A half on
+    which a protocol could not be measured is NaN, and what is not known may be anything.
     """
     from scipy import stats
 
@@ -177,7 +187,7 @@ def _intervals(
     # The largest deviation of all, and never less than one interval alone would need; n databases, not normal ones.
     one, normal = stats.t.ppf(0.5 + level / 2, n - 1), stats.norm.ppf(0.5 + level / 2)
     factor = max(one, float(np.quantile(largest, level)) * one / normal)
-    reach = factor * np.sqrt(share) * spread
+    reach = factor * np.sqrt(share) * spread + margin[:, None]
     lower = np.minimum((centres - reach).min(axis=1), views[:, 2:].min(axis=1))
     upper = np.maximum((centres + reach).max(axis=1), views[:, 2:].max(axis=1))
     unknown = np.isnan(lower) | np.isnan(upper)
@@ -257,7 +267,8 @@ def evened(results: Results) -> Results:
         return results
     heights = special.ndtri(_LEVELS)
     curve = interpolate.PchipInterpolator(knots, heights)
-    ends = (np.diff(heights) / np.diff(knots))[[0, -1]]  # never 0, as the curve's own slope there may be
+    chords = (np.diff(heights) / np.diff(knots))[[0, -1]]
+    ends = np.maximum(curve.derivative()(knots[[0, -1]]), 0.25 * chords)  # the curve's own slope there may be 0
 
     def moved(values: FloatArray) -> FloatArray:
         inside = np.clip(values, knots[0], knots[-1])  # NaN, which is no number, stays NaN
