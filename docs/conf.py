@@ -11,6 +11,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from docutils import nodes
 from sphinx.application import Sphinx
 
@@ -93,8 +94,21 @@ def find_reference(app: Sphinx, env: Any, node: Any, contnode: nodes.Element) ->
         found = domain.resolve_xref(env, node["refdoc"], app.builder, "obj", f"empriv.{last}", node, contnode)
         if found is not None:
             return found
-    outside = ("numpy.", "np.", "npt.", "collections.", "click.", "pathlib.", "os.", "typing.", "sqlglot.", "PathLike")
-    if target.startswith(outside) or last in env.names_of_the_code:
+    outside = (
+        "numpy.",
+        "np.",
+        "npt.",
+        "collections.",
+        "click.",
+        "pathlib.",
+        "os.",
+        "typing.",
+        "sqlglot.",
+        "ArrayLike",
+        "NDArray",
+        "PathLike",
+    )
+    if target.startswith(outside) or hasattr(np, target) or last in env.names_of_the_code:
         return contnode
     return None
 
@@ -111,6 +125,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", read_links)
     app.connect("builder-inited", lambda app: setattr(app.env, "names_of_the_code", _names_of_the_code()))
     app.connect("autodoc-process-docstring", docstrings.read)
+    app.connect("autodoc-process-signature", docstrings.read_signature)
     app.connect("sphinx-click-process-description", helptexts.read_description)
     app.connect("sphinx-click-process-options", helptexts.read_options)
     app.connect("missing-reference", find_reference)

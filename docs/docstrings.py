@@ -31,6 +31,8 @@ def rewrite(lines: list[str]) -> list[str]:
             shown = ", ".join(f"``{name}``" for name in names.split(", "))
             written.append(f"    - {shown} – {_plain(text)}" if colon else f"    - {shown}")
         elif section in _LISTS and line:
+            if line.strip()[0].isupper() and written[-1][-1] not in ".;:,":
+                written[-1] += "."  # a shape, or a type, before the sentence
             written.append(f"      {_plain(line.strip())}")
         elif section in _FIELDS and line:
             written.append(f"    {_plain(line.strip())}" if line.startswith(" ") else f"    `{line}`")
@@ -52,3 +54,18 @@ def read(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str
     """Sphinx's hook for a docstring."""
     del app, what, obj, options
     lines[:] = [] if name == "empriv.KERNELS" else rewrite(lines)  # KERNELS has the docstring of every dict
+
+
+def read_signature(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Sphinx's hook for a signature: numpy's names for arrays, as the code has them."""
+    del app, what, name, obj, options
+    return _short(signature), _short(returned)
+
+
+def _short(text: str | None) -> str | None:
+    if text is None:
+        return None
+    text = re.sub(r"[\w~.]*_Buffer \|.*?_NestedSequence\[complex \| bytes \| str\]", "ArrayLike", text)
+    return re.sub(r"[\w~.]*ndarray\[tuple\[[\w~.]*Any, \.\.\.\], [\w~.]*dtype\[[\w~.]*?(\w+)\]\]", r"NDArray[\1]", text)
