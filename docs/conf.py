@@ -108,7 +108,7 @@ def find_reference(app: Sphinx, env: Any, node: Any, contnode: nodes.Element) ->
         "NDArray",
         "PathLike",
     )
-    if target.startswith(outside) or hasattr(np, target) or last in env.names_of_the_code:
+    if target.startswith(outside) or target in np.__all__ or last in env.names_of_the_code:
         return contnode
     return None
 

@@ -9,7 +9,9 @@ import json
 import re
 import shutil
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -197,3 +199,48 @@ def test_the_tour_is_stored_without_outputs() -> None:
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert len(code) > 5
     assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+
+
+def _of_the_site(name: str) -> ModuleType:
+    """A module beside docs/conf.py."""
+    spec = spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_docstrings_become_lists() -> None:
+    text = """At |x|, not ``|x|``.
+
+Parameters
+----------
+q, p : results
+    Of a query
+
+Returns
+-------
+Risk
+    its |d|"""
+    assert "\n".join(_of_the_site("docstrings").rewrite(text.splitlines())) == (
+        "At \\|x\\|, not ``|x|``.\n\n"
+        ":Parameters:\n    - ``q``, ``p`` – results.\n      Of a query\n\n"
+        ":Returns:\n    `Risk`\n\n    its \\|d\\|"
+    )
+
+
+def test_signatures_have_numpys_names() -> None:
+    read = _of_the_site("docstrings").read_signature
+    array = "~numpy.ndarray[tuple[~typing.Any, ...], ~numpy.dtype[~numpy.float64]]"
+    assert read(None, "", "", None, None, f"(q: {array}, n: int)", None) == ("(q: NDArray[float64], n: int)", None)
+
+
+def test_examples_in_help_texts_are_code() -> None:
+    site = _of_the_site("helptexts")
+    lines = ["Shows.", "", "| Example:", '|   empriv show "*.empriv"', ""]
+    site.read_description(None, None, lines)
+    assert lines == ["Shows.", "", "Example:", "", ".. code-block:: console", "", '    empriv show "*.empriv"', ""]
+    options = [".. option:: --epsilon <E[,E...>", "   [default: <x>"]
+    site.read_options(None, None, options)
+    assert options == [".. option:: --epsilon <E[,E...]>", "   [default: <x>"]
