@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 import empriv
-from empriv.report.curves import lines_chart
+from empriv import protocols
 
-EPSILONS = np.round(np.linspace(0.05, 1.5, 30), 2)
-EPSILON, DELTA = 0.5, 0.05
+EPSILON, DELTA = 0.5, 0.05  # the target
 
 
 def readings(employees: int, days: int, seed: int = 0) -> pa.Table:
@@ -43,25 +42,34 @@ def main(out: str, *, quick: bool) -> None:
     table, draws = (readings(employees=15, days=60), 4) if quick else (readings(employees=40, days=100), 10)
     data = empriv.databases(table, database="day", individual="employee")
     raw = empriv.audit(data, "avg(km)", epsilon=[EPSILON])
-    blurred = empriv.audit(data, published, draws=draws, rng=0, epsilon=[EPSILON], jobs=1)
+    blurred = empriv.audit(data, published, draws=draws, epsilon=[EPSILON], jobs=1)
+    alone, added = (
+        empriv.design_noise(audit, epsilon=EPSILON, delta=DELTA, granularity=2**-10) for audit in (raw, blurred)
+    )
+    comparison = empriv.compare(
+        {
+            "raw readings": raw,
+            "noise alone": protocols.noised("avg(km)", alone),
+            "the box alone": blurred,
+            "the box and noise": protocols.noised(published, added),
+        },
+        data,
+        truth="raw readings",
+        epsilon=[EPSILON],
+        draws=draws,
+        jobs=1,
+    )
 
-    print(f"{raw.results.n_databases} days, {raw.results.n_individuals} employees, {draws} draws of the box")
-    print(f"{'':18} delta at {EPSILON}   at most (95%)   noise still needed for delta {DELTA}")
-    for name, audit in (("raw readings", raw), ("through the box", blurred)):
-        noise = empriv.design_noise(audit, epsilon=EPSILON, delta=DELTA, granularity=2**-10)
-        upper = audit.bounds(EPSILON).upper
-        print(f"{name:18} {audit.delta(EPSILON):12.3f} {upper:15.3f} {noise.expected_error:23.2f} km")
-    answers = blurred.results.q
-    error = np.mean(np.abs(answers - raw.results.q[:, None]))
-    print(f"what the box costs already: the average is off by {error:.2f} km on average")
-    lines_chart(
-        EPSILONS,
-        {"raw readings": np.asarray(raw.delta(EPSILONS)), "through the box": np.asarray(blurred.delta(EPSILONS))},
-        start=int(np.searchsorted(EPSILONS, EPSILON)),
-        name="delta",
-        title="delta against epsilon, with and without the supplier's box",
-        caption="The noise of the box counts, whatever it is.",
-    ).save(out)
+    print(f"{raw.results.n_databases} days, {raw.results.n_individuals} employees, {draws} draws")
+    print(
+        f"noise for a delta of {DELTA} at epsilon {EPSILON}: {alone.expected_error:.2f} km for raw readings", end=", "
+    )
+    print(f"{added.expected_error:.2f} km after the box")
+    print(f"{'':18} delta at {EPSILON}   at most (95%)   average error")
+    table = comparison.table(EPSILON)
+    for row in zip(*(table[k] for k in ("protocol", "delta", "upper_bound", "mean_absolute")), strict=True):
+        print("{:18} {:12.3f} {:15.3f} {:12.2f} km".format(*row))
+    comparison.chart("utility", EPSILON).save(out)
 
 
 if __name__ == "__main__":

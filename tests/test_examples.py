@@ -40,12 +40,15 @@ def numbers(text: str, start: str) -> list[float]:
 def is_picture(path: Path) -> bool:
     """Whether a file is a drawing with marks in it, and not an empty frame."""
     found = ElementTree.fromstring(path.read_text(encoding="utf-8"))
-    drawn = sum(len(one.get("d", "")) for one in found.iter() if one.tag.endswith("}path"))
-    return found.tag.endswith("}svg") and drawn > 1_000
+    groups = [one for one in found.iter() if "role-mark" in one.get("class", "")]
+    drawn = [one.get("d", "") for group in groups for one in group.iter() if one.tag.endswith("}path")]
+    return found.tag.endswith("}svg") and (len(drawn) >= 3 or max(map(len, drawn), default=0) > 100)
 
 
 def test_an_empty_frame_is_no_picture(tmp_path):
-    (tmp_path / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><path d="M0,0h1"/></svg>')
+    (tmp_path / "a.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg"><g class="role-mark"><path d="M0,0h1"/></g></svg>'
+    )
     assert not is_picture(tmp_path / "a.svg")
 
 
@@ -100,10 +103,13 @@ def test_a_coefficient_and_the_accuracy_tell_more_together(run, tmp_path):
 def test_noise_that_nobody_can_see_counts(run, tmp_path):
     said = run("upstream", "--quick")
     assert is_picture(tmp_path / "upstream.svg")
-    raw, blurred = numbers(said, "raw readings"), numbers(said, "through the box")
-    assert blurred[0] < 0.6 * raw[0]
-    assert blurred[2] < 0.8 * raw[2]  # less noise is left to add
-    assert blurred[2] > 0  # and some is
+    raw, alone = numbers(said, "raw readings"), numbers(said, "noise alone")
+    box, both = numbers(said, "the box alone"), numbers(said, "the box and noise")
+    assert box[0] < 0.6 * raw[0]
+    assert max(alone[0], both[0]) < 0.07 < box[0]  # the target is 0.05; draws of noise blur what is measured again
+    for_raw, after_box = numbers(said, "noise for a delta of 0.05 at epsilon 0.5:")
+    assert 0 < after_box < 0.8 * for_raw
+    assert raw[2] == 0 < box[2] < both[2]
 
 
 def test_precipitation_has_the_figures_of_the_paper(run, tmp_path):
