@@ -87,7 +87,7 @@ def test_error_on_every_database_quotes_no_row() -> None:
     with pytest.raises(QueryError) as caught:
         collect(data, "sum(CAST(x AS INTEGER))", progress=False)
     assert "SECRET" not in str(caught.value)
-    assert str(caught.value).count(".") == 1
+    assert str(caught.value).startswith("The query fails on every database. Hint: ")
 
 
 def test_integers_of_128_bits_without_sign_are_refused() -> None:
