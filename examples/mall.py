@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import empriv
+from empriv.report.chart import layer
 
 GUARD = 0
 
@@ -51,7 +52,16 @@ def main(out: str, *, quick: bool) -> None:
             if delta_i > 0:
                 print(f"  {who}, seen by {seen} access points: delta_i {delta_i:.4f}")
     print(f"{audit.results.n_databases} access points, {audit.results.n_individuals:,} phones")
-    audit.chart("influence", 0.1).save(out)
+
+    chart = audit.chart("influence", 0.1)
+    guard = np.flatnonzero(ranked["individual"] == GUARD)[0]
+    at = {"presence": int(ranked["databases"][guard]), "influence": float(ranked["largest_influence"][guard])}
+    axes = {axis: chart.spec["layer"][0]["encoding"][axis] for axis in "xy"}  # a chart is Vega-Lite: one can add to it
+    label = layer(
+        "guard", {"type": "text", "align": "right", "dx": -10}, [at], {**axes, "text": {"value": "the guard"}}
+    )
+    chart.spec["layer"].append(label)
+    chart.save(out)
 
 
 if __name__ == "__main__":
