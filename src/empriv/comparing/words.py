@@ -82,7 +82,7 @@ def upper_said(upper: float) -> str:
 
 def errors_said(row: Utility) -> tuple[str, str, str, str]:
     """Mean error, its 90% quantile, bias and share without an answer."""
-    return amount(row.mean_absolute), amount(row.ninety), amount(row.bias), percent(row.unanswered)
+    return amount(row.mean_absolute), amount(row.ninety), amount(row.bias), share(row.unanswered)
 
 
 def amount(value: float) -> str:
@@ -91,8 +91,12 @@ def amount(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share of 1 as a percentage; a relative error may be more than all."""
-    return "—" if math.isnan(value) else percent(value) if value <= 1 else f"{100 * value:,.0f}%"
+    """A share as a percentage; a relative error may be more than all. 0% and 100% are for exactly that."""
+    if math.isnan(value):
+        return "—"
+    if value in (0.0, 1.0):
+        return f"{value:.0%}"
+    return "more than 99%" if 0.99 < value < 1 else f"{100 * value:.2g}%" if value < 1 else f"{100 * value:,.0f}%"
 
 
 def told(found: tuple[Difference, ...]) -> tuple[list[str], list[str]]:

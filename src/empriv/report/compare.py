@@ -24,6 +24,15 @@ COMPARISON_CHARTS = ("delta", "total_risk", "utility", "utility_total_risk")
 _LONGEST = 40
 _AXES = {"delta": "delta (most exposed individual)", "total_risk": "total risk (anybody)"}
 
+_ALONG = (
+    "One line for each protocol; the lower, the more private. Bars at the epsilons asked for are each one's own bounds "
+    "at 95%, with a tick at the upper one."
+)
+_OVERLAP = (
+    " Bars that overlap do not mean that there is no difference: all were measured on the same databases, and the "
+    "table of differences tells more than the bars."
+)
+
 
 def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title: str | None = None) -> Path:
     """Write one page that needs nothing else, mode 0600.
@@ -130,16 +139,11 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
         first.epsilons[shown],
         curves,
         start=first.start,
+        bounded=first.epsilons[first.bounded_at].tolist(),
         name=name,
         title=f"{'delta' if name == 'delta' else 'Total risk'} against epsilon",
         axis=_AXES[name],
-        caption=(
-            "One line for each protocol; the lower, the more private. Each band is one protocol's own bounds at 95%. "
-            "Bands that overlap do not mean that there is no difference: all were measured on the same databases, and "
-            "the table of differences tells more than the bands."
-            if comparison.incomparable is None
-            else "One line for each protocol; the lower, the more private. Each band is its own bounds at 95%."
-        ),
+        caption=_ALONG + (_OVERLAP if comparison.incomparable is None else ""),
     )
 
 

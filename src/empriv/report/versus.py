@@ -1,9 +1,10 @@
-"""Charts of several protocols: curves with bands in one picture, and error against risk with the Pareto front."""
+"""Charts of several protocols: curves and bounds in one picture, and error against risk with the Pareto front."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from empriv.report.chart import (
     BLUE,
     FAINT,
     GREEN,
-    HEIGHT,
     INK,
     ORANGE,
     PURPLE,
@@ -33,6 +33,7 @@ _COLOURS = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 1], [1, 4])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _TALL = 340
+_BAR = 5.0  # pixels from one protocol's bar to the next one's
 _LETTER, _LINE_HEIGHT = 6.7, 14.0  # of a label, in pixels: about 12 points of the page's font
 
 
@@ -41,43 +42,53 @@ def versus_chart(
     curves: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]],
     *,
     start: int,
+    bounded: Sequence[float],
     name: str,
     title: str,
     axis: str,
     caption: str,
 ) -> Chart:
-    """Curves of several protocols along epsilon, each with its band: (estimate, lower, upper) of each."""
+    """Curves of several protocols along epsilon: (estimate, lower, upper) of each.
+
+    Bands of many protocols would hide one another: where bounds were found they are bars, side by side.
+    """
+    here = np.isin(epsilons, bounded)
     every = np.concatenate([one[0] for one in curves.values()])
-    x, y = (
-        Scale(0.0, float(epsilons[-1]) or 1.0),
-        risk_scale(every, np.concatenate([one[2] for one in curves.values()])),
-    )
-    names = list(curves)
+    uppers = np.concatenate([one[2][here] for one in curves.values()])
+    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(every, uppers)
+    names, colours = list(curves), _colours(list(curves))
     rows = [
         row
-        for which, (estimate, lower, upper) in curves.items()
-        for row in records(
-            epsilon=epsilons, estimate=_drawn(y, estimate), lower=_drawn(y, lower), upper=_drawn(y, upper),
-            which=[which] * len(epsilons),
-        )
-    ]  # fmt: skip
-    at_x = x.encoding("epsilon", "epsilon")
-    colour = {"field": "which", "type": "nominal", "sort": names, "scale": {"domain": names, "range": _colours(names)}}
+        for which, (estimate, _, _) in curves.items()
+        for row in records(epsilon=epsilons, estimate=_drawn(y, estimate), which=[which] * len(epsilons))
+    ]
+    at_x, at_y = x.encoding("epsilon", "epsilon"), y.encoding("estimate", axis)
+    colour = {"field": "which", "type": "nominal", "sort": names, "scale": {"domain": names, "range": colours}}
     dash = {
         "field": "which", "type": "nominal", "sort": names,
         "scale": {"domain": names, "range": [_DASHES[(k + k // 6) % 6] for k in range(len(names))]},
     }  # fmt: skip
-    bands = layer(
-        "bands", {"type": "area", "opacity": 0.1, "line": False}, rows,
-        {"x": at_x, "y": y.encoding("upper", axis), "y2": {"field": "lower"},
-         "color": {**colour, "legend": None}, "detail": {"field": "which"}},
-    )  # fmt: skip
     lines = layer(
         "lines", {"type": "line", "strokeWidth": 2.2}, rows,
-        {"x": at_x, "y": y.encoding("estimate", axis), "color": colour, "strokeDash": dash},
+        {"x": at_x, "y": at_y, "color": colour, "strokeDash": dash},
     )  # fmt: skip
-    here = float(epsilons[min(start, len(epsilons) - 1)])
-    cursor = layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[here]), {"x": at_x})
+    bars = []
+    for k, (_, lower, upper) in enumerate(curves.values()):
+        aside = _BAR * (k - (len(names) - 1) / 2)
+        ends = records(epsilon=epsilons[here], lower=_drawn(y, lower[here]), upper=_drawn(y, upper[here]))
+        bars.append(layer(
+            f"bar{k}", {"type": "rule", "color": colours[k], "strokeWidth": 1.2, "opacity": 0.75, "xOffset": aside},
+            ends, {"x": at_x, "y": y.encoding("upper", axis), "y2": {"field": "lower"}},
+        ))  # fmt: skip
+        bars.append(layer(
+            f"top{k}", {"type": "tick", "orient": "horizontal", "color": colours[k], "thickness": 2.5, "size": _BAR - 1,
+                        "xOffset": aside}, ends,
+            {"x": at_x, "y": y.encoding("upper", axis)},
+        ))  # fmt: skip
+    cursor = layer(
+        "cursor", {"type": "rule", "color": INK}, records(epsilon=[float(epsilons[min(start, len(epsilons) - 1)])]),
+        {"x": at_x},
+    )  # fmt: skip
     foot = "" if y.kind == "linear" else " The scale is logarithmic; 0 lies at its foot."
     table: dict[str, Any] = {"epsilon": numbers(epsilons)}
     for which, (estimate, lower, upper) in curves.items():
@@ -87,9 +98,9 @@ def versus_chart(
         name=name,
         title=title,
         caption=f"{caption}{foot}",
-        spec=spec_of(layer=[bands, lines, cursor], resolve={"scale": {"color": "shared"}}),
+        spec=spec_of(layer=[*bars, lines, cursor], height=_TALL),
         data=table,
-        live={"kind": "cursor", "x": x.live(WIDTH), "y": y.live(HEIGHT), "epsilons": numbers(epsilons)},
+        live={"kind": "cursor", "x": x.live(WIDTH), "y": y.live(_TALL), "epsilons": numbers(epsilons)},
     )
 
 
@@ -110,7 +121,8 @@ def utility_chart(
     }  # fmt: skip
     drawn_x, drawn_y = _drawn(x, errors), _drawn(y, risks)
     at = {which: (float(drawn_x[k]), float(drawn_y[k])) for k, which in enumerate(shown)}
-    places = label_places({which: _pixels(x, y, *point) for which, point in at.items()})
+    pixels = {which: _pixels(x, y, *point) for which, point in at.items()}
+    places = label_places(pixels, [pixels[which] for which in front])
     labels = [
         layer(
             f"label{k}",
@@ -152,13 +164,24 @@ def utility_chart(
 
 
 def label_places(
-    at: Mapping[str, tuple[float, float]], width: float = WIDTH, height: float = _TALL
+    at: Mapping[str, tuple[float, float]],
+    line: Sequence[tuple[float, float]] = (),
+    *,
+    width: float = WIDTH,
+    height: float = _TALL,
 ) -> dict[str, tuple[float, float, str]]:
-    """(dx, dy, align) of each label, so that none lies on another, on a mark, or outside the picture if that can be.
+    """(dx, dy, align) of each label, so that none lies on another, on a mark, on ``line`` or outside, if that can be.
 
     Places are tried in the order of how well they read: right, left, above, below, then further away.
     """
     boxes = [(x - 7, y - 7, x + 7, y + 7) for x, y in at.values()]
+    for (x, y), (to_x, to_y) in pairwise(line):
+        steps = max(1, int(max(abs(to_x - x), abs(to_y - y)) / 4))
+        boxes += [
+            (x + (to_x - x) * k / steps - 1, y + (to_y - y) * k / steps - 1,
+             x + (to_x - x) * k / steps + 1, y + (to_y - y) * k / steps + 1)
+            for k in range(steps + 1)
+        ]  # fmt: skip
     out: dict[str, tuple[float, float, str]] = {}
     for which, (x, y) in at.items():
         wide = _LETTER * len(which)

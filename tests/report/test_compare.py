@@ -1,0 +1,123 @@
+"""The page and the charts of a comparison: what they say, that they read well, that names stay inert."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html import unescape
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import empriv
+from empriv.errors import InputError
+from empriv.report.versus import label_places
+from empriv.validate.words import number
+from report.cases import NASTY, results
+
+
+@pytest.fixture(scope="module")
+def compared() -> empriv.Comparison:
+    raw = results()
+    rng = np.random.default_rng(9)
+    noise = rng.normal(scale=0.5, size=raw.n_databases)
+    noisy = replace(raw, q=raw.q + noise, entry_q=raw.entry_q + noise[raw.entry_database])
+    gone = replace(raw, outcomes=raw.outcomes.copy(), q=raw.q.copy())
+    gone.outcomes[:4], gone.q[:4] = empriv.Outcome.NULL, np.nan
+    protocols = {"raw": raw, NASTY[0]: noisy, "gone <b>": gone}
+    return empriv.compare(protocols, epsilon=(0.1, 0.5), truth="raw")
+
+
+@pytest.fixture(scope="module")
+def page(compared: empriv.Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compared.report(tmp_path_factory.mktemp("compared") / "c.html")
+
+
+def test_the_page_says_what_the_comparison_holds(compared: empriv.Comparison, page: Path) -> None:
+    text = unescape(page.read_text(encoding="utf-8"))
+    assert page.stat().st_mode & 0o777 == 0o600
+    for one in compared.differences():
+        assert number(one.difference) in text
+    assert "cannot be told" in text
+    assert "against the answers of <b>raw</b>" in text
+    assert f"{len(compared.differences())} intervals, which hold all together at 95%" in text
+    assert "10%" in text  # gave no answer
+
+
+def test_the_slider_moves_the_figures_and_names_stay_inert(
+    compared: empriv.Comparison, page: Path, read: Any, axe: str
+) -> None:
+    reader = read(page)
+    reader.slide(0)
+    assert reader.texts("[data-bind=delta0]") == [number(compared.delta(0.0)["raw"], 3)]
+    assert reader.texts("[data-bind=total1]") == [number(compared.total_risk(0.0)[NASTY[0]], 3)]
+    assert reader.noises == []
+    assert reader.requests == [page.as_uri()]
+    assert reader.page.locator("script").count() == 2
+    assert reader.page.locator("main b b").count() == 0
+    assert NASTY[0] in reader.page.inner_text("body")
+    reader.page.evaluate(f"() => {{ {axe} }}")
+    found = reader.page.evaluate("async () => (await axe.run()).violations")
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+
+
+def test_charts(compared: empriv.Comparison, tmp_path: Path) -> None:
+    for name in ("delta", "total_risk", "utility", "utility_total_risk"):
+        made = compared.chart(name, 0.5)
+        made.save(tmp_path / "c.png")
+        assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    assert compared.chart("utility", 0.5).data["front"].count("yes") == len(compared.front(0.5))
+    along = compared.chart("delta", 0.5)
+    k = along.data["epsilon"].index(0.5)
+    assert along.data["raw"][k] == pytest.approx(compared.delta(0.5)["raw"], rel=1e-5)
+    assert along.data["raw, upper bound"][k] == pytest.approx(compared.upper(0.5)["raw"], rel=1e-5)
+    styles = [(one["color"], str(one["dash"])) for one in _styles(twelve())]
+    assert len(set(styles)) == 12  # a thirteenth would repeat one
+    with pytest.raises(InputError, match="`name` must be one of"):
+        compared.chart("risk")
+    with pytest.raises(InputError, match="without a truth"):
+        replace(compared, truth=None).chart("utility")
+
+
+def twelve() -> empriv.Comparison:
+    return empriv.compare({f"protocol {k}": results(m=2, seed=k) for k in range(12)}, epsilon=0.1)
+
+
+def _styles(comparison: empriv.Comparison) -> list[dict[str, Any]]:
+    encoding = next(one for one in comparison.chart("delta").spec["layer"] if one["name"] == "lines")["encoding"]
+    ranges = zip(encoding["color"]["scale"]["range"], encoding["strokeDash"]["scale"]["range"], strict=True)
+    return [{"color": colour, "dash": dash} for colour, dash in ranges]
+
+
+@given(st.lists(st.tuples(st.floats(0, 640), st.floats(0, 340)), min_size=1, max_size=5))
+def test_labels_of_a_few_marks_do_not_overlap(points: list[tuple[float, float]]) -> None:
+    named = {f"protocol {k}": point for k, point in enumerate(points)}
+    places = label_places(named)
+    boxes = []
+    for name, (dx, dy, align) in places.items():
+        x, y = named[name]
+        wide = 6.7 * len(name)
+        left = x + dx - {"left": 0.0, "right": wide, "center": wide / 2}[align]
+        boxes.append((left, y + dy - 7, left + wide, y + dy + 7))
+    for a, b in combinations(boxes, 2):
+        assert min(a[2], b[2]) <= max(a[0], b[0]) + 1e-6 or min(a[3], b[3]) <= max(a[1], b[1]) + 1e-6
+
+
+def test_audits_of_different_databases_are_shown_without_differences(tmp_path: Path) -> None:
+    found = empriv.compare({"one": results(), "other": results(n=50, m=10)}, epsilon=0.1)
+    text = found.report(tmp_path / "c.html", title="<i>mine</i>").read_text(encoding="utf-8")
+    assert "measured on different databases" in text
+    assert "Which differences are real" not in text
+    assert "<i>" not in text
+
+
+def test_wrong_use_is_said(compared: empriv.Comparison, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"`path` must end in \.html"):
+        compared.report(tmp_path / "c.pdf")
+    long = "a" * 60
+    with pytest.raises(InputError, match="first 37 characters"):
+        empriv.compare({long + "b": results(), long + "c": results()}).report(tmp_path / "c.html")
