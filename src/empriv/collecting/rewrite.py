@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import cast
 
 from sqlglot import exp
 
@@ -132,7 +133,7 @@ class Stages:
     ----------
     tables : statements whose rows are to be kept as tables of these names, in this order
     everyone : results with everyone
-    each : results without each individual that ``empriv_partials`` (as ``p``) holds
+    each : results without each individual
     """
 
     tables: tuple[tuple[str, exp.Select], ...]
@@ -141,7 +142,7 @@ class Stages:
 
 
 def stages(plan: Decomposition, facts: Facts, *, integers: Integers | None = None, only: str | None = None) -> Stages:
-    """The statement in steps; ``only`` is a condition on ``p.empriv_individual``."""
+    """The statement in steps, with ``empriv_partials`` a table; ``only`` is a condition on ``p.empriv_individual``."""
     written = _written(plan, facts, integers, again=False)
     (_, rows, _), *parts = written.parts
     tables = []
@@ -161,16 +162,50 @@ def stages(plan: Decomposition, facts: Facts, *, integers: Integers | None = Non
     )
 
 
+def passes(
+    plan: Decomposition, facts: Facts, *, integers: Integers | None = None, only: str | None = None
+) -> Stages | None:
+    """The statement in steps that read the rows anew for some individuals at a time: no large table is kept.
+
+    None where a total needs more than the rows of its database: extremes, distinct values and quantiles are found from
+    what each individual has. ``only`` is a condition on ``r.empriv_individual``.
+    """
+    written = _written(plan, facts, integers, again=False)
+    if written.totals is None:
+        return None
+    (_, rows, _), *others = written.parts
+    named = {name: part for name, part, _ in others}
+    tables = []
+    for name, part in (("empriv_scales", named.get("empriv_scales")), ("empriv_totals", written.totals)):
+        if part is not None:
+            step = cast(exp.Select, part.copy()).with_("empriv_rows", as_=rows.copy())
+            _put_first(step, written.own)
+            tables.append((name, step))
+    partials = cast(exp.Select, named["empriv_partials"])
+    partials = partials if only is None else partials.where(only)
+    everyone, each = written.without
+    parts: list[Part] = [("empriv_rows", rows, False), ("empriv_partials", partials, None)]
+    return Stages(
+        tuple(tables),
+        written.statement([("empriv_without", everyone, None)], own=False),
+        written.statement([*parts, ("empriv_without", each, None)]),
+    )
+
+
 Part = tuple[str, exp.Expr, bool | None]
 
 
 @dataclass(frozen=True)
 class _Written:
-    """What a statement is put together from: columns of results, named parts, and the query's own WITH."""
+    """What a statement is put together from: columns of results, named parts, and the query's own WITH.
+
+    ``totals`` are those of each database from its rows, None where they need what each individual has.
+    """
 
     columns: tuple[Node, ...]
     parts: tuple[Part, ...]
     without: tuple[exp.Select, exp.Select]
+    totals: exp.Select | None
     own: exp.Expr | None
 
     def statement(self, parts: Sequence[Part], *, own: bool = True) -> exp.Select:
@@ -227,7 +262,10 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
         columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
     labels = "empriv_flagged" if again else "empriv_databases"
     parts = tuple(_parts(builder, keys, rows))
-    return _Written(tuple(columns), parts, _without(builder, keys, labels, integers), own)
+    totals = None
+    if not (builder.extremes or builder.distincts or builder.quantiles):
+        totals = _with_kept(builder, keys, text(_states(builder, keys, [DATABASE, *keys])))
+    return _Written(tuple(columns), parts, _without(builder, keys, labels, integers), totals, own)
 
 
 def _left_for_pairs(integers: Integers | None) -> exp.Select:
@@ -252,16 +290,10 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select) -> Iterator[Part
     """The named parts of the statement, in order, and whether they are kept rather than computed at each use."""
     by, group = [DATABASE, *keys], ", ".join([DATABASE, *keys])
     yield "empriv_rows", rows, False
-    source, prefix = "empriv_rows AS r", "r."
     if builder.scales:
         scales = exp.select(*by, *(exp.alias_(node.copy(), name) for name, node in builder.scales.items()))
         yield "empriv_scales", scales.from_("empriv_rows").group_by(*by), True
-        source += f" JOIN empriv_scales AS c ON {on('r', 'c', keys)}"
-
-    states = {**builder.additive, **{m: fill(f"{side}(x)", x=x) for m, (x, side) in builder.extremes.items()}}
-    partials = query(f"SELECT {', '.join(prefix + name for name in (DATABASE, INDIVIDUAL, *keys))} FROM {source}")
-    partials = partials.select(*(exp.alias_(state.copy(), name) for name, state in states.items()), copy=False)
-    yield "empriv_partials", partials.group_by(*(prefix + name for name in (DATABASE, INDIVIDUAL, *keys))), True
+    yield "empriv_partials", _states(builder, keys, [DATABASE, INDIVIDUAL, *keys]), True
 
     totals = [
         # A sum of counts would be of 128 bits, which is slow.
@@ -271,11 +303,7 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select) -> Iterator[Part
     totals += [f"{side}({m}) AS {m}" for m, (_, side) in builder.extremes.items()]
     totals += [quantiles.most(name, quantile) for name, quantile in builder.quantiles.items()]
     summed = f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"
-    if builder.kept:
-        # Joined here, to a few rows, rather than to one row per individual.
-        kept = "".join(f", c.{name}" for name in sorted(builder.kept))
-        summed = f"SELECT t.*{kept} FROM ({summed}) AS t LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}"
-    yield "empriv_totals", query(summed), True
+    yield "empriv_totals", _with_kept(builder, keys, summed), True
 
     if builder.extremes:
         yield "empriv_runners", _runners(builder, keys), True
@@ -296,6 +324,26 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select) -> Iterator[Part
     for name, quantile in builder.quantiles.items():
         for part, select in quantiles.parts(name, quantile, keys):
             yield part, select, True
+
+
+def _states(builder: Builder, keys: list[str], names: list[str]) -> exp.Select:
+    """The states of the rows by these columns."""
+    source = "empriv_rows AS r"
+    if builder.scales:
+        source += f" JOIN empriv_scales AS c ON {on('r', 'c', keys)}"
+    states = {**builder.additive, **{m: fill(f"{side}(x)", x=x) for m, (x, side) in builder.extremes.items()}}
+    columns = [f"r.{name}" for name in names]
+    found = query(f"SELECT {', '.join(columns)} FROM {source}")
+    found = found.select(*(exp.alias_(state.copy(), name) for name, state in states.items()), copy=False)
+    return found.group_by(*columns, copy=False)
+
+
+def _with_kept(builder: Builder, keys: list[str], totals: str) -> exp.Select:
+    """Totals with the scales that results need: joined here, to a few rows, rather than to one for each individual."""
+    if not builder.kept:
+        return query(totals)
+    kept = "".join(f", c.{name}" for name in sorted(builder.kept))
+    return query(f"SELECT t.*{kept} FROM ({totals}) AS t LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}")
 
 
 def _runners(builder: Builder, keys: list[str]) -> exp.Select:

@@ -1,15 +1,15 @@
-"""Results some individuals at a time: what is kept per database and individual stays in the engine, on disk if need be.
+"""Results some individuals at a time: fetched for one stretch of individuals after another, and forgotten.
 
-The steps of the rewritten statement are kept as tables; results are then fetched for one stretch of individuals after
-another. They are the same, to the last bit, as those that `collect` gives at once. What becomes of a stretch is for
-whoever asks: it is forgotten here.
+Where totals follow from the rows alone, the rows are read anew for as many individuals as can be grouped in memory.
+Otherwise what there is per database and individual is kept as a table, on disk if need be. Either way results are the
+same, to the last bit, as those that `collect` gives at once. What becomes of a stretch is for whoever asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -31,12 +31,12 @@ from empriv.collecting.evaluate import (
     survey,
 )
 from empriv.collecting.queries import INDIVIDUAL, Query
-from empriv.collecting.rewrite import GROUP, Decomposition, Stages, decompose, stages
+from empriv.collecting.rewrite import GROUP, Decomposition, Stages, decompose, passes, stages
 from empriv.collecting.sources import Databases
 from empriv.errors import QueryError
 from empriv.results import Results
 
-# Entries fetched at once (about 100 bytes each while they are put in order), and rows grouped at once.
+# Entries in a stretch (about 100 bytes each while they are put in order), and rows grouped at once.
 ENTRIES = 4_000_000
 ROWS = 25_000_000
 
@@ -103,29 +103,55 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
     if integers is None:
         session.label_individuals()
     size = session.count_individuals() if integers is None else integers.size
-    groups = store_groups(session, plan) if plan.query.groups else [""]
-    steps = stages(plan, facts, integers=integers)
-    _store(session, steps, integers, size, max(1, -(-facts.rows // rows)))
-    everyone = _fetched(session, plan, facts, steps.everyone, integers, (0, 0), groups)
-    count = exp.select("COUNT(*) AS n").from_("empriv_partials")
-    pairs = int(session.fetch(count)["n"].values[0])
-    n_stretches = max(1, min(size, -(-pairs // entries)))
+    asking = _Asking(session, plan, facts, integers, store_groups(session, plan) if plan.query.groups else [""])
+    turns = max(1, min(size, -(-facts.rows // rows)))
+    steps = passes(plan, facts, integers=integers)
+    read_anew = steps is not None
+    if steps is None:
+        steps = stages(plan, facts, integers=integers)
+    _store(session, steps, integers, size, turns)
+    everyone = asking.everyone(steps.everyone)
+    # Each statement fetches what is then cut into parts.
+    if read_anew:
+        fetches, parts = turns, max(1, min(size // turns, -(-facts.rows // (turns * entries))))
+    else:
+        count = exp.select("COUNT(*) AS n").from_("empriv_partials")
+        pairs = int(session.fetch(count)["n"].values[0])
+        fetches, parts = max(1, min(size, -(-pairs // entries))), 1
+    spans = [(size * k // (fetches * parts), size * (k + 1) // (fetches * parts)) for k in range(fetches * parts)]
 
-    def fetched(number: int) -> Results:
-        span = size * number // n_stretches, size * (number + 1) // n_stretches
-        only = _between("p", integers, span, size)
-        each = stages(plan, facts, integers=integers, only=only).each
-        return _fetched(session, plan, facts, each, integers, span, groups, everyone)
+    def fetched(number: int) -> Fetched:
+        own = spans[number * parts : (number + 1) * parts]
+        span = own[0][0], own[-1][1]
+        write, table = (passes, "r") if read_anew else (stages, "p")
+        found = write(plan, facts, integers=integers, only=_between(table, integers, span, size))
+        assert found is not None
+        labels = session.individuals_between(*span) if integers is None else None
+        return Fetched(span, asking.answers(found.each, span[1]), labels)
 
     def stretches(skipped: int = 0) -> Generator[Results, None, None]:
-        return _ahead(fetched, range(skipped, n_stretches), session.interrupt)
+        first = skipped // parts
+        with closing(_ahead(fetched, range(first, fetches), session.interrupt)) as found:
+            for number, one in enumerate(found, start=first):
+                for part in range(number * parts, (number + 1) * parts):
+                    if part >= skipped:
+                        yield asking.stretch(one, spans[part], everyone)
 
-    return Stream(everyone, n_stretches, stretches)
+    return Stream(everyone, len(spans), stretches)
+
+
+@dataclass(frozen=True, eq=False)
+class Fetched:
+    """Answers without the individuals at the positions of ``span``, and their labels where these are no integers."""
+
+    span: tuple[int, int]
+    answers: Answers
+    labels: npt.NDArray[Any] | None
 
 
 def _ahead(
-    fetched: Callable[[int], Results], numbers: range, interrupt: Callable[[], None]
-) -> Generator[Results, None, None]:
+    fetched: Callable[[int], Fetched], numbers: range, interrupt: Callable[[], None]
+) -> Generator[Fetched, None, None]:
     """What is fetched for each number, the next while the last is in use."""
     with ThreadPoolExecutor(1) as worker:
         running = worker.submit(fetched, numbers[0]) if numbers else None
@@ -135,7 +161,7 @@ def _ahead(
                 found = running.result()
                 running = worker.submit(fetched, number + 1) if number + 1 in numbers else None
                 yield found
-                del found  # two stretches are held at most
+                del found  # two are held at most
         finally:
             # Again and again: an interrupt that comes before the statement has begun is lost.
             while running is not None and not running.done():
@@ -143,18 +169,18 @@ def _ahead(
                 wait([running], timeout=0.05)
 
 
-def _store(session: StreamingSession, steps: Stages, integers: Integers | None, size: int, passes: int) -> None:
-    """Keep the steps as tables; what there is per individual is computed in passes over stretches of individuals.
+def _store(session: StreamingSession, steps: Stages, integers: Integers | None, size: int, turns: int) -> None:
+    """Keep the steps as tables; what there is per individual is computed in turns, for stretches of individuals.
 
-    A pass groups what fits in memory, and puts the individuals of a stretch next to each other, where they are found
+    A turn groups what fits in memory, and puts the individuals of a stretch next to each other, where they are found
     again quickly.
     """
     for name, statement in steps.tables:
-        if name != "empriv_partials" or passes == 1:
+        if name != "empriv_partials" or turns == 1:
             session.store(name, statement)
             continue
-        for number in range(passes):
-            span = size * number // passes, size * (number + 1) // passes
+        for number in range(turns):
+            span = size * number // turns, size * (number + 1) // turns
             some = _between("r", integers, span, size)
             if number == 0:
                 session.store(name, statement.where(f"({some}) OR r.{INDIVIDUAL} IS NULL"))
@@ -174,47 +200,60 @@ def _between(table: str, integers: Integers | None, span: tuple[int, int], size:
     return " AND ".join(conditions) or f"NOT {column} IS NULL"
 
 
-def _fetched(
-    session: StreamingSession,
-    plan: Decomposition,
-    facts: Facts,
-    statement: exp.Select,
-    integers: Integers | None,
-    span: tuple[int, int],
-    groups: list[str],
-    everyone: Results | None = None,
-) -> Results:
-    """Results that a step gives: with everyone, or without the individuals in ``span``."""
-    n, size = len(session.databases), span[1]
-    found = session.fetch(as_numbers(session, statement, plan.query, (n, size)))
-    beyond(found)
-    answers = Answers(
-        found[PAIR].values,
-        n,
-        found[GROUP].values if plan.query.groups else np.zeros(1, np.int64),
-        tuple(answer(found[f"q{number}"]) for number in range(len(plan.query.items))),
-    )
-    look_again(session, plan, facts, integers, answers, found)
-    if everyone is None:
+@dataclass(frozen=True, eq=False)
+class _Asking:
+    """One query, asked of a session some individuals at a time."""
+
+    session: StreamingSession
+    plan: Decomposition
+    facts: Facts
+    integers: Integers | None
+    groups: list[str]
+
+    def answers(self, statement: exp.Select, size: int) -> Answers:
+        """What a step answers about individuals at positions below ``size``."""
+        n, query = len(self.session.databases), self.plan.query
+        found = self.session.fetch(as_numbers(self.session, statement, query, (n, size)))
+        beyond(found)
+        answers = Answers(
+            found[PAIR].values,
+            n,
+            found[GROUP].values if query.groups else np.zeros(1, np.int64),
+            tuple(answer(found[f"q{number}"]) for number in range(len(query.items))),
+        )
+        look_again(self.session, self.plan, self.facts, self.integers, answers, found)
+        return answers
+
+    def everyone(self, statement: exp.Select) -> Results:
+        """Results with everyone."""
+        nobody = np.zeros(0, np.int64)
+        return self._assembled(self.answers(statement, 0), nobody, Integers(0, 0), None)
+
+    def stretch(self, fetched: Fetched, span: tuple[int, int], everyone: Results) -> Results:
+        """Results without the individuals at the positions of ``span``."""
+        (first, stop), answers = span, fetched.answers
+        pair, n = answers.pair, answers.n_databases
+        if span != fetched.span:
+            some = np.flatnonzero((pair >= first * n) & (pair < stop * n))
+            items = tuple((values[some], codes[some]) for values, codes in answers.items)
+            group = answers.group[some] if self.plan.query.groups else answers.group
+            answers = Answers(pair[some], n, group, items)
+        answers = replace(answers, pair=answers.pair - first * n)
+        if self.integers is not None:
+            return self._assembled(answers, None, Integers(self.integers.first + first, stop - first), everyone)
+        assert fetched.labels is not None
+        labels = fetched.labels[first - fetched.span[0] : stop - fetched.span[0]]
+        return self._assembled(answers, labels, None, everyone)
+
+    def _assembled(
+        self, answers: Answers, labels: npt.NDArray[Any] | None, integers: Integers | None, everyone: Results | None
+    ) -> Results:
         return assemble(
             answers,
-            databases=session.databases,
-            individuals=np.zeros(0, np.int64),
-            integers=Integers(0, 0),
-            components=component_names(plan.query, groups),
-            n_groups=len(groups),
+            databases=self.session.databases,
+            individuals=labels,
+            integers=integers,
+            components=component_names(self.plan.query, self.groups),
+            n_groups=len(self.groups),
+            everyone=None if everyone is None else (everyone.q, everyone.outcomes),
         )
-    stretch = replace(answers, pair=answers.pair - span[0] * n)
-    if integers is None:
-        labels, whose = session.individuals_between(*span), None
-    else:
-        labels, whose = None, Integers(integers.first + span[0], span[1] - span[0])
-    return assemble(
-        stretch,
-        databases=session.databases,
-        individuals=labels,
-        integers=whose,
-        components=component_names(plan.query, groups),
-        n_groups=len(groups),
-        everyone=(everyone.q, everyone.outcomes),
-    )
