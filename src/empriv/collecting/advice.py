@@ -98,7 +98,7 @@ def out_of_order(labels: npt.NDArray[Any], database: str | None) -> str | None:
 
 
 def check_files(data: Databases) -> None:
-    """Refuse files on this machine that are missing, folders, or empty, by name and without their folders."""
+    """Refuse files on this machine that are missing or empty, by name and without their folders."""
     for part in (*data.parts, *data.tables.values()):
         for path in part.paths if isinstance(part, Files) else ():
             if "://" in path or "{" in path:
@@ -149,12 +149,23 @@ def _wrong_column(session: Session, query: Query, _said: str) -> str | None:
         in_quotes = bool(column.this.args.get("quoted"))
         hint = nearest(column.name, known, at_least=0.75 if in_quotes else 0.5)
         if hint == "." and in_quotes:
-            hint = ". Hint: a text stands in single quotes, double quotes are for names."
-        elif hint != "." and not re.fullmatch(r"\w+", _suggested(hint)):
+            return _quoted_text(query, column.this)
+        if hint != "." and not re.fullmatch(r"\w+", _suggested(hint)):
             hint += f' Write "{_suggested(hint)}", in double quotes.'
         where = _place(query, column.this)
         return f"The query uses a column {column.name!r}{where} that does not exist{hint}" + _caret(query, column.this)
     return None
+
+
+def _quoted_text(query: Query, node: exp.Expr) -> str:
+    """Of what was perhaps meant as a text, which may be of an individual: the place, and nothing that it says."""
+    start, masked = node.meta.get("start"), query.text
+    if start is not None:
+        masked = f"{masked[: start + 1]}{'…' * len(node.name)}{masked[start + 1 + len(node.name) :]}"
+    return (
+        f"The query uses a column{_at(masked, start)} that does not exist. Hint: a text stands in single quotes, "
+        f"double quotes are for names.{'' if start is None else pointed(masked, *_line_column(masked, start))}"
+    )
 
 
 def _suggested(hint: str) -> str:

@@ -63,22 +63,39 @@ def collect(
             "Hint: empriv.databases(source, database=..., individual=...)."
         )
     opened = engine_of(engine, memory_limit, data)
-    if isinstance(query, list | tuple):
-        return _collect_several(data, query, draws=draws, rng=rng, post=post, engine=opened, jobs=jobs,
-            checkpoint=checkpoint, progress=progress, notice=notice, frame=frame)  # fmt: skip
+    options: dict[str, Any] = {"rng": rng, "engine": opened, "jobs": jobs, "progress": progress, "notice": notice}
+    ask = _collect_several if isinstance(query, list | tuple) else _collect_one
+    results = ask(data, query, draws=draws, post=post, checkpoint=checkpoint, frame=frame, **options)  # type: ignore[arg-type]
+    told = out_of_order(results.databases, data.database)
+    if told is not None:
+        (notice or to_stderr)(told)
+    return results
+
+
+def _collect_one(
+    data: Databases,
+    query: str | Callable[..., Any] | Query,
+    *,
+    draws: int | None,
+    rng: int,
+    post: Callable[[Any], Any] | None,
+    engine: Engine,
+    jobs: int | None,
+    checkpoint: str | PathLike[str] | None,
+    progress: bool | None,
+    notice: Callable[[str], None] | None,
+    frame: FrameKind,
+) -> Results:
     asked = query_of(query, post=post)
     if asked.function is not None:
         _check_arguments(asked.function, draws)
-        results = _collect_calls(opened, data, asked.function, draws, rng, frame, jobs, checkpoint, progress)
+        results = _collect_calls(engine, data, asked.function, draws, rng, frame, jobs, checkpoint, progress)
     else:
         for name, value in (("draws", draws), ("checkpoint", checkpoint)):
             if value is not None:
                 raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
-        with opened.session(data) as session:
+        with engine.session(data) as session:
             results = evaluate(session, asked, show=progress, notice=notice)
-    told = out_of_order(results.databases, data.database)
-    if told is not None:
-        (notice or to_stderr)(told)
     return results if asked.post is None else apply_post(results, asked.post)
 
 
@@ -120,7 +137,9 @@ def _collect_several(
         while name in parts:
             name, k = f"{name.removesuffix(f' ({k - 1})')} ({k})", k + 1
         function = one.function is not None
-        parts[name] = collect(data, one, draws=draws if function else None, checkpoint=checkpoint, **options)
+        parts[name] = _collect_one(
+            data, one, draws=draws if function else None, post=None, checkpoint=checkpoint, **options
+        )
     return Results.stack(parts)
 
 

@@ -14,6 +14,7 @@ KEYWORDS = (
     "OR", "NOT", "IN", "IS", "NULL", "BETWEEN", "LIKE", "CASE", "WHEN", "THEN", "ELSE", "END", "AS", "DISTINCT",
     "FILTER", "UNION", "WITH",
 )  # fmt: skip
+_COMMENT = r"--[^\n]*|/\*.*?(?:\*/|\Z)"
 _SEVERAL = 12  # names that a sentence can hold
 
 
@@ -28,13 +29,11 @@ def pointed(text: str, line: int, column: int) -> str:
 
 def unclosed(text: str) -> tuple[str, int, int] | None:
     """The first quote that nothing closes, with its line and column from 1; None if all are closed."""
-    at, quote = 0, ""
-    for place, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            at, quote = place, letter
-    return (quote, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)) if quote else None
+    for found in re.finditer(rf"{_COMMENT}|'[^']*'|\"[^\"]*\"|(?P<open>['\"])", text, re.DOTALL):
+        if found["open"]:
+            at = found.start()
+            return found["open"], text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    return None
 
 
 def misspelt_keyword(text: str, line: int, column: int) -> str | None:
@@ -69,7 +68,7 @@ def _plain(name: str) -> str:
 
 
 def _masked(text: str) -> str:
-    """A query with dots in the place of its texts and of numbers of four digits or more; as long as before."""
+    """A query with dots in the place of texts, comments and numbers of four digits or more; as long as before."""
 
     def dots(found: re.Match[str]) -> str:
         inner = found.group()
@@ -79,4 +78,4 @@ def _masked(text: str) -> str:
         return edge + re.sub(r"[^\n]", "…", inside) + ("'" if closed else "")
 
     # A text that is not closed goes on to the end.
-    return re.sub(r"'[^']*'|'[^']*$|\b\d{4,}\b", dots, text)
+    return re.sub(rf"{_COMMENT}|\$\$.*?(?:\$\$|\Z)|'[^']*'|'[^']*\Z|\b\d{{4,}}\b", dots, text, flags=re.DOTALL)
