@@ -48,9 +48,7 @@ def test_the_page_says_what_the_comparison_holds(compared: empriv.Comparison, pa
     assert "10%" in text  # gave no answer
 
 
-def test_the_slider_moves_the_figures_and_names_stay_inert(
-    compared: empriv.Comparison, page: Path, read: Any, axe: str
-) -> None:
+def test_the_slider_moves_the_figures_and_names_stay_inert(compared: empriv.Comparison, page: Path, read: Any) -> None:
     reader = read(page)
     reader.slide(0)
     assert reader.texts("[data-bind=delta0]") == [number(compared.delta(0.0)["raw"], 3)]
@@ -60,6 +58,12 @@ def test_the_slider_moves_the_figures_and_names_stay_inert(
     assert reader.page.locator("script").count() == 2
     assert reader.page.locator("main b b").count() == 0
     assert NASTY[0] in reader.page.inner_text("body")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 360)])
+def test_accessible(page: Path, read: Any, axe: str, scheme: str, width: int) -> None:
+    reader = read(page, color_scheme=scheme, viewport={"width": width, "height": 900})
+    assert reader.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     reader.page.evaluate(f"() => {{ {axe} }}")
     found = reader.page.evaluate("async () => (await axe.run()).violations")
     assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []

@@ -187,7 +187,7 @@ def _intervals(
     # The largest deviation of all, and never less than one interval alone would need; n databases, not normal ones.
     one, normal = stats.t.ppf(0.5 + level / 2, n - 1), stats.norm.ppf(0.5 + level / 2)
     factor = max(one, float(np.quantile(largest, level)) * one / normal)
-    reach = factor * np.sqrt(share) * spread + margin[:, None]
+    reach = np.hypot(factor * np.sqrt(share) * spread, margin[:, None])
     lower = np.minimum((centres - reach).min(axis=1), views[:, 2:].min(axis=1))
     upper = np.maximum((centres + reach).max(axis=1), views[:, 2:].max(axis=1))
     unknown = np.isnan(lower) | np.isnan(upper)
