@@ -19,10 +19,8 @@ _RANGE = re.compile(r"RANGE\((\d+)\) AS (\w+)\((\w+)\)", re.IGNORECASE)
 
 def to_spark(tree: Node, names: Mapping[str, str]) -> str:
     """The text of a statement; ``names`` says what the tables are called in the Spark session."""
-    found = tree.copy()
+    found = _without_ctes(tree.copy())
     shadowed = {cte.alias.lower() for cte in found.find_all(exp.CTE)}
-    for cte in found.find_all(exp.CTE):
-        cte.set("materialized", None)
     for select in found.find_all(exp.Select):
         _send_small_tables(select)
     for table in list(found.find_all(exp.Table)):
@@ -39,6 +37,25 @@ def to_spark(tree: Node, names: Mapping[str, str]) -> str:
         if said is not node:
             node.replace(said)
     return str(holder.this.sql(dialect="spark"))
+
+
+def _without_ctes(tree: Node) -> Node:
+    """Named parts written out where they are named, as Spark does itself.
+
+    It gives them numbers besides, by which it fails to see that a part of a statement is one whose rows are kept.
+    """
+    for with_ in list(tree.find_all(exp.With)):
+        if with_.args.get("recursive") or with_.parent is None:
+            continue
+        scope = with_.parent
+        for cte in with_.expressions:
+            name, columns = cte.alias.lower(), cte.args["alias"].args.get("columns")
+            for table in list(scope.find_all(exp.Table)):
+                if table.name.lower() == name and not table.db:
+                    alias = exp.TableAlias(this=exp.to_identifier(table.alias_or_name), columns=columns)
+                    table.replace(exp.Subquery(this=cte.this.copy(), alias=alias, joins=table.args.get("joins")))
+        with_.pop()
+    return tree
 
 
 def _send_small_tables(select: exp.Select) -> None:
