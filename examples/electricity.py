@@ -10,6 +10,7 @@ database.
 from __future__ import annotations
 
 import argparse
+import textwrap
 
 import numpy as np
 import pyarrow as pa
@@ -51,11 +52,9 @@ def main(out: str, *, quick: bool) -> None:
     print("                       delta at 0.1   delta at 0.5")
     for name, audit in (("knows nothing else", alone), ("knows the temperature", informed)):
         print(f"{name:21} {audit.delta(0.1):14.3f} {audit.delta(0.5):14.3f}")
-    for sentence in (*informed.against.sentences, *informed.against.warnings):
-        print(f"- {sentence}")
-    for check in alone.checks:
-        if check.code == "iid":
-            print(f"- {check.sentence}")
+    alike = [check.sentence for check in alone.checks if check.code == "iid"]
+    for sentence in (*informed.against.sentences, *informed.against.warnings, *alike):
+        print(textwrap.fill(f"- {sentence}", 110, subsequent_indent="  "))
 
     picture(empriv.collect(data, "min(temperature)").q, results.q, results.without(ranked["individual"][0])).save(out)
 

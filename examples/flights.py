@@ -9,6 +9,7 @@ each aircraft an individual: its owner may not want to be known for delays.
 from __future__ import annotations
 
 import argparse
+import textwrap
 
 import empriv
 
@@ -30,7 +31,7 @@ def main(out: str, *, quick: bool) -> None:
     print(f"the most exposed aircraft moved a day's average by up to {ranked['largest_influence'][0]:.1f} minutes")
     for check in audit.checks:
         if check.severity != "info":
-            print(f"- {check.sentence}")
+            print(textwrap.fill(f"- {check.sentence}", 110, subsequent_indent="  "))
     audit.chart("density", 0.1).save(out)
 
 

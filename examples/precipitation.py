@@ -24,7 +24,12 @@ ASKED = (0.05, 0.085, 0.12)
 
 def main(out: str, *, file: str | None) -> None:
     rain = empriv.datasets.read_gpcp(file, years=(1979, 2019)) if file else empriv.datasets.precipitation()
-    results = empriv.Results.from_arrays(rain.q, rain.q_without, individuals=rain.individuals, databases=rain.databases)
+    results = empriv.Results.from_arrays(
+        rain.q,
+        rain.q_without,
+        individuals=rain.individuals,
+        databases=rain.databases,
+    )
     audit = empriv.audit(results, epsilon=ASKED)
 
     kind = "GENERATED stand-in" if rain.synthetic else "Real data"
@@ -34,9 +39,9 @@ def main(out: str, *, file: str | None) -> None:
     for epsilon in ASKED:
         delta_i = audit.delta_i(epsilon)
         print(
-            f"epsilon {epsilon}: delta {audit.delta(epsilon):.5f}, total risk {audit.total_risk(epsilon):.4f};", end=" "
+            f"epsilon {epsilon}: delta {audit.delta(epsilon):.5f}, total risk {audit.total_risk(epsilon):.4f};",
+            f"places with delta_i above 0: {np.sum(delta_i > 0)}, above 0.001: {np.sum(delta_i > 0.001)}",
         )
-        print(f"places with delta_i above 0: {np.sum(delta_i > 0)}, above 0.001: {np.sum(delta_i > 0.001)}")
     print(f"everybody is protected from epsilon {audit.epsilon(0.0):.3f} on")
     bounds = audit.bounds(0.085)
     print(f"with 95% confidence delta at 0.085 is at most {bounds.upper:.2f}")

@@ -9,6 +9,7 @@ individual, and the question is SQL.
 from __future__ import annotations
 
 import argparse
+import textwrap
 
 import empriv
 
@@ -39,7 +40,7 @@ def main(out: str, *, quick: bool) -> None:
     verdict = audit.verdict(epsilon=0.1, delta=0.05)
     print(f"is delta at most 0.05? {verdict}")
     for reason in verdict.reasons:
-        print(f"- {reason}")
+        print(textwrap.fill(f"- {reason}", 110, subsequent_indent="  "))
     audit.chart("delta", 0.1).save(out)
 
 

@@ -39,7 +39,7 @@ def published(rows: dict[str, Any], rng: np.random.Generator) -> float:
 
 
 def main(out: str, *, quick: bool) -> None:
-    table, draws = (readings(employees=15, days=60), 4) if quick else (readings(employees=40, days=100), 10)
+    table, draws = (readings(employees=12, days=50), 3) if quick else (readings(employees=40, days=100), 10)
     data = empriv.databases(table, database="day", individual="employee")
     raw = empriv.audit(data, "avg(km)", epsilon=[EPSILON])
     blurred = empriv.audit(data, published, draws=draws, epsilon=[EPSILON], jobs=1)
@@ -62,9 +62,9 @@ def main(out: str, *, quick: bool) -> None:
 
     print(f"{raw.results.n_databases} days, {raw.results.n_individuals} employees, {draws} draws")
     print(
-        f"noise for a delta of {DELTA} at epsilon {EPSILON}: {alone.expected_error:.2f} km for raw readings", end=", "
+        f"noise for a delta of {DELTA} at epsilon {EPSILON}:",
+        f"{alone.expected_error:.2f} km for raw readings, {added.expected_error:.2f} km after the box",
     )
-    print(f"{added.expected_error:.2f} km after the box")
     print(f"{'':18} delta at {EPSILON}   at most (95%)   average error")
     table = comparison.table(EPSILON)
     for row in zip(*(table[k] for k in ("protocol", "delta", "upper_bound", "mean_absolute")), strict=True):
