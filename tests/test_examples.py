@@ -62,7 +62,7 @@ def test_retail(run, tmp_path):
     assert "is delta at most 0.05? unresolved" in said
 
 
-def test_flights_are_as_the_page_says(run, tmp_path):
+def test_an_aircraft_moves_the_average(run, tmp_path):
     said = run("flights", "--quick")
     assert is_picture(tmp_path / "flights.svg")
     assert numbers(said, "the most exposed aircraft")[0] > 1
