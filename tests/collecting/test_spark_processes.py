@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +30,19 @@ SECONDS = 600.0  # a machine may be busy; it takes a tenth of that on one that i
 def driver(work: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
     """A driver in a session of its own, all of whose processes are gone afterwards."""
     environment = os.environ | {"PYTHONPATH": f"{SOURCES}:{TESTS}"}
-    log = (directory / "log").open("w")
-    process = subprocess.Popen(
-        [sys.executable, f"{TESTS}/spark_driver.py", work, str(directory)],
-        env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        for left in of_session(process.pid):
-            left.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-        log.close()
+    with (
+        (directory / "log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, f"{TESTS}/spark_driver.py", work, str(directory)],
+            env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+        ) as process,
+    ):  # fmt: skip
+        try:
+            yield process
+        finally:
+            for left in of_session(process.pid):
+                with suppress(psutil.NoSuchProcess):
+                    left.kill()
 
 
 def of_session(leader: int) -> list[psutil.Process]:
