@@ -1,6 +1,6 @@
 """The DuckDB engine: reads every kind of source, runs statements, gives NumPy arrays.
 
-The only module that imports duckdb. Messages of DuckDB are not passed on where they may quote a row.
+Only this module and `duckdb_errors` import duckdb.
 """
 
 from __future__ import annotations
@@ -22,25 +22,19 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
-from empriv.collecting.advice import check_files, unreadable
+from empriv.collecting.advice import check_files
 from empriv.collecting.aggregates import Type
-from empriv.collecting.engine import Column, FailedOnRows, Integers, Rows
+from empriv.collecting.duckdb_errors import ABOUT_VALUES, querying, reading
+from empriv.collecting.engine import Column, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.views import data_view, quoted, text_literal
-from empriv.errors import InputError, QueryError, SourceError
+from empriv.errors import InputError, SourceError
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's int64
 T = TypeVar("T")
-_NO_MEMORY = "There is not enough memory for this query. Hint: give a larger `memory_limit`, or fewer `threads`."
 _READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json_auto"}
-# Errors that a value in the rows can cause: without the individual whose it is, the query may well succeed.
-_ABOUT_VALUES = (
-    duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException, duckdb.ConstraintException,
-)  # fmt: skip
-# What these errors say is about names and syntax, not about rows.
-_ABOUT_NAMES = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ class Extract:
 
     def __call__(self, database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]:
         own = ", ".join(map(quoted, self.columns))
-        with _reading(), duckdb.connect(":memory:", config={"threads": "1"}) as connection:
+        with reading(), duckdb.connect(":memory:", config={"threads": "1"}) as connection:
             found = connection.execute(
                 f"SELECT {own}, empriv_code FROM read_parquet({text_literal(self.path)}) WHERE {DATABASE} = {database}"
             ).fetchnumpy()
@@ -129,7 +123,7 @@ class DuckDBSession:
     integer_bits: int = 126
 
     def __post_init__(self) -> None:
-        with _reading():
+        with reading():
             # In a notebook without ipywidgets the bar is off, and DuckDB refuses to be told so.
             with suppress(duckdb.InvalidInputException):
                 self._run("SET enable_progress_bar = false")
@@ -169,7 +163,7 @@ class DuckDBSession:
     def integers(self) -> Integers | None:
         if self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS - _LONG_INTEGERS:
             return None
-        with _reading():
+        with reading():
             ((rows, first, last),) = self._run(f"SELECT COUNT(*), MIN({INDIVIDUAL}), MAX({INDIVIDUAL}) FROM {DATA}")
         if first is None or last - first >= 2 * rows + 1024:
             return None
@@ -181,29 +175,29 @@ class DuckDBSession:
             self._labelled = True
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
-        with _querying():
+        with querying():
             return {name: _type(type_) for name, type_ in self._describe(statement.sql(dialect="duckdb")).items()}
 
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
-        with _querying():
+        with querying():
             return self._fetch(statement.sql(dialect="duckdb"))
 
     def store(self, name: str, statement: exp.Expr) -> None:
-        with _querying():
+        with querying():
             self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {statement.sql(dialect='duckdb')}")
 
     def append(self, name: str, statement: exp.Expr) -> None:
-        with _querying():
+        with querying():
             self._run(f"INSERT INTO {quoted(name)} {statement.sql(dialect='duckdb')}")
 
     def count_individuals(self) -> int:
         self.label_individuals()
-        with _reading():
+        with reading():
             return int(self._run("SELECT COUNT(*) FROM empriv_individuals")[0][0])
 
     def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
         self.label_individuals()
-        with _reading():
+        with reading():
             return self._labels("empriv_individuals", f"WHERE code >= {first} AND code < {stop}")
 
     def interrupt(self) -> None:
@@ -216,7 +210,7 @@ class DuckDBSession:
 
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()
-        with _reading():
+        with reading():
             found = self._fetch(
                 f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
                 f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
@@ -227,7 +221,7 @@ class DuckDBSession:
     @contextmanager
     def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
         own = ", ".join(map(quoted, self.columns[DATA]))
-        with _reading():
+        with reading():
             self._run(f"CREATE OR REPLACE TEMP TABLE empriv_one AS {self._coded(f'd.code = {database}')}")
 
         def rest(node: exp.Expr) -> exp.Expr:
@@ -242,10 +236,10 @@ class DuckDBSession:
             try:
                 # Nobody has code -2 here, and nobody's rows -1: with everyone, no row is left out.
                 return self._run(sql, {"left_out": -2 if individual < 0 else individual})
-            except _ABOUT_VALUES:
+            except ABOUT_VALUES:
                 return None
 
-        with _querying(), self._one_thread():
+        with querying(), self._one_thread():
             yield run
 
     @contextmanager
@@ -261,7 +255,7 @@ class DuckDBSession:
         path = str(Path(directory) / "rows.parquet")
         same = self.data.draws is not None and self.data.draws.repeats
         wanted = self._coded("d.code = 0" if same else "TRUE")
-        with _reading():
+        with reading():
             self._run(f"COPY ({wanted}) TO {text_literal(path)} (FORMAT PARQUET)")
         found = Extract(path, tuple(self.columns[DATA]))
         return SameRows(*found(0)) if same else found
@@ -327,7 +321,7 @@ class DuckDBSession:
                 return quoted(f"{name}_frame")
 
     def _check_nulls(self) -> None:
-        with _reading():
+        with reading():
             ((rows, databases, individuals),) = self._run(
                 f"SELECT COUNT(*), COUNT({DATABASE}), COUNT({INDIVIDUAL}) FROM {DATA}"
             )
@@ -352,7 +346,7 @@ class DuckDBSession:
             return
         if column.lower() not in [name.lower() for name in self.columns[DATA]]:
             return  # an expression is what the user made of it
-        with _reading():
+        with reading():
             sizes = f"SELECT COUNT(*) AS n FROM {DATA} GROUP BY {DATABASE}"
             ((alone, every),) = self._run(f"SELECT COUNT(*) FILTER (WHERE n = 1), COUNT(*) FROM ({sizes})")
         if 2 * alone > every:
@@ -362,7 +356,7 @@ class DuckDBSession:
             )
 
     def _make_labels(self, name: str, column: str) -> None:
-        with _reading():
+        with reading():
             self._run(
                 f"CREATE TEMP TABLE {name} AS "
                 "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
@@ -408,35 +402,3 @@ def _type(type_: str) -> Type:
     if type_ in {"DOUBLE", "FLOAT"}:
         return Type("double")
     return Type("boolean" if type_ == "BOOLEAN" else "other")
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Say what is wrong with a source without quoting it."""
-    try:
-        yield
-    except duckdb.OutOfMemoryException:
-        raise SourceError(_NO_MEMORY) from None
-    except _ABOUT_NAMES as error:
-        raise SourceError(f"The rows cannot be read: {_first_line(error)}") from None
-    except duckdb.Error as error:
-        raise SourceError(unreadable(type(error).__name__, str(error))) from None
-
-
-@contextmanager
-def _querying() -> Iterator[None]:
-    """Say what is wrong with a query without quoting rows."""
-    try:
-        yield
-    except _ABOUT_NAMES as error:
-        raise QueryError(f"The query cannot be run: {_first_line(error)}") from None
-    except duckdb.OutOfMemoryException:
-        raise QueryError(_NO_MEMORY) from None
-    except _ABOUT_VALUES as error:
-        raise FailedOnRows(f"The query cannot be run: DuckDB reports a {type(error).__name__}.") from None
-    except duckdb.Error as error:
-        raise QueryError(f"The query cannot be run: DuckDB reports a {type(error).__name__}.") from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") + "."

@@ -11,11 +11,12 @@ from sqlglot import exp
 from empriv.collecting.advice import explained as explained
 from empriv.collecting.aggregates import Facts, NotDecomposable
 from empriv.collecting.assemble import Answers, answer, assemble
+from empriv.collecting.decomposing import Decomposition, decompose
 from empriv.collecting.engine import Column, FailedOnRows, Integers, Session
 from empriv.collecting.exact import Span
 from empriv.collecting.queries import DATABASE, INDIVIDUAL, Query
 from empriv.collecting.reruns import BEYOND, LARGEST_EXACT, Notice, rerun
-from empriv.collecting.rewrite import GROUP, Decomposition, decompose, leave_one_out
+from empriv.collecting.rewrite import GROUP, leave_one_out
 from empriv.collecting.templates import fill
 from empriv.errors import QueryError
 from empriv.results import Results

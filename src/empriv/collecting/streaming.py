@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from empriv.collecting.aggregates import Facts, NotDecomposable
 from empriv.collecting.assemble import Answers, answer, assemble
+from empriv.collecting.decomposing import Decomposition, decompose
 from empriv.collecting.engine import Engine, FailedOnRows, Integers, Session
 from empriv.collecting.evaluate import (
     PAIR,
@@ -31,7 +32,7 @@ from empriv.collecting.evaluate import (
     survey,
 )
 from empriv.collecting.queries import INDIVIDUAL, Query
-from empriv.collecting.rewrite import GROUP, Decomposition, Stages, decompose, passes, stages
+from empriv.collecting.rewrite import GROUP, Stages, passes, stages
 from empriv.collecting.sources import Databases
 from empriv.errors import QueryError
 from empriv.results import Results

@@ -29,9 +29,9 @@ from empriv.scale.tally import Tally, from_bytes, merge_all, with_absent
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases
+    from empriv.collecting.decomposing import Decomposition
     from empriv.collecting.engine import ClusterEngine, ClusterSession
     from empriv.collecting.queries import Query
-    from empriv.collecting.rewrite import Decomposition
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # Per cent of the work, as shown, when results are there, and when they are saved.
@@ -51,8 +51,8 @@ def scan_on_cluster(
 ) -> tuple[Yardstick, Tally]:
     """The yardstick and the tally of all individuals; `NotDecomposable` if the query cannot be rewritten."""
     from empriv.collecting.aggregates import NotDecomposable
+    from empriv.collecting.decomposing import decompose
     from empriv.collecting.engine import FailedOnRows
-    from empriv.collecting.rewrite import decompose
 
     decompose(query)  # before anything is opened
     try:
@@ -71,7 +71,7 @@ def _scanned(
     results_table: str | None,
     progress: bool | None,
 ) -> tuple[Yardstick, Tally]:
-    from empriv.collecting.rewrite import decompose
+    from empriv.collecting.decomposing import decompose
     from empriv.collecting.spark_errors import querying
 
     with engine.session(data) as session, progress_bar(100, "Scanning on the cluster", show=progress) as advance:
@@ -128,8 +128,8 @@ def _one_number(session: ClusterSession, query: Query, component: str | None) ->
     from sqlglot import exp
 
     from empriv.collecting.advice import explained
+    from empriv.collecting.decomposing import decompose
     from empriv.collecting.evaluate import component_names, store_groups
-    from empriv.collecting.rewrite import decompose
     from empriv.collecting.templates import fill
 
     if not query.is_vector:
