@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py                        cost from 1M to 100M rows, with fitted exponents
     python benchmarks/scale.py --rows 100_000_000     one size, with peak memory
-    python benchmarks/scale.py --bounds               what upper bounds add, from 5,000 to 20,000 individuals
+    python benchmarks/scale.py --bounds               what upper bounds add, from 10,000 to 100,000 individuals
     python benchmarks/scale.py --spark                the same on Spark with one executor and with two
     python benchmarks/scale.py --memory               what measuring takes in an executor, by entries held at once
 
@@ -42,7 +42,7 @@ SIZES = (
 )
 INDIVIDUALS = ((5_000_000, 12_500), (5_000_000, 50_000), (5_000_000, 200_000), (5_000_000, 800_000))
 SPARK_ROWS = (300_000, 1_000_000, 3_000_000)
-BOUNDED = ((500_000, 5_000), (1_000_000, 10_000), (2_000_000, 20_000))
+BOUNDED = ((1_000_000, 10_000), (3_000_000, 30_000), (10_000_000, 100_000))
 
 
 def make_rows(path: Path, rows: int, individuals: int) -> None:
@@ -204,9 +204,9 @@ def apart(work: Callable[[], None]) -> Cost:
 
 
 def compare(rows: int, individuals: int, memory_limit: str, repeats: int) -> tuple[float, float]:
-    """Seconds of both, the best of several turns, printed with their ratio and peak memory.
+    """Seconds and processor seconds of the scan, the least of several turns, printed beside the bare statement's.
 
-    The processors' seconds are printed too: where other work shares the machine, they say more.
+    Where other work shares the machine, the processors' seconds say more.
     """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "rows.parquet"
@@ -223,7 +223,25 @@ def compare(rows: int, individuals: int, memory_limit: str, repeats: int) -> tup
         f"processor seconds {least[1]:.1f} and {least[0]:.1f}, ratio {least[1] / least[0]:.2f}",
         flush=True,
     )
-    return best[0], best[1]
+    return best[1], least[1]
+
+
+def compare_bounds(memory_limit: str) -> None:
+    """What upper bounds add to a scan."""
+    costs: list[list[Cost]] = []
+    for rows, individuals in BOUNDED:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "rows.parquet"
+            make_rows(path, rows, individuals)
+            costs.append([apart(partial(scanned, path, memory_limit, bounds)) for bounds in (False, True)])
+        (plain, busy, _), (bounded, busier, _) = costs[-1]
+        print(
+            f"{individuals:>9,} individuals: {plain:.2f} s, with bounds {bounded:.2f} s   processor seconds {busy:.1f} "
+            f"and {busier:.1f}: {1e6 * (busier - busy) / individuals:.0f} microseconds more for each individual",
+            flush=True,
+        )
+    sizes = [individuals for _, individuals in BOUNDED]
+    print(f"exponent of the seconds with bounds in individuals: {exponent(sizes, [both[1][0] for both in costs]):.2f}")
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
@@ -252,24 +270,13 @@ def main() -> None:
         compare_on_spark(options.most_rows)
         return
     if options.bounds:
-        seconds: tuple[list[float], list[float]] = ([], [])
-        for rows, individuals in BOUNDED:
-            with tempfile.TemporaryDirectory() as directory:
-                path = Path(directory) / "rows.parquet"
-                make_rows(path, rows, individuals)
-                for bounds in (False, True):
-                    seconds[bounds].append(apart(partial(scanned, path, options.memory_limit, bounds))[0])
-            print(
-                f"{individuals:,} individuals: {seconds[0][-1]:.2f} s, with bounds {seconds[1][-1]:.2f} s", flush=True
-            )
-        fitted = exponent([individuals for _, individuals in BOUNDED], seconds[1])
-        print(f"exponent of the seconds with bounds in individuals: {fitted:.2f}")
+        compare_bounds(options.memory_limit)
         return
     for name, sizes, axis in (("individuals", INDIVIDUALS, 1), ("rows", SIZES, 0)):
         cases = [case for case in sizes if case[0] <= options.most_rows]
-        found = [compare(*case, options.memory_limit, options.repeats)[1] for case in cases]
-        fitted = exponent([case[axis] for case in cases], found)
-        print(f"exponent of the seconds in {name}: {fitted:.2f}", flush=True)
+        found = [compare(*case, options.memory_limit, options.repeats) for case in cases]
+        wall, busy = (exponent([case[axis] for case in cases], list(column)) for column in zip(*found, strict=True))
+        print(f"exponent in {name}: {wall:.2f} of the seconds, {busy:.2f} of the processor seconds", flush=True)
 
 
 if __name__ == "__main__":
