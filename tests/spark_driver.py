@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import empriv
+from empriv.collecting.spark_jobs import watched
 from spark_sessions import EPSILONS, SETTINGS, leftovers, rows, start
 
 
@@ -61,7 +62,7 @@ def connect(directory: Path) -> dict[str, Any]:
     frame = spark.read.parquet(str(directory / "rows.parquet"))
     data = empriv.databases(frame, database="day", individual="who")
     found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, progress=False)
-    with empriv.SparkEngine(spark).session(data) as session, session.watched(lambda _, known: told.append(known)):
+    with watched(spark, lambda _, known: told.append(known)):
         spark.range(1000).count()
     called = empriv.collect(data, lambda table: float(np.sum(np.sort(table["x"]))))
     views = [table.name for table in spark.catalog.listTables() if table.name.startswith("empriv")]

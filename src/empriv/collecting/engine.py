@@ -117,13 +117,10 @@ class ClusterSession(Session, Protocol):
     def keep(self, frame: Any) -> Any:
         """Have a DataFrame computed once only, for as long as the session lasts."""
 
-    def watched(self, tell: Callable[[int, int], None]) -> AbstractContextManager[None]:
-        """Have ``tell(done, known)`` called with how many tasks are done while the body runs."""
-
     def fingerprint(self) -> str:
         """The rows in one text, by which they are known again."""
 
-    def run_calls(self, query: Called) -> list[Chunk]:
+    def run_calls(self, query: Called, *, show: bool | None = None) -> list[Chunk]:
         """A function called on every database with everyone, and without each individual."""
 
 

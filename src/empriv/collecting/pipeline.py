@@ -187,7 +187,7 @@ def _collect_calls(
         if checkpoint is not None or jobs is not None:
             raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")
         with engine.session(data) as remote:
-            chunks = remote.run_calls(query_for(function, frame=frame, draws=draws, seed=seed))
+            chunks = remote.run_calls(query_for(function, frame=frame, draws=draws, seed=seed), show=progress)
             databases, individuals = remote.databases, remote.individuals
             database, individual = remote.presence()
         starts, entry_database = presence(individual, database, len(individuals), len(databases))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -26,11 +26,12 @@ from empriv.collecting.engine import Column, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, databases
 from empriv.collecting.spark_errors import querying, reading
-from empriv.collecting.spark_jobs import cancellable, watched
+from empriv.collecting.spark_jobs import Percent, cancellable
 from empriv.collecting.spark_sources import from_arrow, relation, to_arrow
 from empriv.collecting.spark_sql import kept_parts, plain_ranges, to_spark
 from empriv.collecting.views import data_view, quoted
 from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
+from empriv.progress import progress as progress_bar
 
 # Digits of Spark's integers; sums of the longest may need more than 64 bits.
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
@@ -216,7 +217,7 @@ class SparkFrames:
     def extract(self, directory: str) -> Callable[[int], Any]:  # noqa: ARG002 — the protocol's
         raise QueryError("Rows are not extracted from Spark: functions are called in its executors.")
 
-    def run_calls(self, query: Query) -> list[Chunk]:
+    def run_calls(self, query: Query, *, show: bool | None = None) -> list[Chunk]:
         """A function called on every database with everyone, and without each individual, in the executors."""
         coded = self.frame(parse_one(self._coded("TRUE"), dialect="duckdb"))
         own = tuple(self.columns[DATA])
@@ -224,15 +225,16 @@ class SparkFrames:
         def call(batches: Iterator[Any]) -> Iterator[Any]:
             return called_batches(query, own, batches)
 
-        with querying():
-            # A partition for each database, unless there are more than executors can be told of.
-            dealt = coded.repartition(min(len(self.databases), _MOST_TASKS), DATABASE).sortWithinPartitions(DATABASE)
+        # As many partitions as databases, unless there are more than a driver can watch.
+        count = min(len(self.databases), _MOST_TASKS)
+        with (
+            progress_bar(100, "Calls without each individual", show=show) as advance,
+            Percent(self.spark, advance, count).up_to(100),
+            querying(),
+        ):
+            dealt = coded.repartition(count, DATABASE).sortWithinPartitions(DATABASE)
             found = dealt.mapInArrow(call, "chunk binary").collect()
         return [chunk_from(bytes(row[0])) for row in found]
-
-    def watched(self, tell: Callable[[int, int], None]) -> AbstractContextManager[None]:
-        """Have ``tell(done, known)`` called with how many tasks are done while the body runs."""
-        return watched(self.spark, tell)
 
     def fingerprint(self) -> str:
         """The rows in one text: their columns, their number, and the sum of hashes of them, table by table."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from empriv.progress import Advance
+
 _SECONDS = 0.3
 Counts = dict[int, tuple[int, int]]
 
@@ -82,6 +84,31 @@ def watched(spark: Any, tell: Callable[[int, int], None]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+class Percent:
+    """Progress in per cent, over the steps of some work; ``expected`` is how many tasks a step has at least."""
+
+    def __init__(self, spark: Any, advance: Advance, expected: int) -> None:
+        self._spark, self._advance, self._expected, self._at = spark, advance, expected, 0
+
+    @contextmanager
+    def up_to(self, last: int) -> Iterator[None]:
+        """The body is the step after which so much is done."""
+        first = self._at
+
+        def tell(done: int, known: int) -> None:
+            # Tasks that are not known yet: at least one more round of them.
+            self._move(first + (last - first) * done // (known + self._expected))
+
+        with watched(self._spark, tell):
+            yield
+        self._move(last)
+
+    def _move(self, to: int) -> None:
+        if to > self._at:
+            self._advance(to - self._at)
+            self._at = to
 
 
 def _sums(seen: Counts) -> tuple[int, int]:

@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from empriv.errors import InputError, QueryError
-from empriv.progress import Advance
 from empriv.progress import progress as progress_bar
 from empriv.results import Results
 from empriv.scale.executors import VALUE, WHERE, WHO, measured_batches, schema_of
@@ -73,49 +71,26 @@ def _scanned(
 ) -> tuple[Yardstick, Tally]:
     from empriv.collecting.decomposing import decompose
     from empriv.collecting.spark_errors import querying
+    from empriv.collecting.spark_jobs import Percent
 
     with engine.session(data) as session, progress_bar(100, "Scanning on the cluster", show=progress) as advance:
         count = engine.partitions or int(session.spark.conf.get("spark.sql.shuffle.partitions"))
-        shown = _Shown(advance, count)
-        with shown.up_to(session, _COLLECTED):
+        shown = Percent(session.spark, advance, count)
+        with shown.up_to(_COLLECTED):
             asked, item = _one_number(session, query, component)
             kept = None if checkpoint is None else f"{_absolute(checkpoint)}/{_mark(session, data, query, component)}"
             found = None if kept is None else _read(session, kept)
             everyone, absent, pairs = _collected(session, decompose(asked), item) if found is None else found
         if kept is not None and found is None:
-            with shown.up_to(session, _SAVED), querying():
+            with shown.up_to(_SAVED), querying():
                 _write(session, kept, everyone, absent, pairs)
             pairs = session.spark.read.parquet(f"{kept}/pairs")
         yardstick = fit(everyone)
-        with shown.up_to(session, _MEASURED), querying():
+        with shown.up_to(_MEASURED), querying():
             tallies = _measured(session, count, yardstick, pairs, results_table)
         if not tallies:
             raise InputError("There must be at least one individual with a row that the query reads, got none.")
         return yardstick, with_absent(merge_all(tallies, top=yardstick.top), absent)
-
-
-class _Shown:
-    """Progress in per cent: Spark tells how many tasks are done, and of how many it knows."""
-
-    def __init__(self, advance: Advance, count: int) -> None:
-        self._advance, self._count, self._at = advance, count, 0
-
-    @contextmanager
-    def up_to(self, session: ClusterSession, last: int) -> Iterator[None]:
-        first = self._at
-
-        def tell(done: int, known: int) -> None:
-            # Tasks that are not known yet: at least one more round of them.
-            self._move(first + (last - first) * done // (known + self._count))
-
-        with session.watched(tell):
-            yield
-        self._move(last)
-
-    def _move(self, to: int) -> None:
-        if to > self._at:
-            self._advance(to - self._at)
-            self._at = to
 
 
 def _one_number(session: ClusterSession, query: Query, component: str | None) -> tuple[Query, int]:
