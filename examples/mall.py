@@ -57,10 +57,8 @@ def main(out: str, *, quick: bool) -> None:
     guard = np.flatnonzero(ranked["individual"] == GUARD)[0]
     at = {"presence": int(ranked["databases"][guard]), "influence": float(ranked["largest_influence"][guard])}
     axes = {axis: chart.spec["layer"][0]["encoding"][axis] for axis in "xy"}  # a chart is Vega-Lite: one can add to it
-    label = layer(
-        "guard", {"type": "text", "align": "right", "dx": -10}, [at], {**axes, "text": {"value": "the guard"}}
-    )
-    chart.spec["layer"].append(label)
+    text = {"type": "text", "text": "the guard", "align": "right", "dx": -10}
+    chart.spec["layer"].append(layer("guard", text, [at], axes))
     chart.save(out)
 
 
