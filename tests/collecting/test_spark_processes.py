@@ -101,6 +101,11 @@ def test_a_second_driver_goes_on_from_what_a_killed_one_saved(
     assert collections == ["again"]
     whole = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
     np.testing.assert_allclose(other.delta(grid), whole.delta(grid), atol=1e-9)
+    # And so are results that were not saved to the end.
+    for file in tmp_path.glob("saved/*/done/*"):
+        file.unlink()
+    other = empriv.scan(data, "sum(x)", **options)
+    assert collections == ["again", "again"]
     assert leftovers(spark) == []
 
 

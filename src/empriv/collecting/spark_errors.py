@@ -67,8 +67,8 @@ def querying() -> Iterator[None]:
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether a file is not there."""
-    return "PATH_NOT_FOUND" in f"{_condition(error)} {error}"
+    """Whether a table of files is not there, or was begun and not finished."""
+    return _about(error, ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")) or "PATH_NOT_FOUND" in _condition(error)
 
 
 def _about(error: BaseException, parts: tuple[str, ...]) -> bool:

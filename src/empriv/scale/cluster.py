@@ -239,15 +239,16 @@ def _write(session: ClusterSession, path: str, everyone: Results, absent: int, p
 
 
 def _read(session: ClusterSession, path: str) -> tuple[Results, int, Any] | None:
-    from empriv.collecting.spark_errors import is_missing
+    from empriv.collecting.spark_errors import is_missing, querying
 
-    try:
-        said = json.loads(session.spark.read.parquet(f"{path}/done").collect()[0][0])
-        pairs = session.spark.read.parquet(f"{path}/pairs")
-    except Exception as error:
-        if is_missing(error):
-            return None
-        raise
+    with querying():
+        try:
+            said = json.loads(session.spark.read.parquet(f"{path}/done").collect()[0][0])
+            pairs = session.spark.read.parquet(f"{path}/pairs")
+        except Exception as error:
+            if is_missing(error):
+                return None
+            raise
     with np.load(io.BytesIO(base64.b64decode(said["everyone"])), allow_pickle=False) as arrays:
         everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"])
     return everyone, int(said["absent"]), pairs
