@@ -165,6 +165,13 @@ def test_every_test_named_by_the_method_page_exists() -> None:
     assert "test_nothing" not in _tests_of(Path(__file__))
 
 
+def test_every_file_named_by_the_method_page_exists() -> None:
+    found = re.findall(r"`((?:examples|tests)/\w+\.py)`", METHOD.read_text())
+    assert len(found) > 5
+    for name in found:
+        assert (ROOT / name).is_file(), name
+
+
 def test_every_numbered_thing_of_the_paper_has_its_place() -> None:
     text = METHOD.read_text()
     counts = {"Definition": 4, "Lemma": 4, "Theorem": 2, "Algorithm": 2, "Proposition": 1, "Figure": 5}
