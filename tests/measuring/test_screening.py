@@ -9,6 +9,7 @@ import empriv
 from empriv.measuring import compiled
 from empriv.measuring.risk import Risk
 from empriv.measuring.screening import log_reach
+from empriv.results import FloatArray
 
 
 def risk_of(seed: int, share: float, size: float, atoms: bool = False, draws: int | None = None) -> Risk:
@@ -26,6 +27,11 @@ def risk_of(seed: int, share: float, size: float, atoms: bool = False, draws: in
     return empriv.measure(q, np.where(moved, q + shifts, q))
 
 
+def reach_of(risk: Risk, bandwidth: float) -> FloatArray:
+    shifts = risk.shifts * risk.density.bandwidth / bandwidth  # type: ignore[union-attr]
+    return log_reach(risk.pairs, np.arange(40), bandwidth=bandwidth, shifts=shifts)
+
+
 @pytest.mark.parametrize("atoms", [False, True])
 @pytest.mark.parametrize("draws", [None, 3])
 @pytest.mark.parametrize(("share", "size"), [(0.05, 0.02), (0.3, 0.1), (1.0, 0.5), (0.1, 30.0)])
@@ -33,7 +39,7 @@ def test_nobody_is_cleared_wrongly(share: float, size: float, draws: int | None,
     tighter = 0
     for seed in range(5):
         risk = risk_of(seed, share, size, atoms, draws)
-        bound, truth = log_reach(risk.pairs, risk.density.bandwidth, risk.shifts), risk.epsilon_i(0.0)  # type: ignore
+        bound, truth = reach_of(risk, risk.density.bandwidth), risk.epsilon_i(0.0)  # type: ignore[union-attr]
         assert np.all(bound >= truth * (1 - 1e-12))
         assert np.all(bound <= risk.shifts)
         assert np.any(0.2 * bound < truth), "a fifth of it would clear somebody wrongly"
@@ -52,21 +58,39 @@ def test_the_compiled_path_agrees_with_numpy(bandwidth: float, monkeypatch: pyte
         (3, 0.5, 1e-3, False, 2),
     ):
         risk = risk_of(seed, share, size, atoms, draws)
-        shifts = risk.shifts * risk.density.bandwidth / bandwidth  # type: ignore[union-attr]
-        mine = log_reach(risk.pairs, bandwidth, shifts)
+        mine = reach_of(risk, bandwidth)
         with monkeypatch.context() as patch:
             patch.setattr(compiled, "reach", None)
-            theirs = log_reach(risk.pairs, bandwidth, shifts)
+            theirs = reach_of(risk, bandwidth)
         np.testing.assert_allclose(mine, theirs, rtol=1e-5)
         assert not np.allclose(1.001 * mine, theirs, rtol=1e-5)
 
 
+def sparse(seed: int) -> Risk:
+    """40 individuals who are in 6 of 30 databases each."""
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=30)
+    where = np.sort(np.stack([rng.permutation(30)[:6] for _ in range(40)]), axis=1)
+    found: Risk = empriv.measure(
+        empriv.Results(
+            q=q,
+            outcomes=np.zeros(30, np.int8),
+            databases=np.arange(30),
+            individuals=np.arange(40),
+            starts=np.arange(0, 241, 6),
+            entry_database=where.ravel().astype(np.int32),
+            entry_q=(q[where] + 0.1 * rng.normal(size=where.shape)).ravel(),
+            entry_outcomes=np.zeros(240, np.int8),
+        )
+    )
+    return found
+
+
 def test_screening_changes_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(4):
-        risk = risk_of(seed, 0.2, 0.1)
-        slow = risk_of(seed, 0.2, 0.1)
-        monkeypatch.setitem(slow.__dict__, "_reach", slow.shifts)
+        quick, slow = sparse(seed), sparse(seed)
+        monkeypatch.setitem(slow.__dict__, "_reaches", slow.shifts)
         for grid in ([0.01, 0.05, 0.1], [0.3]):
-            np.testing.assert_array_equal(risk.delta_i(grid), slow.delta_i(grid))
-        assert risk.epsilon(0.0) == slow.epsilon(0.0)
-        assert np.count_nonzero(risk._reach > 0.1) < np.count_nonzero(slow.shifts > 0.1)
+            np.testing.assert_array_equal(quick.delta_i(grid), slow.delta_i(grid))
+        assert quick.epsilon(0.0) == slow.epsilon(0.0)
+        assert len(quick._subject_rows(0.1)) < len(slow._subject_rows(0.1))

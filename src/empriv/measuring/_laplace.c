@@ -107,20 +107,20 @@ static double growth(double s)
     return g;
 }
 
-/* For each of `rows` individuals with entries from starts[row] on: the largest average of e^|shift| - 1 over the
- * points, each weighted by its kernel, at any place; shifts are in bandwidths. That is a ratio of two mixtures at the
- * same knots, so that it is largest at one of these. `place` is the position of a point among the sorted ones, `decay`
- * the kernel from each of these to the one before, `weight` the inverse of the kernels' sum there; `scratch` has room
- * for 2 n. */
-void empriv_laplace_reach(long rows, long n, const double *points, const int *place, const double *decay,
-                          const double *weight, double scale, const long long *starts, const int *entry_point,
-                          const double *entries, double *out, double *scratch)
+/* For each of `count` individuals, `rows`, with entries from starts[row] on: the largest average of e^|shift| - 1 over
+ * the points, each weighted by its kernel, at any place; shifts are in bandwidths. That is a ratio of two mixtures at
+ * the same knots, so that it is largest at one of these. `place` is the position of a point among the sorted ones,
+ * `decay` the kernel from each of these to the one before, `weight` the inverse of the kernels' sum there; `scratch`
+ * has room for 2 n. */
+void empriv_laplace_reach(long count, const long long *rows, long n, const double *points, const int *place,
+                          const double *decay, const double *weight, double scale, const long long *starts,
+                          const int *entry_point, const double *entries, double *out, double *scratch)
 {
     double *change = scratch, *left = scratch + n;
-    for (long row = 0; row < rows; row++) {
+    for (long row = 0; row < count; row++) {
         for (long k = 0; k < n; k++)
             change[k] = 0.0;
-        for (long long j = starts[row]; j < starts[row + 1]; j++) {
+        for (long long j = starts[rows[row]]; j < starts[rows[row] + 1]; j++) {
             const int point = entry_point[j];
             change[place[point]] = growth(fabs(entries[j] - points[point]) * scale);
         }

@@ -18,7 +18,7 @@ from empriv.results import FloatArray, IntArray
 
 Sticks = Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
 Int32Array = npt.NDArray[np.int32]
-Reach = Callable[[FloatArray, Int32Array, FloatArray, FloatArray, float, IntArray, Int32Array, FloatArray], FloatArray]
+Reach = Callable[..., FloatArray]
 
 
 def _load() -> ctypes.CDLL | None:
@@ -52,6 +52,7 @@ def _reach(library: ctypes.CDLL) -> Reach:
     function.restype = None
 
     def reach(
+        rows: IntArray,
         points: FloatArray,
         place: Int32Array,
         decay: FloatArray,
@@ -61,11 +62,11 @@ def _reach(library: ctypes.CDLL) -> Reach:
         entry_point: Int32Array,
         entries: FloatArray,
     ) -> FloatArray:
-        """Largest weighted average of e^|shift| - 1, for each individual: see `screening`."""
-        n, out = len(points), np.empty(len(starts) - 1)
+        """Largest weighted average of e^|shift| - 1, for each of these individuals: see `screening`."""
+        n, out = len(points), np.empty(len(rows))
         function(
-            ctypes.c_long(len(out)), ctypes.c_long(n), pointer(points, np.float64), pointer(place, np.int32),
-            pointer(decay, np.float64), pointer(weight, np.float64), ctypes.c_double(scale),
+            ctypes.c_long(len(out)), pointer(rows, np.int64), ctypes.c_long(n), pointer(points, np.float64),
+            pointer(place, np.int32), pointer(decay, np.float64), pointer(weight, np.float64), ctypes.c_double(scale),
             pointer(starts, np.int64), pointer(entry_point, np.int32), pointer(entries, np.float64),
             pointer(out, np.float64), pointer(np.empty(2 * n), np.float64),
         )  # fmt: skip

@@ -152,13 +152,15 @@ class Risk:
         check_delta(delta)
         best = 0.0
         rows = self._subject_rows(0.0)
-        rows = rows[np.argsort(-self._reach[rows], kind="stable")]  # who may need most, first
+        reach = self._reach(rows)
+        order = np.argsort(-reach, kind="stable")  # who may need most, first
+        rows, reach = rows[order], reach[order]
         provable = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
         start, stop = 0, 128  # a few first: they tell of whom there is no need to look at
         while start < len(rows):
             some = rows[start:stop]
             if provable:  # who cannot need more than the worst so far is not looked at
-                some = some[self._beyond(self._reach[some], best)]
+                some = some[self._beyond(reach[start:stop], best)]
             for _, found in self._map(some, lambda block: block.epsilons(delta)):
                 best = max(best, float(found.max(initial=0.0)))
             start, stop = stop, stop + max(1024, len(rows) // 16)
@@ -209,7 +211,7 @@ class Risk:
         # Screened by a bound that may be tiny rather than zero: said so, not rounded down.
         bounded = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
         least, moving = 0.0 if bounded else mixtures.SLACK, self.shifts > 0
-        out[moving & ~self._beyond(self._reach, epsilon[0])] = least
+        out[moving & ~self._beyond(self.shifts, epsilon[0])] = least
         if np.isinf(epsilon[-1]):
             # e^inf times a density that rounds to 0 says nothing: what is proved for a single epsilon holds here too.
             out[moving & ~self._beyond(self.shifts, np.inf), -1] = least
@@ -217,14 +219,27 @@ class Risk:
 
     def _subject_rows(self, epsilon: float) -> IntArray:
         """Individuals whom no screening clears at ``epsilon``."""
-        return np.flatnonzero(self._beyond(self._reach, epsilon) & (self.shifts > 0))
+        rows = np.flatnonzero(self._beyond(self.shifts, epsilon) & (self.shifts > 0))
+        return rows if epsilon <= 0 else rows[self._beyond(self._reach(rows), epsilon)]
+
+    def _reach(self, rows: IntArray) -> FloatArray:
+        """What screening of these individuals goes by: the largest shift, or less for who is in few databases."""
+        if not isinstance(self.density, Mixture) or not closed_form(self.density):
+            return self.shifts[rows]
+        known, presence = self._reaches, np.diff(self.pairs.starts)
+        # who is in most databases gains little from a second look, which is not for nothing
+        new = rows[np.isnan(known[rows])]
+        few = 2 * presence[new] * self.pairs.draws <= len(self.pairs.points)
+        known[new[~few]] = self.shifts[new[~few]]
+        if few.any():
+            new = new[few]
+            known[new] = log_reach(self.pairs, new, bandwidth=self.density.bandwidth, shifts=self.shifts[new])
+        return np.asarray(known[rows])
 
     @cached_property
-    def _reach(self) -> FloatArray:
-        """What screening goes by: the largest shift, or less where few results change."""
-        if not isinstance(self.density, Mixture) or not closed_form(self.density):
-            return self.shifts
-        return log_reach(self.pairs, self.density.bandwidth, self.shifts)
+    def _reaches(self) -> FloatArray:
+        """What is known of `_reach` already, NaN elsewhere."""
+        return np.full(len(self.shifts), np.nan)
 
     def _beyond(self, shifts: FloatArray, epsilon: float) -> npt.NDArray[np.bool_]:
         """Whose shifts may break ``epsilon`` (docs/mathematics.md, "Screening")."""

@@ -13,16 +13,16 @@ from empriv.measuring import compiled
 from empriv.measuring.atoms import Pairs
 from empriv.measuring.compiled import Int32Array
 from empriv.measuring.laplace import slack
-from empriv.results import FloatArray
+from empriv.results import FloatArray, IntArray
 
 _FAR = 100.0  # bandwidths beyond which an individual's largest shift is left as it is
 _VALUES = 1_000_000  # held at once, in numpy
 
 
-def log_reach(pairs: Pairs, bandwidth: float, shifts: FloatArray) -> FloatArray:
-    """Bound on sup |log p/p_i| of each individual at this bandwidth; never too small.
+def log_reach(pairs: Pairs, rows: IntArray, *, bandwidth: float, shifts: FloatArray) -> FloatArray:
+    """Bound on sup |log p/p_i| of each of these individuals at this bandwidth; never too small.
 
-    ``shifts`` are the largest changes in bandwidths, inf to or from an atom, as `blocks.largest_shifts` gives them.
+    ``shifts`` are their largest changes in bandwidths, inf to or from an atom, as `blocks.largest_shifts` gives them.
     """
     points = pairs.points
     order = np.argsort(points, kind="stable").astype(np.int32)
@@ -31,18 +31,20 @@ def log_reach(pairs: Pairs, bandwidth: float, shifts: FloatArray) -> FloatArray:
     decay = np.zeros(len(points))
     decay[1:][finite[1:]] = np.exp(-np.diff(ordered[finite]) / bandwidth)
     weight = np.where(finite, 1.0 / _kernel_sums(np.ones((len(points), 1)), decay)[:, 0], 0.0)
-    average = _averages(pairs, order, decay, weight, 1.0 / bandwidth)
+    average = _averages(pairs, rows, order, decay, weight, 1.0 / bandwidth)
     rounding = slack(points)
     bound = np.log1p(average * (1.0 + rounding)) + 2.0 * rounding
     return np.where(shifts < _FAR, np.minimum(bound, shifts), shifts)
 
 
-def _averages(pairs: Pairs, order: Int32Array, decay: FloatArray, weight: FloatArray, scale: float) -> FloatArray:
+def _averages(
+    pairs: Pairs, rows: IntArray, order: Int32Array, decay: FloatArray, weight: FloatArray, scale: float
+) -> FloatArray:
     """Largest weighted average of e^s - 1 over all places, which is at one of the points."""
     place = np.empty_like(order)
     place[order] = np.arange(len(order), dtype=order.dtype)
     if compiled.reach is None:
-        return reach_in_numpy(pairs, order, decay, weight, scale)
+        return reach_in_numpy(pairs, rows, order, decay, weight, scale)
     draws = pairs.draws
     entry_point: Int32Array = np.ascontiguousarray(pairs.entry_database, np.int32)
     if draws > 1:
@@ -50,19 +52,22 @@ def _averages(pairs: Pairs, order: Int32Array, decay: FloatArray, weight: FloatA
         entry_point = np.asarray(entry_point[:, None] * draws + within, np.int32).reshape(-1)
     starts = np.ascontiguousarray(pairs.starts * draws, np.int64)
     entries = np.ascontiguousarray(pairs.entries).reshape(-1)
-    return compiled.reach(np.ascontiguousarray(pairs.points), place, decay, weight, scale, starts, entry_point, entries)
+    points, rows = np.ascontiguousarray(pairs.points), np.ascontiguousarray(rows, np.int64)
+    return compiled.reach(rows, points, place, decay, weight, scale, starts, entry_point, entries)
 
 
-def reach_in_numpy(pairs: Pairs, order: Int32Array, decay: FloatArray, weight: FloatArray, scale: float) -> FloatArray:
+def reach_in_numpy(
+    pairs: Pairs, rows: IntArray, order: Int32Array, decay: FloatArray, weight: FloatArray, scale: float
+) -> FloatArray:
     """The same as the compiled function, more slowly."""
-    out = np.empty(pairs.n_individuals)
+    out = np.empty(len(rows))
     step = max(1, _VALUES // len(order))
     for start in range(0, len(out), step):
-        rows = np.arange(start, min(start + step, len(out)))
+        some = slice(start, start + step)
         with np.errstate(invalid="ignore"):
-            shift = np.abs(pairs.dense(rows) - pairs.points)[:, order].T * scale
+            shift = np.abs(pairs.dense(rows[some]) - pairs.points)[:, order].T * scale
         change = np.expm1(np.where(shift < _FAR, shift, _FAR)) * (1.0 + 1e-12)
-        out[rows] = (_kernel_sums(change, decay) * weight[:, None]).max(axis=0, initial=0.0)
+        out[some] = (_kernel_sums(change, decay) * weight[:, None]).max(axis=0, initial=0.0)
     return out
 
 

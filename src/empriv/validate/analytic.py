@@ -104,10 +104,11 @@ def _looked_at_ends(ground: Ground, rows: IntArray, grid: FloatArray, level: flo
         runs = _run_bound(found.runs, n, level)[:, None]
         out[some] = np.maximum(out[some], np.maximum(found.edges - 1.0 / n, runs))
         tied[some] = found.tied
-    smooth, total = (
-        log_reach(ground.marked, width * h, ground.shifts / width) for width in (narrowing(n), TOTAL_WIDTH)
-    )
-    return _Looks(np.zeros(ground.n_individuals, bool), np.where(tied, np.inf, smooth), total)
+    looks = _Looks(np.zeros(ground.n_individuals, bool), *np.zeros((2, ground.n_individuals)))
+    for reach, width in ((looks.smooth, narrowing(n)), (looks.total, TOTAL_WIDTH)):
+        reach[rows] = log_reach(ground.marked, rows, bandwidth=width * h, shifts=ground.shifts[rows] / width)
+    looks.smooth[tied] = np.inf
+    return looks
 
 
 def total_bound(exponent: FloatArray, spread: FloatArray, level: float) -> FloatArray:
