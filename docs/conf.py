@@ -59,7 +59,7 @@ python_use_unqualified_type_names = True
 default_role = "py:obj"
 nitpicky = True
 # Charts offer notebooks their Vega-Lite spec beside the picture; the site takes the picture.
-suppress_warnings = ["mystnb.unknown_mime_type", "toc.not_readable"]
+suppress_warnings = ["mystnb.unknown_mime_type"]
 
 
 def _names_of_the_code() -> set[str]:
