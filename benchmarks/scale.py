@@ -48,6 +48,7 @@ BOUNDED = ((1_000_000, 10_000), (3_000_000, 30_000), (10_000_000, 100_000))
 def make_rows(path: Path, rows: int, individuals: int) -> None:
     """Uniform databases and individuals; x is 1 / u^0.4 for a uniform u, times a factor of the individual's own."""
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.execute(
             f"COPY (SELECT CAST(hash(i * 3 + 1) % {DATABASES} AS INTEGER) AS database, "
             f"CAST(hash(i * 7 + 2) % {individuals} AS BIGINT) AS individual, "
@@ -62,6 +63,7 @@ def bare(path: Path, memory_limit: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         config = {"memory_limit": memory_limit, "temp_directory": directory}
         with duckdb.connect(config=config) as connection:
+            connection.execute("SET enable_progress_bar = false")
             connection.execute(f"CREATE TEMP TABLE found AS {BARE.format(path=path)}")
 
 
