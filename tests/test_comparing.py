@@ -116,6 +116,14 @@ def test_databases_are_matched_by_label() -> None:
     assert shuffled.utility[1].mean_absolute > 0
 
 
+def test_other_sources_are_other_databases(data: empriv.Databases) -> None:
+    one = empriv.audit(data, RAW, epsilon=0.1)
+    assert one.origin is not None
+    other = replace(one, origin=replace(one.origin, sources=("elsewhere.csv",)))
+    assert compare({"a": one, "b": replace(one)}).paired
+    assert not compare({"a": one, "b": other}).paired
+
+
 def test_table_and_words(several: Comparison) -> None:
     table = several.table(0.5)
     assert table["protocol"] == list(several.names)

@@ -12,6 +12,9 @@ from empriv.cli_runs import check_targets, interruptible, load_audit, paths_read
 from empriv.config import Settings, read_config, settings_of
 from empriv.errors import InputError
 
+# Keys of a file that `empriv audit` writes or judges by: a comparison must not write over what an audit wrote.
+_OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "target", "basis", "show_ids", "top")
+
 
 @click.command(short_help="Compare protocols, or saved audits.")
 @click.argument("paths", nargs=-1, metavar="[SAVED...]")
@@ -37,7 +40,7 @@ def compare(paths: tuple[str, ...], config: str | None, **given: Any) -> None:
     if (config is None) == (not paths):
         raise click.UsageError("Either SAVED files or --config must be given.")
     read = {} if config is None else _read(config)
-    settings = settings_of({key: value for key, value in read.items() if key != "save"}, given)
+    settings = settings_of({key: value for key, value in read.items() if key not in _OF_AUDITS}, given)
     quiet = settings.quiet or settings.json == "-"
     read_too = list(paths) if config is None else [config, *paths_read(settings)]
     check_targets((settings.json, settings.report), read_too)

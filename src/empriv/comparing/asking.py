@@ -51,8 +51,9 @@ def compare(
     truth : name of the protocol whose answers are right, and against which the others' errors are; it must not be
         randomised. Without it, errors are not known.
     epsilon : the epsilons to report; any others can be asked later
-    density : how densities are estimated, the same for all; an `Audit` keeps its own
-    component : compare this component of vector queries alone, by name; otherwise all are measured together
+    density : how densities are estimated, the same for all
+    component : compare this component of vector queries alone, by name; otherwise all are measured together. An
+        `Audit` keeps its own density and component.
     draws : of each randomised protocol for each database; unless given, 4 to 64, to make about 1,500 in all
     rng : seed: protocols draw the same random numbers from it, so that differences are not made by chance
     engine, memory_limit, jobs, progress, notice, frame : as for `collect`

@@ -116,9 +116,11 @@ class Comparison:
 
     @cached_property
     def paired(self) -> bool:
-        """Whether all are on the same databases."""
+        """Whether all are on the same databases: their labels are the same, and the sources, where they are known."""
         labels = [sorted(map(str, audit.results.databases.tolist())) for audit in self.audits.values()]
-        return all(one == labels[0] for one in labels[1:])
+        origins = [audit.origin for audit in self.audits.values() if audit.origin is not None]
+        sources = {(tuple(one.sources), one.database, one.drawn) for one in origins}
+        return all(one == labels[0] for one in labels[1:]) and len(sources) <= 1
 
     @property
     def incomparable(self) -> str | None:
