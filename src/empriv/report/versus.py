@@ -34,6 +34,7 @@ _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 1], 
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _TALL = 340
 _BAR = 5.0  # pixels from one protocol's bar to the next one's
+_FAR = 16.0  # pixels from which a label is joined to its mark by a line
 _LETTER, _LINE_HEIGHT = 6.7, 14.0  # of a label, in pixels: about 12 points of the page's font
 
 
@@ -132,6 +133,16 @@ def utility_chart(
         )
         for k, (which, place) in enumerate(places.items())
     ]
+    leaders = [
+        layer(
+            f"leader{k}", {"type": "rule", "color": FAINT, "strokeWidth": 0.8},
+            records(error=[at[which][0]], risk=[at[which][1]]),
+            {"x": at_x, "y": at_y, "x2": {"value": pixels[which][0] + dx},
+             "y2": {"value": pixels[which][1] + dy - math.copysign(7.0 if align == "center" else 0.0, dy)}},
+        )
+        for k, (which, (dx, dy, align)) in enumerate(places.items())
+        if abs(dy) > _FAR
+    ]  # fmt: skip
     line = layer(
         "front", {"type": "line", "color": FAINT, "strokeWidth": 1.5, "strokeDash": [4, 3]},
         records(error=[at[which][0] for which in front], risk=[at[which][1] for which in front],
@@ -153,7 +164,7 @@ def utility_chart(
         name=name,
         title=title,
         caption=f"{caption}{scale_said}{left}",
-        spec=spec_of(layer=[line, marks, *labels], height=_TALL),
+        spec=spec_of(layer=[line, *leaders, marks, *labels], height=_TALL),
         data={
             "protocol": names,
             "mean absolute error": numbers(np.array([point[0] for point in points.values()])),
