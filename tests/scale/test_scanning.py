@@ -88,6 +88,20 @@ def test_results_and_functions_are_scanned_too() -> None:
     agree(by_function, empriv.audit(data, "sum(k) / 100", epsilon=EPSILONS))
 
 
+def test_a_query_that_fails_without_somebody_is_scanned_too(tmp_path: Path) -> None:
+    frame = rows()
+    frame = frame[(frame["day"] < 12) & (frame["who"] < 10)]
+    least = int(frame.groupby("day")["k"].sum().min()) - 1
+    query = f"CAST(sum(k) - {least} AS UINTEGER)"  # fails without whoever has more than 1 on that day
+    data = empriv.databases(frame, database="day", individual="who")
+    found = scan(data, query, epsilon=0.1, jobs=1, progress=False)
+    audit = empriv.audit(data, query, epsilon=0.1, jobs=1, progress=False)
+    assert found.delta(0.1) == audit.delta(0.1)
+    assert found.tally.not_numbers.sum() == np.count_nonzero(audit.results.entry_outcomes) > 0
+    with pytest.raises(InputError, match="it fails on some rows"):
+        scan(data, query, epsilon=0.1, checkpoint=tmp_path / "kept")
+
+
 def test_a_falsehood_is_not_agreed_to() -> None:
     data = empriv.databases(rows(), database="day", individual="who")
     with pytest.raises(AssertionError):

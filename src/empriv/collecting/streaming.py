@@ -85,11 +85,17 @@ def stream(
     """
     plan = decompose(query)
     with engine.session(data) as session:
-        try:
+        with _not_failing():
             found = _opened(session, plan, entries, rows)  # type: ignore[arg-type]
-        except FailedOnRows:
-            raise NotDecomposable("it fails on some rows") from None
         yield found
+
+
+@contextmanager
+def _not_failing() -> Iterator[None]:
+    try:
+        yield
+    except FailedOnRows:
+        raise NotDecomposable("it fails on some rows") from None
 
 
 def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: int) -> Stream:
@@ -132,7 +138,7 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
 
     def stretches(skipped: int = 0) -> Generator[Results, None, None]:
         first = skipped // parts
-        with closing(_ahead(fetched, range(first, fetches), session.interrupt)) as found:
+        with closing(_ahead(fetched, range(first, fetches), session.interrupt)) as found, _not_failing():
             for number, one in enumerate(found, start=first):
                 for part in range(number * parts, (number + 1) * parts):
                     if part >= skipped:
