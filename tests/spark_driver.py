@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,19 @@ def slow(directory: Path) -> dict[str, Any]:
     return said
 
 
+def _lasting(batches: Iterator[Any]) -> Iterator[Any]:
+    time.sleep(0.1)
+    yield from batches
+
+
 def connect(directory: Path) -> dict[str, Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_DIRS"] = str(directory / "local")
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote("local[2]")
-    for name, value in {**SETTINGS, "spark.sql.warehouse.dir": str(directory / "warehouse")}.items():
+    own = {"spark.sql.warehouse.dir": str(directory / "warehouse"), "spark.connect.progress.reportInterval": "50ms"}
+    for name, value in {**SETTINGS, **own}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     told: list[int] = []
@@ -63,7 +70,7 @@ def connect(directory: Path) -> dict[str, Any]:
     data = empriv.databases(frame, database="day", individual="who")
     found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, progress=False)
     with watched(spark, lambda _, known: told.append(known)):
-        spark.range(1000).count()
+        spark.range(0, 40, 1, 40).mapInArrow(_lasting, "id bigint").count()
     called = empriv.collect(data, lambda table: float(np.sum(np.sort(table["x"]))))
     views = [table.name for table in spark.catalog.listTables() if table.name.startswith("empriv")]
     answer = {
