@@ -8,7 +8,9 @@ import pytest
 import empriv
 from empriv.comparing import compare
 from empriv.comparing.differences import evened
-from empriv.results import FloatArray
+from empriv.errors import InputError
+from empriv.measuring.densities import Kde, Mixture
+from empriv.results import FloatArray, IntArray
 
 
 def influences(rng: np.random.Generator, n: int) -> FloatArray:
@@ -110,3 +112,28 @@ def test_evening_keeps_order_and_what_is_no_number() -> None:
     assert 1.5 < float(even.q[np.argsort(q)[-2]]) < 3.5
     tied = made(np.repeat([1.0, 2.0], 30), np.full((2, 60), 0.1))
     assert evened(tied) is tied
+
+
+class Choosy:
+    """A density that cannot be fitted to fewer than 30 points."""
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Mixture:
+        if len(points) < 30:
+            raise InputError("`points` must be 30 or more.")
+        return Kde().fit(points, databases)
+
+
+def test_what_cannot_be_measured_on_halves_may_be_anything() -> None:
+    rng = np.random.default_rng(3)
+    q, changed = rng.normal(size=41), influences(rng, 41)
+    both = {"raw": made(q, changed), "halved": made(q, changed / 2)}
+    found = compare(both, epsilon=0.1, density=Choosy()).differences()
+    assert {(one.lower, one.upper, one.verdict) for one in found} == {(-1.0, 1.0, "cannot be told")}
+
+
+def test_a_stated_bandwidth_is_taken_as_stated() -> None:
+    rng = np.random.default_rng(3)
+    q, changed = rng.normal(size=41), influences(rng, 41)
+    both = {"raw": made(q, changed), "halved": made(q, changed / 2)}
+    found = compare(both, epsilon=0.1, density=Kde("laplace", 0.5)).differences()
+    assert next(one for one in found if one.figure == "delta").verdict == "real"

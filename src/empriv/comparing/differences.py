@@ -182,7 +182,7 @@ def _intervals(
     centres = np.concatenate((found[:, None], views[:, 1:2]), axis=1)
     spread = halved.std(axis=0, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        away = np.abs(halved - halved.mean(axis=0)) / spread
+        away = np.where(spread < _ROUNDING, 0.0, np.abs(halved - halved.mean(axis=0)) / spread)
     largest = np.nan_to_num(away, nan=0.0).reshape(len(halved), -1).max(axis=1)
     # The largest deviation of all, and never less than one interval alone would need; n databases, not normal ones.
     one, normal = stats.t.ppf(0.5 + level / 2, n - 1), stats.norm.ppf(0.5 + level / 2)
@@ -204,10 +204,8 @@ def _part(risk: Risk, order: IntArray, density: Density, grid: FloatArray, seed:
     rows = np.concatenate((riskiest, drawn)).astype(np.int64)
     weights = np.concatenate((np.ones(len(riskiest)), np.full(len(drawn), len(rest) / max(1, len(drawn)))))
     results = subset(risk.results, rows)
-    if results.draws is not None:
-        # A view that goes with the databases: taken from the front, the same draws for all protocols.
-        results = _fewer_draws(results, max(1, 2 * _POINTS // results.n_databases))
-    return _Part(results, weights, order, density)
+    # The first draws of each: protocols that draw the same random numbers go on doing so.
+    return _Part(_fewer_draws(results, max(1, 2 * _POINTS // results.n_databases)), weights, order, density)
 
 
 def _fewer_draws(results: Results, most: int) -> Results:
