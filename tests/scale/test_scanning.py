@@ -80,6 +80,31 @@ def test_scan_has_the_figures_of_the_audit(query: str, label: str) -> None:
     agree(scan(data, query, epsilon=EPSILONS, top=5), empriv.audit(data, query, epsilon=EPSILONS))
 
 
+@pytest.mark.usefixtures("small_stretches")
+def test_stretches_have_about_as_many_rows_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of 8,000 integers have most of the rows."""
+    rng = np.random.default_rng(9)
+    who = np.where(rng.random(4_000) < 0.9, rng.integers(0, 300, 4_000), rng.integers(0, 8_000, 4_000))
+    frame = pd.DataFrame({"day": rng.integers(0, 40, 4_000), "who": who, "x": rng.lognormal(size=4_000)})
+    data = empriv.databases(frame, database="day", individual="who")
+    from empriv.scale import scanning
+
+    entries: list[int] = []
+    original = scanning.measure_stretch
+
+    def counting(yardstick: object, stretch: empriv.Results) -> object:
+        entries.append(len(stretch.entry_database))
+        return original(yardstick, stretch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scanning, "measure_stretch", counting)
+    found = scan(data, "avg(x)", epsilon=EPSILONS, bounds=False)
+    audit = empriv.audit(data, "avg(x)", epsilon=EPSILONS)
+    assert found.delta(0.1) == audit.delta(0.1)
+    assert found.n_individuals == audit.results.n_individuals
+    assert sum(entries) == len(audit.results.entry_database)
+    assert max(entries) < 3 * 200
+
+
 def test_results_and_functions_are_scanned_too() -> None:
     data = empriv.databases(rows(), database="day", individual="who")
     audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS)

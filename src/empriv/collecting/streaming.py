@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,7 +32,7 @@ from empriv.collecting.evaluate import (
     store_groups,
     survey,
 )
-from empriv.collecting.queries import INDIVIDUAL, Query
+from empriv.collecting.queries import DATA, INDIVIDUAL, Query
 from empriv.collecting.rewrite import GROUP, Stages, passes, stages
 from empriv.collecting.sources import Databases
 from empriv.errors import QueryError
@@ -40,6 +41,7 @@ from empriv.results import Results
 # Entries in a stretch (about 100 bytes each while they are put in order), and rows grouped at once.
 ENTRIES = 4_000_000
 ROWS = 25_000_000
+_BUCKETS = 4096  # of individuals, whose rows are counted together
 
 
 class StreamingSession(Session, Protocol):
@@ -120,12 +122,13 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
     everyone = asking.everyone(steps.everyone)
     # Each statement fetches what is then cut into parts.
     if read_anew:
-        fetches, parts = turns, max(1, min(size // turns, -(-facts.rows // (turns * entries))))
+        parts = max(1, min(size // turns, -(-facts.rows // (turns * entries))))
+        spans = _spans(session, integers, size, turns * parts)
     else:
         count = exp.select("COUNT(*) AS n").from_("empriv_partials")
         pairs = int(session.fetch(count)["n"].values[0])
-        fetches, parts = max(1, min(size, -(-pairs // entries))), 1
-    spans = [(size * k // (fetches * parts), size * (k + 1) // (fetches * parts)) for k in range(fetches * parts)]
+        parts, spans = 1, _even_spans(size, max(1, min(size, -(-pairs // entries))))
+    fetches = -(-len(spans) // parts)
 
     def fetched(number: int) -> Fetched:
         own = spans[number * parts : (number + 1) * parts]
@@ -140,9 +143,8 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
         first = skipped // parts
         with closing(_ahead(fetched, range(first, fetches), session.interrupt)) as found, _not_failing():
             for number, one in enumerate(found, start=first):
-                for part in range(number * parts, (number + 1) * parts):
-                    if part >= skipped:
-                        yield asking.stretch(one, spans[part], everyone)
+                for part in range(max(skipped, number * parts), min(len(spans), (number + 1) * parts)):
+                    yield asking.stretch(one, spans[part], everyone)
 
     return Stream(everyone, len(spans), stretches)
 
@@ -174,6 +176,31 @@ def _ahead(
             while running is not None and not running.done():
                 interrupt()
                 wait([running], timeout=0.05)
+
+
+def _even_spans(size: int, count: int) -> list[tuple[int, int]]:
+    """Positions of individuals in so many stretches."""
+    return [(size * k // count, size * (k + 1) // count) for k in range(count)]
+
+
+def _spans(session: StreamingSession, integers: Integers | None, size: int, count: int) -> list[tuple[int, int]]:
+    """Positions of individuals in at most so many stretches; of integers, with about as many rows each.
+
+    The rows of integers may be anywhere in their range; labels are numbered without gaps.
+    """
+    if integers is None or count == 1:
+        return _even_spans(size, count)
+    place = f"CAST(CAST({INDIVIDUAL} AS BIGINT) - ({integers.first}) AS DOUBLE) * {_BUCKETS} / {size}"
+    found = session.fetch(
+        exp.select(f"CAST(FLOOR({place}) AS BIGINT) AS bucket", "COUNT(*) AS n")
+        .from_(DATA)
+        .where(f"NOT {INDIVIDUAL} IS NULL")
+        .group_by("bucket")
+    )
+    rows = np.bincount(found["bucket"].values, found["n"].values, minlength=_BUCKETS).cumsum()
+    ends = np.searchsorted(rows, rows[-1] * np.arange(1, count) / count) + 1
+    edges = np.unique(np.concatenate(([0], np.minimum(ends, _BUCKETS) * size // _BUCKETS, [size]))).tolist()
+    return list(pairwise(edges))
 
 
 def _store(session: StreamingSession, steps: Stages, integers: Integers | None, size: int, turns: int) -> None:
