@@ -86,17 +86,17 @@ def test_the_riskiest_are_those_of_a_plain_sort(top: int, people: int) -> None:
 def test_without_memory_stretches_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     original, sizes = stretches.measure_stretch, []
 
-    def scarce(stick: Yardstick, some: Results) -> stretches.Measured:
+    def scarce(stick: Yardstick, some: Results, *, each: bool) -> stretches.Measured:
         if some.n_individuals > 7:
             raise MemoryError
         sizes.append(some.n_individuals)
-        return original(stick, some)
+        return original(stick, some, each=each)
 
     monkeypatch.setattr(stretches, "measure_stretch", scarce)
     same(merge_all((found.tally for found in measure_within_memory(STICK, WHOLE)), top=3), ALL)
     assert sizes == [6, 6, 6, 6]
 
-    def none(*_: object) -> stretches.Measured:
+    def none(*_: object, each: bool) -> stretches.Measured:  # noqa: ARG001 — as it is called
         raise MemoryError
 
     monkeypatch.setattr(stretches, "measure_stretch", none)
