@@ -297,17 +297,21 @@ def study(job: tuple[bool, int, int, int]) -> dict[str, Any]:
     epsilons = epsilons_of(mechanism)
     truth_i = np.array([mechanism.truth(epsilon) for epsilon in epsilons]).T
     truth = truth_i.max(axis=0)
-    at = epsilons.index(mechanism.promise[0])
-    found, covers_i, failed, accused = [], [], [], []
+    epsilon, delta = mechanism.promise
+    found, promised, covers_i, failed, accused = [], [], [], [], []
     for run in range(runs):
         audit = mechanism.audit(run, databases=databases)
         bounds = audit.bounds(epsilons)
         found.append((bounds.lower, bounds.estimate, bounds.upper))
         covers_i.append(bounds.upper_i >= truth_i - 1e-12)
-        accused.append(bounds.lower[at] > mechanism.promise[1])
-        target = min(mechanism.promise[1] + SLACK, 1.0)
+        # By itself: along a curve the lower bound is held down by those at smaller epsilons.
+        alone = audit.bounds(epsilon)
+        promised.append((alone.lower, alone.estimate, alone.upper))
+        accused.append(alone.lower > delta)
         # Without the checks, which take time and only ever take a pass back.
-        failed.append(verdict(audit.risk, epsilon=mechanism.promise[0], delta=target, looked=()) == "fail")
+        failed.append(
+            verdict(audit.risk, epsilon=epsilon, delta=min(delta + SLACK, 1.0), found=alone, looked=()) == "fail"
+        )
     lower, estimate, upper = np.moveaxis(np.array(found), 1, 0)
     above, below = upper >= truth - 1e-12, lower <= truth + 1e-12
     return {
@@ -320,6 +324,7 @@ def study(job: tuple[bool, int, int, int]) -> dict[str, Any]:
         "lower covers": below.mean(axis=0),
         "both": (above & below).mean(axis=0),
         "upper_i covers": np.array(covers_i).mean(axis=0).min(axis=0),
+        "promised": np.array(promised),
         "accused": float(np.mean(accused)),
         "failed": float(np.mean(failed)),
     }
@@ -349,11 +354,11 @@ def tables(runs: int, databases: int, processes: int, names: str = "") -> None:
     for (is_sound, which, _, _), figures in found:
         mechanism = (sound() if is_sound else broken())[which]
         epsilon, delta = mechanism.promise
-        at = figures["epsilons"].index(epsilon)
+        lower, estimate, upper = figures["promised"].T
         print(
             f"| {'' if is_sound else 'broken: '}{mechanism.name} | {epsilon:g}, {delta:.4f} "
-            f"| {figures['truth'][at]:.4f} | {figures['estimate'][at]:.4f} "
-            f"| {figures['lower'][at]:.3f} to {figures['upper'][at]:.3f} "
+            f"| {mechanism.delta(epsilon):.4f} | {estimate.mean():.4f} "
+            f"| {np.median(lower):.3f} to {np.median(upper):.3f} "
             f"| {100 * figures['accused']:.1f} | {100 * figures['failed']:.1f} |"
         )
 
