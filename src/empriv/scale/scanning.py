@@ -62,7 +62,7 @@ def scan(
     delta : the deltas at which `Scan.epsilon` can be asked
     top : how many of the riskiest individuals are kept, at each epsilon
     level : of confidence of the bounds
-    bounds : whether to compute upper bounds, which takes most of the time; without them a verdict by bound can only
+    bounds : whether to compute upper bounds, which about doubles the work; without them a verdict by bound can only
         be "fail" or "unresolved"
     checkpoint : file (with Spark: directory) from which an interrupted scan goes on when called again
     results_table : with Spark, name of a table to which delta_i of every individual is written

@@ -38,7 +38,7 @@ class Yardstick:
     deltas : at which epsilon_i is wanted
     level : of the upper bounds
     top : how many of the riskiest are kept, at each epsilon
-    bounds : whether upper bounds are wanted; they take most of the time
+    bounds : whether upper bounds are wanted
     """
 
     everyone: Results
