@@ -126,9 +126,12 @@ def _executor_peaks() -> tuple[float, float]:
 
     peaks = [0.0, 0.0]
     for process in psutil.Process().children(recursive=True):
-        line = " ".join(process.cmdline())
-        if "CoarseGrainedExecutorBackend" in line or "pyspark.daemon" in line:
+        try:
+            line = " ".join(process.cmdline())
             status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        except (psutil.Error, OSError):  # it has ended
+            continue
+        if "CoarseGrainedExecutorBackend" in line or "pyspark.daemon" in line:
             peak = next(int(entry.split()[1]) for entry in status if entry.startswith("VmHWM")) / 2**20
             place = int("pyspark.daemon" in line)
             peaks[place] = max(peaks[place], peak)
