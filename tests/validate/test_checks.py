@@ -226,3 +226,12 @@ def test_the_words() -> None:
     assert words.upper(0.136, 0.95, 2.1).endswith("a distribution without structure finer than 2.1.")
     assert words.floor(41, 0.0705).startswith("41 databases cannot support any delta below 0.07")
     assert "only about 17% of the time" in words.no_departure(41, 0.17)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(9.7, "9.7"), (0.097, "0.097"), (0.0, "0"), (100.4, "100"), (99.97, "100"), (1.0, "1"), (0.9999, ">0.99"),
+     (2e-6, "0.000002"), (1234.5, "1,234"), (-0.25, "-0.25"), (1e-7, "1.0e-07")],
+)  # fmt: skip
+def test_numbers_show_their_digits_alone(value: float, said: str) -> None:
+    assert words.number(value) == said

@@ -94,7 +94,9 @@ def compare(
         )  # fmt: skip
         measured = audit(results, epsilon=epsilons, density=density, component=component)
         found[name] = replace(measured, query=one.describe(), origin=describe(data))
-    return Comparison({name: found[name] for name in protocols}, epsilons, truth, rng)
+    ways = {name: one for name, one in asked.items() if isinstance(one, Protocol)}
+    made_from = {name: tuple(other for other in ways if one.made_from(ways[other])) for name, one in ways.items()}
+    return Comparison({name: found[name] for name in protocols}, epsilons, truth, rng, made_from)
 
 
 def _randomised(one: Protocol | Results | Audit) -> bool:

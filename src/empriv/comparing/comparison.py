@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from empriv.audits import Audit, check_epsilons
 from empriv.comparing import words
-from empriv.comparing.differences import FIGURES, Difference, differences
+from empriv.comparing.differences import FIGURES, REAL, UNTOLD, Difference, differences
 from empriv.comparing.utility import Utility, utility_of
 from empriv.errors import InputError
 from empriv.measuring.risk import Risk
@@ -43,12 +43,14 @@ class Comparison:
     epsilons : the epsilons asked for, rising
     truth : name of the one whose answers the others are held against, or None
     rng : seed of the halves by which differences are judged
+    made_from : of a protocol, those of whose answers alone its own are made; it cannot tell more than they do
     """
 
     audits: Mapping[str, Audit] = field(repr=False)
     epsilons: tuple[float, ...]
     truth: str | None = None
     rng: int = 0
+    made_from: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _differences: dict[Any, tuple[Difference, ...]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -155,7 +157,7 @@ class Comparison:
         grid = self.epsilons if epsilon is None else check_epsilons(epsilon)
         if (grid, level) not in self._differences:
             risks = {name: audit.measured for name, audit in self.audits.items()}
-            self._differences[grid, level] = differences(
+            found = differences(
                 {name: risk for name, risk in risks.items() if isinstance(risk, Risk)},
                 self._orders,
                 {name: audit.density for name, audit in self.audits.items()},
@@ -164,7 +166,15 @@ class Comparison:
                 rng=self.rng,
                 show=progress,
             )
+            self._differences[grid, level] = tuple(map(self._possible, found))
         return self._differences[grid, level]
+
+    def _possible(self, found: Difference) -> Difference:
+        """What is made from another's answers is not said to tell more than they do: the estimates are off then."""
+        more, less = (found.first, found.second) if found.difference > 0 else (found.second, found.first)
+        if found.verdict != REAL or less not in self.made_from.get(more, ()):
+            return found
+        return replace(found, lower=min(found.lower, 0.0), upper=max(found.upper, 0.0), verdict=UNTOLD)
 
     def front(self, epsilon: float | None = None, figure: str = "delta") -> tuple[str, ...]:
         """The protocols that no other betters in both privacy and error, most exact first; by the estimates.

@@ -45,6 +45,13 @@ def individuals_differ() -> str:
     return "They are of different individuals: with more of them total risk is larger, all else equal."
 
 
+def made_from(name: str, source: str) -> str:
+    return (
+        f"{name} is made from the answers of {source} alone, so it cannot tell more than they do: where its figures "
+        "are larger, the estimates are not exact enough to show it."
+    )
+
+
 def notes_of(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know of the comparison as a whole."""
     audits = list(comparison.audits.values())
@@ -59,6 +66,11 @@ def notes_of(comparison: Comparison) -> tuple[str, ...]:
         notes.append(densities_differ())
     if len({audit.results.n_individuals for audit in audits}) > 1:
         notes.append(individuals_differ())
+    delta, total = (figure(list(comparison.epsilons)) for figure in (comparison.delta, comparison.total_risk))
+    for name, sources in comparison.made_from.items():
+        for source in sources:
+            if (delta[name] > delta[source]).any() or (total[name] > total[source]).any():
+                notes.append(made_from(visible(name), visible(source)))
     return tuple(notes)
 
 

@@ -66,6 +66,20 @@ class Protocol:
         """This protocol with one more step."""
         return replace(self, steps=(*self.steps, step))
 
+    def made_from(self, other: Protocol) -> bool:
+        """Whether this publishes only what steps on answers make of the other's answers.
+
+        It then tells no more than they do, whatever the estimates say: no function or noise adds to what is revealed.
+        """
+        before = len(other.steps)
+        return (
+            self.query == other.query
+            and self.random_query == other.random_query
+            and self.steps[:before] == other.steps
+            and len(self.steps) > before
+            and not any(isinstance(step, RowStep | Guard) for step in self.steps[before:])
+        )
+
     def collect(
         self,
         data: Databases,

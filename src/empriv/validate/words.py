@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -10,8 +11,10 @@ def number(value: float, digits: int = 2) -> str:
     if value == 0 or 1e-6 <= abs(value) < 1e6:
         if 1 - 0.5 * 10.0**-digits <= value < 1:
             return f">0.{'9' * digits}"  # 1 is for certainty alone
-        short = f"{float(f'{value:.{digits}g}'):.15f}".rstrip("0").rstrip(".")
-        return short if abs(value) < 100 else f"{value:,.0f}"
+        if abs(value) >= 100:
+            return f"{value:,.0f}"
+        short = f"{Decimal(f'{value:.{digits}g}'):f}"  # no digits but those, where a double would show its own
+        return short.rstrip("0").rstrip(".") if "." in short else short
     return f"{value:.{digits - 1}e}"
 
 
