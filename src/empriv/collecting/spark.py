@@ -70,13 +70,13 @@ class SparkEngine:
     @contextmanager
     def session(self, data: Databases) -> Iterator[SparkFrames]:
         """Open the databases for querying."""
-        opened = SparkFrames(self.spark, data, self.partitions)
-        with cancellable(self.spark, opened.token):
-            try:
+        opened = SparkFrames(self.spark, data)
+        try:
+            with cancellable(self.spark, opened.token):
                 opened.prepare()
                 yield opened
-            finally:
-                opened.close()
+        finally:
+            opened.close()
 
 
 @dataclass(eq=False)
@@ -85,7 +85,6 @@ class SparkFrames:
 
     spark: Any
     data: Databases
-    partitions: int | None = None
     token: str = field(default_factory=lambda: f"empriv_{secrets.token_hex(6)}")
     integer_bits: int = 62
     _views: dict[str, str] = field(default_factory=dict)
