@@ -33,6 +33,9 @@ benchmarks: setup
 	$(BIN)/python benchmarks/noise.py --quick
 	$(BIN)/python benchmarks/joint.py --runs 2
 	$(BIN)/python benchmarks/adversary.py --error --runs 4
+	$(BIN)/python benchmarks/compare.py --quick
+	$(BIN)/python benchmarks/calibration.py --quick
+	$(BIN)/python benchmarks/scale.py --rows 1_000_000
 
 setup: $(VENV)/.ready
 

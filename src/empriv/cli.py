@@ -42,6 +42,7 @@ from empriv.cli_runs import (
     paths_read,
     source_of,
 )  # fmt: skip
+from empriv.cli_scan import scan
 from empriv.config import Settings, read_config, settings_of, to_toml
 from empriv.errors import InputError
 from empriv.policy import parse_policy, parse_target
@@ -64,7 +65,7 @@ def main() -> None:
     """
 
 
-for _command in (noise, release, ledger, compare):
+for _command in (scan, noise, release, ledger, compare):
     main.add_command(_command)
 
 
