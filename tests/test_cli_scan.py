@@ -15,8 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
-from empriv.cli_runs import Commands
-from empriv.cli_scan import scan
+from empriv.cli import main
 
 ASKED = ["--database", "day", "--individual", "who", "--query", "sum(x)"]
 
@@ -35,8 +34,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    group = Commands(name="empriv", commands={"scan": scan})
-    return CliRunner().invoke(group, ["scan", *arguments])
+    return CliRunner().invoke(main, ["scan", *arguments])
 
 
 def test_it_says_and_writes_what_the_scan_found(table: Path, tmp_path: Path) -> None:
@@ -100,8 +98,7 @@ def test_what_cannot_be_is_said_in_one_sentence(table: Path, arguments: list[str
 
 PROGRAM = """
 import sys, time
-from empriv.cli_runs import Commands
-from empriv.cli_scan import scan
+from empriv.cli import main
 from empriv.collecting import streaming
 from empriv.scale import scanning
 
@@ -181,3 +178,23 @@ def test_an_interrupt_ends_the_engines_statement_and_leaves_nothing(tmp_path: Pa
     assert running.returncode == 130, said
     assert "Interrupted" in said
     assert not list(temporary.iterdir())
+
+
+def test_a_saved_scan_is_shown_at_its_own_epsilons(table: Path, tmp_path: Path) -> None:
+    saved, figures = tmp_path / "scan.empriv", tmp_path / "scan.json"
+    assert run(str(table), *ASKED, "--epsilon", "0.1", "--save", str(saved), "--json", str(figures)).exit_code == 0
+
+    def show(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["show", str(saved), *arguments])
+
+    assert json.loads(show("--json", "-").stdout) == json.loads(figures.read_text())
+    assert "120" in show("--epsilon", "0.1").output
+    assert show("--target", "delta <= 0.000001 at 0.1").exit_code in (3, 4)
+    other = show("--epsilon", "0.2")
+    assert other.exit_code == 1
+    assert "one that the scan was made for (0.1)" in other.stderr
+    assert show("--report", str(tmp_path / "page.html")).exit_code == 2
+    assert not (tmp_path / "page.html").exists()
+    noise = CliRunner().invoke(main, ["noise", str(saved), "--epsilon", "1"])
+    assert noise.exit_code == 1
+    assert "got a scan" in noise.stderr

@@ -42,7 +42,7 @@ from empriv.cli_runs import (
     paths_read,
     source_of,
 )  # fmt: skip
-from empriv.cli_scan import scan
+from empriv.cli_scan import scan, show_scan
 from empriv.config import Settings, read_config, settings_of, to_toml
 from empriv.errors import InputError
 from empriv.policy import parse_policy, parse_target
@@ -150,7 +150,7 @@ def explain(**given: Any) -> None:
     click.echo("\n".join(map(printable, text.splitlines())))
 
 
-@main.command(short_help="Show a saved audit.")
+@main.command(short_help="Show a saved audit or scan.")
 @click.argument("path", metavar="SAVED")
 @epsilon_option
 @json_option
@@ -161,7 +161,7 @@ def explain(**given: Any) -> None:
 @top_option
 @quiet_option
 def show(path: str, **given: Any) -> None:
-    """Show an audit that was saved with --save, or audit saved results.
+    """Show an audit or a scan that was saved with --save, or audit saved results.
 
     \b
     Example:
@@ -169,6 +169,11 @@ def show(path: str, **given: Any) -> None:
     """
     settings = settings_of({}, given)
     check_targets((settings.json, settings.report), (path,))
+    from empriv.storage import kind_of
+
+    if kind_of(path) == "scan":
+        show_scan(path, settings, given["epsilon"])
+        return
 
     def run(engine: Any) -> Any:
         del engine

@@ -182,7 +182,9 @@ def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
 
     found = empriv.load(path)
     if not isinstance(found, empriv.Audit | empriv.Results):
-        raise InputError("SAVED must hold an audit or results, got noise. Hint: `empriv release` takes noise.")
+        scanned = isinstance(found, empriv.Scan)
+        held, hint = ("a scan", "`empriv show` takes it") if scanned else ("noise", "`empriv release` takes it")
+        raise InputError(f"SAVED must hold an audit or results, got {held}. Hint: {hint}.")
     return empriv.audit(found, epsilon=epsilons) if isinstance(found, empriv.Results) else found
 
 
@@ -270,28 +272,54 @@ def _work(audit: Audit, wanted: Wanted) -> _Done:
     figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
     outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
     verdicts = tuple((text, _verdict(audit, text, wanted.basis)) for text in wanted.targets)
-    if figures is not None and outcomes:
-        figures["policies"] = [outcome.to_json() for outcome in outcomes]
-    if figures is not None and verdicts:
-        figures["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
+    if figures is not None:
+        figures |= judged(outcomes, verdicts)
     if wanted.quiet:
         return _Done(audit, figures, outcomes, verdicts, None)
     said = audit.with_validity(said)
     from empriv.summary import tail_sentence
 
     first = said.figures[0].epsilon
-    ranking: dict[str, Sequence[Any]] | None = None
-    if wanted.top:
-        ranking = {name: column.tolist() for name, column in audit.individuals(first, top=wanted.top).items()}
-        if not wanted.show_ids:
-            names = pseudonyms(ranking["individual"], secrets.token_bytes(32), shortest=4)
-            ranking["individual"] = [f"individual {name}" for name in names]
     page = Page(
-        summary=said, curve=_curve(audit, said.figures[-1].epsilon), ranking=ranking, ranked_at=first,
+        summary=said, curve=_curve(audit, said.figures[-1].epsilon),
+        ranking=ranking(audit.individuals(first, top=wanted.top), wanted.show_ids) if wanted.top else None,
+        ranked_at=first,
         pseudonyms=not wanted.show_ids, n_individuals=audit.results.n_individuals,
         tail=tail_sentence(audit.epsilon(0.0)),
     )  # fmt: skip
     return _Done(audit, figures, outcomes, verdicts, page)
+
+
+def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[Any]]:
+    """The riskiest individuals as they are printed, by pseudonyms of this run unless they are to be named."""
+    shown = {name: column.tolist() for name, column in columns.items()}
+    if not show_ids:
+        names = pseudonyms(shown["individual"], secrets.token_bytes(32), shortest=4)
+        shown["individual"] = [f"individual {name}" for name in names]
+    return shown
+
+
+def judged(outcomes: Sequence[Outcome], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
+    """What policies and targets came to, beside the figures in JSON."""
+    found: dict[str, Any] = {}
+    if outcomes:
+        found["policies"] = [outcome.to_json() for outcome in outcomes]
+    if verdicts:
+        found["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
+    return found
+
+
+def print_verdicts(verdicts: Sequence[tuple[str, Verdict]]) -> None:
+    for text, verdict in verdicts:
+        colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
+        click.secho(printable(f"Verdict on {text}: {verdict.upper()}."), fg=colour, bold=True)
+        for line in (verdict.sentence, *verdict.reasons):
+            click.echo(printable(f"  {line}"))
+
+
+def print_outcomes(outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
+        click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
 
 
 def _verdict(audit: Audit, text: str, basis: str) -> Verdict:
@@ -308,17 +336,11 @@ def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
 
 def _print(done: _Done, wanted: Wanted) -> None:
     if not wanted.quiet:
-        for text, verdict in done.verdicts:
-            colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
-            click.secho(printable(f"Verdict on {text}: {verdict.upper()}."), fg=colour, bold=True)
-            for line in (verdict.sentence, *verdict.reasons):
-                click.echo(printable(f"  {line}"))
+        print_verdicts(done.verdicts)
     if done.page is not None:
-        console = console_for(sys.stdout)
-        show(done.page, console)
+        show(done.page, console_for(sys.stdout))
     if not wanted.quiet:
-        for outcome in done.outcomes:
-            click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
+        print_outcomes(done.outcomes)
 
 
 def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:

@@ -6,7 +6,6 @@ Numerics and rich are imported inside the command, so that ``--help`` is quick.
 from __future__ import annotations
 
 import math
-import secrets
 import shutil
 import sys
 import tempfile
@@ -26,12 +25,22 @@ from empriv.cli_options import (
     target_options,
     top_option,
 )
-from empriv.cli_runs import POLICY_FAILED, UNRESOLVED, check_targets, paths_read, source_of, write_json
+from empriv.cli_runs import (
+    POLICY_FAILED,
+    UNRESOLVED,
+    check_targets,
+    judged,
+    paths_read,
+    print_outcomes,
+    print_verdicts,
+    ranking,
+    source_of,
+    write_json,
+)
 from empriv.config import Settings, settings_of
 from empriv.errors import InputError
-from empriv.harmless import pseudonyms
 from empriv.policy import Outcome, Policy, Target, judge, parse_policy, parse_target
-from empriv.terminal import Page, console_for, printable, show
+from empriv.terminal import Page, console_for, show
 
 if TYPE_CHECKING:
     from empriv.scale.scans import Scan
@@ -87,15 +96,33 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     check_targets((settings.json, settings.save, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
     found = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
+    tell(found, settings, policies, targets)
+
+
+def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -> None:
+    """Show a saved scan, at the epsilons it was made for."""
+    import empriv
+
+    if settings.report is not None:
+        raise click.UsageError("--report must not be given for a saved scan: it is for audits.")
+    found = empriv.Scan.load(path)
+    for epsilon in epsilons or ():
+        found.delta(epsilon)  # refuses one that it was not made for
+    policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
+    tell(found, settings, policies, targets)
+
+
+def tell(found: Scan, settings: Settings, policies: Sequence[Policy], targets: Sequence[Target]) -> None:
+    """Print and write what was found, and end with the exit code of policies and targets."""
     outcomes = [judge(policy, found) for policy in policies]
     verdicts = [(target.text, _verdict(found, target, settings.basis)) for target in targets]
-    if not quiet:
+    if not (settings.quiet or settings.json == "-"):
         _print(found, settings, verdicts, outcomes)
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     if settings.save is not None:
         _save(found, settings.save)
     if settings.json is not None:
-        write_json(settings.json, _figures(found, outcomes, verdicts))
+        write_json(settings.json, found.to_json() | judged(outcomes, verdicts))
     given_verdicts = {str(verdict) for _, verdict in verdicts}
     if any(outcome.failed for outcome in outcomes) or "fail" in given_verdicts:
         click.get_current_context().exit(POLICY_FAILED)
@@ -153,34 +180,17 @@ def _verdict(found: Scan, target: Target, basis: str) -> Verdict:
     return found.verdict(epsilon=target.epsilon, basis=basis, **limits)
 
 
-def _figures(found: Scan, outcomes: Sequence[Outcome], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
-    figures = found.to_json()
-    if outcomes:
-        figures["policies"] = [outcome.to_json() for outcome in outcomes]
-    if verdicts:
-        figures["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
-    return figures
-
-
 def _print(
     found: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Outcome]
 ) -> None:
     from empriv.summary import tail_sentence
 
-    for text, verdict in verdicts:
-        colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
-        click.secho(printable(f"Verdict on {text}: {verdict.upper()}."), fg=colour, bold=True)
-        for line in (verdict.sentence, *verdict.reasons):
-            click.echo(printable(f"  {line}"))
-    first, ranking = found.epsilons[0], None
-    if settings.top:
-        ranking = {name: column.tolist() for name, column in found.individuals(first, top=settings.top).items()}
-        if not settings.show_ids:
-            names = pseudonyms(ranking["individual"], secrets.token_bytes(32), shortest=4)
-            ranking["individual"] = [f"individual {name}" for name in names]
+    print_verdicts(verdicts)
+    first = found.epsilons[0]
     page = Page(
-        summary=found.summary(), curve=((), ()), ranking=ranking, ranked_at=first, pseudonyms=not settings.show_ids,
-        n_individuals=found.n_individuals, tail=tail_sentence(found.epsilon(0.0)),
+        summary=found.summary(), curve=((), ()), ranked_at=first,
+        ranking=ranking(found.individuals(first, top=settings.top), settings.show_ids) if settings.top else None,
+        pseudonyms=not settings.show_ids, n_individuals=found.n_individuals, tail=tail_sentence(found.epsilon(0.0)),
     )  # fmt: skip
     show(page, console_for(sys.stdout))
     for delta in found.deltas:
@@ -188,8 +198,7 @@ def _print(
             epsilon = found.epsilon(delta)
             said = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
             click.echo(f"delta is at most {delta:g} {said}.")
-    for outcome in outcomes:
-        click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
+    print_outcomes(outcomes)
 
 
 def _save(found: Scan, path: str) -> None:

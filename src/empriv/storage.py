@@ -88,3 +88,13 @@ def read_archive(path: str | PathLike[str], *, kinds: tuple[str, ...]) -> tuple[
     except _DAMAGE as error:
         raise FileFormatError("The file is damaged, or was not written by empriv.") from error
     return meta, arrays
+
+
+def kind_of(path: str | PathLike[str]) -> str | None:
+    """What an archive holds, without its arrays; None for what is no archive: `read_archive` says why."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            meta = json.loads(archive.read("meta.json"))
+            return str(meta["kind"]) if meta["format"] == "empriv" else None
+    except (OSError, *_DAMAGE):
+        return None
