@@ -114,7 +114,7 @@ def slowly(*arguments):
 
 scanning.measure_stretch = slowly
 try:
-    Commands(name="empriv", commands={"scan": scan}).main(["scan", *sys.argv[1:]])
+    main(["scan", *sys.argv[1:]])
 finally:
     print("stretches", count, file=sys.stderr)
 """
