@@ -198,3 +198,17 @@ def test_a_saved_scan_is_shown_at_its_own_epsilons(table: Path, tmp_path: Path) 
     noise = CliRunner().invoke(main, ["noise", str(saved), "--epsilon", "1"])
     assert noise.exit_code == 1
     assert "got a scan" in noise.stderr
+
+
+@pytest.mark.parametrize("command", ["audit", "scan"])
+def test_who_stops_reading_loses_no_file(table: Path, tmp_path: Path, command: str) -> None:
+    saved = tmp_path / "saved.empriv"
+    arguments = [command, str(table), *ASKED, "--epsilon", "0.1", "--save", str(saved)]
+    reader, writer = os.pipe()
+    os.close(reader)  # nobody reads from the first line on
+    try:
+        done = subprocess.run([sys.executable, "-m", "empriv", *arguments], stdout=writer, stderr=subprocess.PIPE)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert isinstance(empriv.load(saved), empriv.Audit | empriv.Scan)

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -134,7 +135,8 @@ def finish(
     finally:
         # Whatever the engine wrote there is people's data.
         shutil.rmtree(directory, ignore_errors=True)
-    _print(done, wanted)
+    with printing():
+        _print(done, wanted)
     from empriv.storage import write_atomically
 
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
@@ -341,6 +343,18 @@ def _print(done: _Done, wanted: Wanted) -> None:
         show(done.page, console_for(sys.stdout))
     if not wanted.quiet:
         print_outcomes(done.outcomes)
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Print as far as somebody reads: who closes the output early, as ``| head`` does, loses no file."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:

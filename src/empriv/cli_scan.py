@@ -33,6 +33,7 @@ from empriv.cli_runs import (
     paths_read,
     print_outcomes,
     print_verdicts,
+    printing,
     ranking,
     source_of,
     write_json,
@@ -117,7 +118,8 @@ def tell(found: Scan, settings: Settings, policies: Sequence[Policy], targets: S
     outcomes = [judge(policy, found) for policy in policies]
     verdicts = [(target.text, _verdict(found, target, settings.basis)) for target in targets]
     if not (settings.quiet or settings.json == "-"):
-        _print(found, settings, verdicts, outcomes)
+        with printing():
+            _print(found, settings, verdicts, outcomes)
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     if settings.save is not None:
         _save(found, settings.save)

@@ -134,7 +134,11 @@ def console_for(stream: TextIO) -> Console:
     """A console that takes nothing in a text for a command."""
     from rich.console import Console
 
-    console = Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the program, before files are written
+
+    console = Plain(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False)
     if console.width > _WIDEST:
         console.width = _WIDEST  # longer lines are hard to read
     return console
