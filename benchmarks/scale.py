@@ -41,7 +41,7 @@ SIZES = (
     (100_000_000, 1_000_000),
 )
 INDIVIDUALS = ((5_000_000, 12_500), (5_000_000, 50_000), (5_000_000, 200_000), (5_000_000, 800_000))
-SPARK_ROWS = (300_000, 1_000_000, 3_000_000)
+SPARK_ROWS = (100_000, 300_000, 1_000_000)
 BOUNDED = ((1_000_000, 10_000), (3_000_000, 30_000), (10_000_000, 100_000))
 
 
@@ -81,8 +81,8 @@ def _tell(found: empriv.Scan) -> None:
     )
 
 
-def on_spark(path: Path, executors: int, answer: Path) -> None:
-    """Seconds of a scan and of the bare GROUP BY in one session, each the second time: the first starts processes."""
+def on_spark(directory: Path, sizes: list[int], executors: int) -> None:
+    """Seconds of a scan and of the bare GROUP BY, in one session for all sizes, after one of the smallest is done."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -94,29 +94,34 @@ def on_spark(path: Path, executors: int, answer: Path) -> None:
         .config("spark.sql.shuffle.partitions", "8")
         .config("spark.executorEnv.PYTHONPATH", str(Path(empriv.__file__).parents[1]))
         .config("spark.executorEnv.OMP_NUM_THREADS", "1")
-        .config("spark.local.dir", str(path.parent / "local"))
+        .config("spark.local.dir", str(directory / "local"))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    rows = spark.read.parquet(str(path))
-    data = empriv.databases(rows, database="database", individual="individual")
-    grouped = rows.groupBy("database", "individual").agg({"x": "sum", "*": "count"})
-    best = [np.inf, np.inf]
-    for _ in range(2):
+    taken = []
+    for size in (sizes[0], *sizes):  # the first starts processes and compiles
+        rows = spark.read.parquet(str(directory / f"{size}.parquet"))
+        data = empriv.databases(rows, database="database", individual="individual")
         started = time.perf_counter()
-        grouped.write.format("noop").mode("overwrite").save()
-        best[0] = min(best[0], time.perf_counter() - started)
+        rows.groupBy("database", "individual").agg({"x": "sum", "*": "count"}).write.format("noop").mode(
+            "overwrite"
+        ).save()
+        bare_seconds = time.perf_counter() - started
         started = time.perf_counter()
         found = empriv.scan(data, QUERY, epsilon=EPSILONS, bounds=False, progress=False)
-        best[1] = min(best[1], time.perf_counter() - started)
-    java, python = _executor_peaks()
-    _tell(found)
-    print(
-        f"    executors {executors}: scan {best[1]:8.2f} s   bare GROUP BY {best[0]:7.2f} s   "
-        f"ratio {best[1] / best[0]:.2f}   largest Python process {python:.2f} GB, largest Java process {java:.2f} GB",
-        flush=True,
-    )
-    answer.write_text(str(best[1]))
+        taken.append(time.perf_counter() - started)
+        if len(taken) == 1:
+            continue
+        java, python = _executor_peaks()
+        print(
+            f"executors {executors}, {size:>9,} rows, {size // 100:>6,} individuals: scan {taken[-1]:7.2f} s   "
+            f"bare GROUP BY {bare_seconds:6.2f} s   ratio {taken[-1] / bare_seconds:.2f}   "
+            f"largest Python process {python:.2f} GB, largest Java process {java:.2f} GB",
+            flush=True,
+        )
+        _tell(found)
+    if len(sizes) > 1:
+        print(f"exponent of the seconds in rows, executors {executors}: {exponent(sizes, taken[1:]):.2f}", flush=True)
     spark.stop()
 
 
@@ -141,19 +146,11 @@ def _executor_peaks() -> tuple[float, float]:
 def compare_on_spark(most_rows: int) -> None:
     """Cost on Spark against rows, with one executor and with two, and the fitted exponents."""
     sizes = [rows for rows in SPARK_ROWS if rows <= most_rows]
-    seconds: dict[int, list[float]] = {1: [], 2: []}
-    for rows in sizes:
-        print(f"{rows:,} rows, {rows // 100:,} individuals")
-        with tempfile.TemporaryDirectory() as directory:
-            path, answer = Path(directory) / "rows.parquet", Path(directory) / "seconds"
-            make_rows(path, rows, rows // 100)
-            for executors, found in seconds.items():
-                apart(partial(on_spark, path, executors, answer))
-                found.append(float(answer.read_text()))
-    if len(sizes) > 1:
-        for executors, found in seconds.items():
-            fitted = exponent(sizes, found)
-            print(f"exponent of the seconds in rows, executors {executors}: {fitted:.2f}", flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        for rows in sizes:
+            make_rows(Path(directory) / f"{rows}.parquet", rows, rows // 100)
+        for executors in (1, 2):
+            apart(partial(on_spark, Path(directory), sizes, executors))
 
 
 def executor_memory(entries: int) -> None:

@@ -19,7 +19,8 @@ SOURCES = str(Path(empriv.__file__).parents[1])
 TESTS = str(Path(__file__).parent)
 EPSILONS = (0.02, 0.1, 0.3)
 
-# Tests in one group share a worker of pytest-xdist (with --dist loadgroup), and so one cluster.
+# Tests in one group share a worker of pytest-xdist, and so one cluster, where --dist loadgroup works: xdist 3.8 with
+# pytest 9.2 does not see groups, and --dist loadfile comes nearest.
 GROUP = pytest.mark.xdist_group("spark")
 JAVA = pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not installed here")
 QUIET = pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")
