@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv.errors import InputError
-from empriv.report.versus import label_places
+from empriv.report.versus import Band, label_places
 from empriv.validate.words import number
 from report.cases import NASTY, results
 
@@ -87,12 +87,57 @@ def test_charts(compared: empriv.Comparison, tmp_path: Path) -> None:
         replace(compared, truth=None).chart("utility")
 
 
+@pytest.mark.parametrize(("name", "end"), [("delta", ""), ("total_risk", "total_risk_")])
+def test_every_protocol_has_a_panel_with_its_band(compared: empriv.Comparison, name: str, end: str) -> None:
+    panels = compared.chart(name).spec["vconcat"][1]["concat"]
+    assert panels[0]["title"]["text"] == ["raw"]
+    assert len(panels) == len(compared)
+    scales = [str(one["encoding"]["y"]["scale"]) for panel in panels for one in panel["layer"]]
+    assert len(set(scales)) == 1  # or bands could not be compared by eye
+    for panel, which in zip(panels, compared, strict=True):
+        band = next(one for one in panel["layer"] if one["name"].startswith("band"))["data"]["values"]
+        found = compared.bands[which]
+        foot = panel["layer"][0]["encoding"]["y"]["scale"]["domain"][0]
+        for epsilon, upper in zip(found.epsilon, getattr(found, f"{end}upper"), strict=True):
+            here = [row["upper"] for row in band if row["epsilon"] == pytest.approx(epsilon, rel=1e-5)]
+            assert max(foot, upper) in [pytest.approx(one, rel=1e-5) for one in here]
+
+
+def test_a_band_is_never_too_narrow_between_its_epsilons() -> None:
+    band = Band(np.array([0.1, 0.5, 1.0]), np.array([0.03, 0.02, 0.0]), np.array([0.3, 0.2, 0.1]))
+    lower, upper = band.at(np.array([0.0, 0.1, 0.3, 0.5, 0.7, 2.0]))
+    np.testing.assert_array_equal(upper, [np.nan, 0.3, 0.3, 0.2, 0.2, 0.1])  # from the left
+    np.testing.assert_array_equal(lower, [np.nan, 0.03, 0.02, 0.02, 0.0, 0.0])  # from the right
+    corners, low, high = band.stairs(2.0)
+    np.testing.assert_array_equal(corners, [0.1, 0.5, 0.5, 1.0, 1.0, 2.0])
+    np.testing.assert_array_equal(low, [0.02, 0.02, 0.0, 0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(high, [0.3, 0.3, 0.2, 0.2, 0.1, 0.1])
+
+
+def test_bounds_are_found_once_for_all_that_is_shown(
+    compared: empriv.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(measured: Any, grid: Any, *more: Any, **options: Any) -> Any:
+        asked.append(len(np.atleast_1d(grid)))
+        return empriv.bounds(measured, grid, *more, **options)
+
+    monkeypatch.setattr("empriv.comparing.bands.bounds", counted)
+    monkeypatch.setattr("empriv.audits.bounds", counted)
+    again = replace(compared, audits={name: replace(audit) for name, audit in compared.audits.items()})
+    _ = str(again), again.to_json(), again.chart("delta"), again.chart("total_risk"), again.report(tmp_path / "c.html")
+    assert len(asked) == len(again)
+    assert all(10 <= count <= 12 for count in asked)
+
+
 def twelve() -> empriv.Comparison:
     return empriv.compare({f"protocol {k}": results(m=2, seed=k) for k in range(12)}, epsilon=0.1)
 
 
 def _styles(comparison: empriv.Comparison) -> list[dict[str, Any]]:
-    encoding = next(one for one in comparison.chart("delta").spec["layer"] if one["name"] == "lines")["encoding"]
+    overlay = comparison.chart("delta").spec["vconcat"][0]["layer"]
+    encoding = next(one for one in overlay if one["name"] == "lines")["encoding"]
     ranges = zip(encoding["color"]["scale"]["range"], encoding["strokeDash"]["scale"]["range"], strict=True)
     return [{"color": colour, "dash": dash} for colour, dash in ranges]
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from empriv.audits import Audit, check_epsilons
 from empriv.comparing import words
+from empriv.comparing.bands import bands, picked
 from empriv.comparing.differences import FIGURES, REAL, UNTOLD, Difference, differences
 from empriv.comparing.utility import Utility, utility_of
 from empriv.errors import InputError
@@ -90,11 +91,15 @@ class Comparison:
         """Lower bound, estimate and upper bound of each protocol by itself; see `empriv.bounds`."""
         return {name: audit.bounds(epsilon, level) for name, audit in self.audits.items()}
 
+    @cached_property
+    def bands(self) -> dict[str, Bounds]:
+        """Bounds at 95% along epsilon, the epsilons asked for among them: found once, for all that is shown."""
+        return bands(self.audits, self.epsilons)
+
     def upper(self, epsilon: float) -> dict[str, float]:
-        """Upper bound on delta of each protocol; at the epsilons asked for all are found at once, and kept."""
-        if epsilon in self.epsilons and len(self.epsilons) > 1:
-            found, k = self.bounds(np.array(self.epsilons)), self.epsilons.index(epsilon)
-            return {name: float(one.upper[k]) for name, one in found.items()}
+        """Upper bound on delta of each protocol; where `bands` have one, it is that."""
+        if epsilon in self.epsilons:
+            return {name: float(one.upper[one.epsilon == epsilon][0]) for name, one in self.bands.items()}
         return {name: float(one.upper) for name, one in self.bounds(float(epsilon)).items()}
 
     @cached_property
@@ -218,7 +223,9 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        bounded = self.bounds(self.epsilons if len(self.epsilons) > 1 else self.epsilons[0])
+        bounded = {
+            name: picked(one, np.flatnonzero(np.isin(one.epsilon, self.epsilons))) for name, one in self.bands.items()
+        }
         told = self.incomparable is None
         errors = () if self.truth is None else self.utility
         return {

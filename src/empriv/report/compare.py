@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from empriv.comparing import words
+from empriv.comparing.bands import reach_of
 from empriv.comparing.comparison import Comparison
 from empriv.comparing.differences import FIGURES, NONE, Difference
 from empriv.errors import InputError
 from empriv.harmless import shortened, visible
-from empriv.report.chart import Chart
-from empriv.report.gather import Material, gather
+from empriv.report.chart import Chart, round_up
+from empriv.report.gather import Material
 from empriv.report.page import label, picture_of, render
-from empriv.report.versus import utility_chart, versus_chart
+from empriv.report.versus import Band, utility_chart, versus_chart
 from empriv.storage import write_atomically
 from empriv.validate.words import number
 
@@ -25,12 +27,13 @@ _LONGEST = 40
 _AXES = {"delta": "delta (most exposed individual)", "total_risk": "total risk (anybody)"}
 
 _ALONG = (
-    "One line for each protocol; the lower, the more private. Bars at the epsilons asked for are each one's own bounds "
-    "at 95%, with a tick at the upper one."
+    "One line for each protocol; the lower, the more private. Below, each by itself on its band, the others in grey: "
+    "the ends of a band are bounds at 95%, one by one, and a band that reaches the top means no upper bound."
 )
+_TOTAL = " The upper end of a band of total risk is indicative only."
 _OVERLAP = (
-    " Bars that overlap do not mean that there is no difference: all were measured on the same databases, and the "
-    "table of differences tells more than the bars."
+    " Bands that overlap do not mean that there is no difference: all were measured on the same databases, and the "
+    "table of differences tells more than the bands."
 )
 
 
@@ -60,7 +63,8 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         bind[f"delta{k}"] = [number(float(v), 3) for v in curves.delta]
         bind[f"total{k}"] = [number(float(v), 3) for v in curves.total_risk]
         bind[f"exposed{k}"] = [f"{int(v):,}" for v in curves.n_exposed]
-        said = audit.with_validity(audit.summary())
+        said = audit.summary()
+        grave = [one.sentence for one in audit.checks if one.severity != "info" and one.code != "exact-leak"]
         rows.append(
             {
                 "name": names[name],
@@ -70,7 +74,7 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
                 "front": "yes" if name in front else "no",
                 "asked": visible(" ".join(audit.query.split()) if audit.origin is not None else said.asked),
                 "alarms": said.alarms,
-                "warnings": [visible(warning) for warning in said.warnings],
+                "warnings": [visible(warning) for warning in (*said.warnings, *grave)],
             }
         )
     charts = [_chart(comparison, which, material, asked) for which in COMPARISON_CHARTS[: 4 if errors else 2]]
@@ -126,24 +130,21 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
                 "other betters in both; by the estimates, so neighbours on it may not differ really."
             ),
         )
-    band = ("lower", "upper") if name == "delta" else ("total_risk_lower", "total_risk_upper")
+    ends = ("lower", "upper") if name == "delta" else ("total_risk_lower", "total_risk_upper")
     first = next(iter(material.values()))
     shown = first.finite
-    curves = {
-        names[which]: (
-            getattr(one.curves, name)[shown], one.band[band[0]][shown], one.band[band[1]][shown],
-        )
-        for which, one in material.items()
-    }  # fmt: skip
     return versus_chart(
         first.epsilons[shown],
-        curves,
+        {names[which]: getattr(one.curves, name)[shown] for which, one in material.items()},
+        {
+            names[which]: Band(one.epsilon, getattr(one, ends[0]), getattr(one, ends[1]))
+            for which, one in comparison.bands.items()
+        },
         start=first.start,
-        bounded=first.epsilons[first.bounded_at].tolist(),
         name=name,
         title=f"{'delta' if name == 'delta' else 'Total risk'} against epsilon",
         axis=_AXES[name],
-        caption=_ALONG + (_OVERLAP if comparison.incomparable is None else ""),
+        caption=_ALONG + ("" if name == "delta" else _TOTAL) + (_OVERLAP if comparison.incomparable is None else ""),
     )
 
 
@@ -157,8 +158,10 @@ def _names(comparison: Comparison) -> dict[str, str]:
 
 def _materials(comparison: Comparison, at: float) -> dict[str, Material]:
     """What is drawn of each, all over one grid of epsilons."""
-    end = max(float(gather(audit, at=at).epsilons[-1]) for audit in comparison.audits.values())
-    grid = np.unique(np.concatenate((np.linspace(0.0, end, 50), comparison.epsilons, [at])))
+    bounded = next(iter(comparison.bands.values())).epsilon
+    finite = at if math.isfinite(at) else 0.0
+    end = round_up(max(reach_of(comparison.audits, comparison.epsilons), float(bounded[-1]), finite))
+    grid = np.unique(np.concatenate((np.linspace(0.0, end, 50), bounded, [at])))
     start = int(np.searchsorted(grid, at))
     return {name: Material(audit, grid, start) for name, audit in comparison.audits.items()}
 

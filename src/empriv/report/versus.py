@@ -1,9 +1,11 @@
-"""Charts of several protocols: curves and bounds in one picture, and error against risk with the Pareto front."""
+"""Charts of several protocols: curves with their bands in one picture, and error against risk with the Pareto front."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +18,7 @@ from empriv.report.chart import (
     INK,
     ORANGE,
     PURPLE,
+    SKY,
     VERMILION,
     WIDTH,
     Chart,
@@ -26,83 +29,178 @@ from empriv.report.chart import (
     risk_scale,
     round_up,
     spec_of,
+    stacked,
 )
 from empriv.results import FloatArray
 
-_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
-_DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 1], [1, 4])
+_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE, SKY, FAINT)
+_DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 1], [3, 5])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _TALL = 340
-_BAR = 5.0  # pixels from one protocol's bar to the next one's
+_PANEL, _GAP = 130, 22.0  # height of a small panel, and pixels between two
 _FAR = 16.0  # pixels from which a label is joined to its mark by a line
 _LETTER, _LINE_HEIGHT = 6.7, 14.0  # of a label, in pixels: about 12 points of the page's font
 
 
 def versus_chart(
     epsilons: FloatArray,
-    curves: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]],
+    curves: Mapping[str, FloatArray],
+    bands: Mapping[str, Band],
     *,
     start: int,
-    bounded: Sequence[float],
     name: str,
     title: str,
     axis: str,
     caption: str,
 ) -> Chart:
-    """Curves of several protocols along epsilon: (estimate, lower, upper) of each.
+    """Curves of several protocols along epsilon in one view; below, each in a panel of its own with its band.
 
-    Bands of many protocols would hide one another: where bounds were found they are bars, side by side.
+    Bands of many protocols in one view would hide one another and the curves.
     """
-    here = np.isin(epsilons, bounded)
-    every = np.concatenate([one[0] for one in curves.values()])
-    uppers = np.concatenate([one[2][here] for one in curves.values()])
-    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(every, uppers)
-    names, colours = list(curves), _colours(list(curves))
+    names = list(curves)
+    every = np.concatenate([np.asarray(one, float) for one in curves.values()])
+    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(every, np.zeros(0))
+    styles = dict(zip(names, zip(_colours(names), _dashes(names), strict=True), strict=True))
     rows = [
         row
-        for which, (estimate, _, _) in curves.items()
-        for row in records(epsilon=epsilons, estimate=_drawn(y, estimate), which=[which] * len(epsilons))
+        for which, curve in curves.items()
+        for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[which] * len(epsilons))
     ]
-    at_x, at_y = x.encoding("epsilon", "epsilon"), y.encoding("estimate", axis)
-    colour = {"field": "which", "type": "nominal", "sort": names, "scale": {"domain": names, "range": colours}}
-    dash = {
-        "field": "which", "type": "nominal", "sort": names,
-        "scale": {"domain": names, "range": [_DASHES[(k + k // 6) % 6] for k in range(len(names))]},
-    }  # fmt: skip
+    scales = {"type": "nominal", "field": "which", "sort": names}
+    widest = max(map(len, names)) * _LETTER + 45
+    legend = {"symbolSize": 500, "rowPadding": 0, "columns": max(1, min(4, int(WIDTH / widest)))}
+    colour = {**scales, "legend": legend, "scale": {"domain": names, "range": [one[0] for one in styles.values()]}}
+    dash = {**scales, "legend": legend, "scale": {"domain": names, "range": [one[1] for one in styles.values()]}}
+    at_x = x.encoding("epsilon", "epsilon")
     lines = layer(
-        "lines", {"type": "line", "strokeWidth": 2.2}, rows,
-        {"x": at_x, "y": at_y, "color": colour, "strokeDash": dash},
+        "lines", {"type": "line", "strokeWidth": 2.2, "clip": True}, rows,
+        {"x": at_x, "y": y.encoding("estimate", axis), "color": colour, "strokeDash": dash},
     )  # fmt: skip
-    bars = []
-    for k, (_, lower, upper) in enumerate(curves.values()):
-        aside = _BAR * (k - (len(names) - 1) / 2)
-        ends = records(epsilon=epsilons[here], lower=_drawn(y, lower[here]), upper=_drawn(y, upper[here]))
-        bars.append(layer(
-            f"bar{k}", {"type": "rule", "color": colours[k], "strokeWidth": 1.2, "opacity": 0.75, "xOffset": aside},
-            ends, {"x": at_x, "y": y.encoding("upper", axis), "y2": {"field": "lower"}},
-        ))  # fmt: skip
-        bars.append(layer(
-            f"top{k}", {"type": "tick", "orient": "horizontal", "color": colours[k], "thickness": 2.5, "size": _BAR - 1,
-                        "xOffset": aside}, ends,
-            {"x": at_x, "y": y.encoding("upper", axis)},
-        ))  # fmt: skip
     cursor = layer(
         "cursor", {"type": "rule", "color": INK}, records(epsilon=[float(epsilons[min(start, len(epsilons) - 1)])]),
         {"x": at_x},
     )  # fmt: skip
-    foot = "" if y.kind == "linear" else " The scale is logarithmic; 0 lies at its foot."
     table: dict[str, Any] = {"epsilon": numbers(epsilons)}
-    for which, (estimate, lower, upper) in curves.items():
-        table[which] = numbers(estimate)
+    for which, curve in curves.items():
+        lower, upper = bands[which].at(epsilons)
+        table[which] = numbers(curve)
         table[f"{which}, lower bound"], table[f"{which}, upper bound"] = numbers(lower), numbers(upper)
+    spec = stacked(
+        [{"width": WIDTH, "height": _TALL, "layer": [lines, cursor]}, _panels(x, epsilons, curves, bands, styles)]
+    )
+    # Frames line up, not what stands beside them; so the room between is said.
+    spec |= {"bounds": "flush", "spacing": 86}
+    foot = "" if y.kind == "linear" else " Scales are logarithmic; 0 lies at their foot."
     return Chart(
         name=name,
         title=title,
         caption=f"{caption}{foot}",
-        spec=spec_of(layer=[*bars, lines, cursor], height=_TALL),
+        spec=spec,
         data=table,
         live={"kind": "cursor", "x": x.live(WIDTH), "y": y.live(_TALL), "epsilons": numbers(epsilons)},
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Bounds at some epsilons, rising, and what they say of all others.
+
+    A figure falls in epsilon: an upper bound holds for every greater epsilon, a lower one for every smaller. So between
+    two epsilons the upper bound of the left one and the lower bound of the right one are taken, and a band is never too
+    narrow. Nothing is said before the first.
+    """
+
+    epsilons: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def at(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bound at any epsilons; NaN before the first that has bounds of its own."""
+        left = np.searchsorted(self.epsilons, epsilons, side="right") - 1
+        right = np.searchsorted(self.epsilons, epsilons, side="left")
+        lower, upper = np.append(self.lower, 0.0)[right], self.upper[np.maximum(left, 0)]
+        return np.where(left < 0, np.nan, lower), np.where(left < 0, np.nan, upper)
+
+    def stairs(self, end: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Epsilons, lower and upper bounds of the corners, up to ``end``."""
+        inside = self.epsilons <= end
+        places = np.append(self.epsilons[inside], end)
+        lower = np.append(self.lower, 0.0)[1 : np.count_nonzero(inside) + 1]
+        return np.repeat(places, 2)[1:-1], np.repeat(lower, 2), np.repeat(self.upper[inside], 2)
+
+
+def _panels(
+    x: Scale,
+    epsilons: FloatArray,
+    curves: Mapping[str, FloatArray],
+    bands: Mapping[str, Band],
+    styles: Mapping[str, tuple[str, list[int]]],
+) -> dict[str, Any]:
+    """A panel for each protocol: its curve on its band, the others' behind, all on the same scales."""
+    every = np.concatenate([np.asarray(one, float) for one in curves.values()])
+    y = risk_scale(every, np.concatenate([band.upper for band in bands.values()]))
+    wide = _columns(len(curves))
+    width = (WIDTH - (wide - 1) * _GAP) / wide
+    behind = [
+        row
+        for which, curve in curves.items()
+        for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[which] * len(epsilons))
+    ]
+    ticks = _few(x.high, 4 if wide == 4 else 5)
+    panels = []
+    for k, (which, curve) in enumerate(curves.items()):
+        colour, dash = styles[which]
+        left, last = k % wide == 0, k + wide >= len(curves)
+        at_x = x.encoding("epsilon", "epsilon" if last else None, values=ticks, format=",.6~r")
+        labelled = {} if left else {"labels": False, "ticks": False, "domain": False}
+
+        def at_y(field: str, labelled: dict[str, Any] = labelled) -> dict[str, Any]:
+            return y.encoding(field, None, **labelled)
+
+        corners, lower, upper = bands[which].stairs(x.high)
+        band = records(epsilon=corners, lower=_drawn(y, lower), upper=_drawn(y, upper))
+        own = records(epsilon=epsilons, estimate=_falling(y, curve))
+        panels.append(
+            {
+                "width": width,
+                "height": _PANEL,
+                "title": {
+                    "text": textwrap.wrap(which, max(12, int(width / _LETTER)))[:2] or which, "color": INK,
+                    "fontSize": 12, "fontWeight": "bold", "anchor": "start", "frame": "group", "offset": 4,
+                },
+                "layer": [
+                    layer(f"band{k}", {"type": "area", "color": colour, "opacity": 0.2}, band,
+                          {"x": at_x, "y": at_y("upper"), "y2": {"field": "lower"}}),
+                    layer(f"upper{k}", {"type": "line", "color": colour, "strokeWidth": 1.2}, band,
+                          {"x": at_x, "y": at_y("upper")}),
+                    layer(f"behind{k}", {"type": "line", "color": FAINT, "opacity": 0.45, "strokeWidth": 0.8}, behind,
+                          {"x": at_x, "y": at_y("estimate"), "detail": {"field": "which"}}),
+                    layer(f"own{k}", {"type": "line", "color": colour, "strokeWidth": 2.4, "strokeDash": dash}, own,
+                          {"x": at_x, "y": at_y("estimate")}),
+                ],
+            }
+        )  # fmt: skip
+    return {"concat": panels, "columns": wide, "spacing": {"row": 58, "column": _GAP}, "bounds": "flush"}
+
+
+def _columns(count: int) -> int:
+    """Panels in a row, so that the last row is not nearly empty."""
+    return count if count <= 4 else min((3, 4), key=lambda wide: (-count % wide, -wide))
+
+
+def _few(high: float, most: int) -> list[float]:
+    """Labelled places from 0 on, few enough for a narrow axis."""
+    power = 10.0 ** math.floor(math.log10(high / most))
+    step = next(k * power for k in (1, 2, 5, 10, 20) if k * power * most >= high)
+    return [k * step for k in range(int(high / step * (1 + 1e-9)) + 1)]
+
+
+def _falling(scale: Scale, curve: FloatArray) -> FloatArray:
+    """A falling curve as it is drawn: on a logarithmic scale it ends where it meets the foot."""
+    drawn = _drawn(scale, curve)
+    if scale.kind == "log":
+        drawn[np.flatnonzero(drawn <= scale.low)[1:]] = np.nan
+    return drawn
 
 
 def utility_chart(
@@ -228,6 +326,11 @@ def _colours(names: Sequence[str]) -> list[str]:
     return [_COLOURS[k % len(_COLOURS)] for k in range(len(names))]
 
 
+def _dashes(names: Sequence[str]) -> list[list[int]]:
+    """With `_colours` no two of a dozen are alike; who is colour-blind still has six dashes."""
+    return [_DASHES[k % len(_DASHES)] for k in range(len(names))]
+
+
 def _error_scale(errors: FloatArray) -> Scale:
     """An axis for errors: logarithmic where those that are not 0 span more than twentyfold."""
     positive = errors[errors > 0]
@@ -254,5 +357,5 @@ def _share(scale: Scale, value: float) -> float:
 
 def _drawn(scale: Scale, values: FloatArray) -> FloatArray:
     """Values as they can be drawn: on a logarithmic scale 0 lies at the foot."""
-    values = np.asarray(values, float)
+    values = np.array(values, float)
     return np.maximum(values, scale.low) if scale.kind == "log" else values
