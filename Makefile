@@ -13,7 +13,7 @@ demo: setup
 	$(BIN)/empriv demo
 
 test: setup
-	$(BIN)/pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -7,7 +7,6 @@ within epsilon bandwidths are cleared under any weights.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -24,11 +23,11 @@ from empriv.measuring.views import View, database_means, exactness
 from empriv.measuring.weighted import WeightedBlock, ceiling, slack
 from empriv.progress import progress
 from empriv.results import FloatArray, IntArray, Results
+from empriv.threads import workers
 
 _KNOTS = 300_000  # knots of a block of columns held at once
 _BOUNDS = 12_000_000  # bounds held at once
 _FIRST = 4  # conditions looked at for each individual before the bounds are looked at again
-_WORKERS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +362,7 @@ class Workers(ExitStack):
         super().__enter__()
         total, title, show = self._asked
         advance = self.enter_context(progress(total, title, show=show if title else False))
-        pool = ThreadPoolExecutor(_WORKERS)
+        pool = ThreadPoolExecutor(workers())
         self.callback(pool.shutdown, wait=True, cancel_futures=True)
         return pool.map, advance
 

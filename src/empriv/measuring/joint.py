@@ -8,7 +8,6 @@ are too few for so many dimensions, components two by two are measured instead, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -32,10 +31,10 @@ from empriv.measuring.selection import Score, spread
 from empriv.measuring.spaces import JointPairs, split_vectors
 from empriv.progress import progress
 from empriv.results import FloatArray, IntArray, Results
+from empriv.threads import workers
 
 INTEGRATIONS = ("auto", "grid", "sobol")
 MOST_PAIRS = 45
-_WORKERS = os.cpu_count() or 1
 _CHUNK = 64
 _MOST_KNOWN = 20_000_000  # figures kept
 
@@ -356,11 +355,9 @@ class JointRisk:
         def run(chunk: IntArray) -> tuple[IntArray, FloatArray]:
             return chunk, np.array([task(int(row)) for row in chunk])
 
-        workers = min(_WORKERS, len(chunks))
+        count = min(workers(), len(chunks))
         with progress(len(rows), "Measuring jointly") as advance, ExitStack() as stack:
-            done = (
-                stack.enter_context(ThreadPoolExecutor(workers)).map(run, chunks) if workers > 1 else map(run, chunks)
-            )
+            done = stack.enter_context(ThreadPoolExecutor(count)).map(run, chunks) if count > 1 else map(run, chunks)
             for chunk, found in done:
                 advance(len(chunk))
                 yield chunk, found

@@ -7,7 +7,6 @@ themselves are in `hockeystick`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -27,8 +26,7 @@ from empriv.measuring.densities import Density, Kde, Mixture, Model
 from empriv.measuring.screening import log_reach
 from empriv.progress import progress
 from empriv.results import FloatArray, IntArray, Results
-
-_WORKERS = os.cpu_count() or 1
+from empriv.threads import workers
 
 
 @overload
@@ -264,10 +262,10 @@ class Risk:
         def run(job: tuple[IntArray, Callable[[], Block]]) -> tuple[IntArray, FloatArray]:
             return job[0], task(job[1]())
 
-        workers = min(_WORKERS, len(blocks))
+        count = min(workers(), len(blocks))
         with progress(len(rows), "Measuring") as advance, ExitStack() as stack:
-            if workers > 1:
-                done = stack.enter_context(ThreadPoolExecutor(workers)).map(run, blocks)
+            if count > 1:
+                done = stack.enter_context(ThreadPoolExecutor(count)).map(run, blocks)
             else:
                 done = map(run, blocks)
             for some, found in done:

@@ -9,7 +9,6 @@ rounding is counted too: a certificate never understates. Individuals whom a bou
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,9 +25,10 @@ from empriv.noise.screen import Screen
 from empriv.noise.tails import Reach
 from empriv.noise.window import Window
 from empriv.results import FloatArray, IntArray
+from empriv.threads import workers
 
 _CELLS = 1_000_000  # cells of a block of individuals held at once
-_WORKERS = min(4, os.cpu_count() or 1)
+_MOST_WORKERS = 4
 
 
 def certify(
@@ -232,10 +232,10 @@ class Certificate:
             window = Window.of(self._answers, self.law, reach, job, bound=self._largest[job[0]], delta=delta)
             return place[job[0]], task(window)
 
-        if len(jobs) == 1 or _WORKERS == 1:
+        if len(jobs) == 1 or workers(_MOST_WORKERS) == 1:
             yield from map(run, jobs)
             return
-        with ThreadPoolExecutor(_WORKERS) as pool:
+        with ThreadPoolExecutor(workers(_MOST_WORKERS)) as pool:
             yield from pool.map(run, jobs)
 
     def _blocks(self, rows: IntArray, reach: Reach) -> Iterator[tuple[IntArray, Side, Side]]:

@@ -7,7 +7,6 @@ is certified anew.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,12 +16,13 @@ import numpy as np
 from empriv.noise.constraints import Cases
 from empriv.noise.rows import Parts, both_ways
 from empriv.results import FloatArray, IntArray
+from empriv.threads import workers
 
 FINE, COARSE = 48, 16  # merged cells: for those who may decide, and for telling them from everybody else
 _STEPS = 4  # steps of a cell in the tables
 _BLOCK = 400_000  # masses held at once by a thread
 _LEVELS = 12  # bandwidths that have a table of their own
-_WORKERS = min(4, os.cpu_count() or 1)
+_MOST_WORKERS = 4
 
 
 def scores(
@@ -70,11 +70,11 @@ def scores(
         out[some] = _worst(p, np.maximum(q, 0.0, out=q), epsilon, delta)
 
     blocks = list(_blocks(presence, max(1, m) * with_all.shape[1], len(weights)))
-    if len(blocks) < 4 or _WORKERS == 1:
+    if len(blocks) < 4 or workers(_MOST_WORKERS) == 1:
         for some in blocks:
             see(some)
     else:
-        with ThreadPoolExecutor(_WORKERS) as pool:
+        with ThreadPoolExecutor(workers(_MOST_WORKERS)) as pool:
             list(pool.map(see, blocks))
     return out
 

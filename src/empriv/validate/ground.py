@@ -7,7 +7,6 @@ Every outcome gets a number: those that are none (NULL, an error) stand beyond a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,12 +19,12 @@ from empriv.measuring.atoms import Pairs, tie_tolerance
 from empriv.measuring.densities import Mixture
 from empriv.measuring.risk import Risk, measure
 from empriv.results import FloatArray, IntArray
+from empriv.threads import workers
 
 BoolArray = npt.NDArray[np.bool_]
 Answer = TypeVar("Answer")
 
 _KNOTS = 60_000  # knots of a block of individuals held at once
-_WORKERS = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +85,11 @@ class Ground:
     ) -> Iterator[tuple[IntArray, Answer]]:
         """``task`` done on each block of these individuals, blocks as `blocks` has them."""
         blocks = list(self.blocks(rows, by=by, most=most))
-        if len(blocks) < 2 or _WORKERS < 2:
+        if len(blocks) < 2 or workers() < 2:
             for block in blocks:
                 yield block, task(block)
             return
-        with ThreadPoolExecutor(_WORKERS) as pool:
+        with ThreadPoolExecutor(workers()) as pool:
             yield from zip(blocks, pool.map(task, blocks), strict=True)
 
     def smooth(self, rows: IntArray) -> BoolArray | None:
