@@ -264,10 +264,7 @@ class Risk:
 
         count = min(workers(), len(blocks))
         with progress(len(rows), "Measuring") as advance, ExitStack() as stack:
-            if count > 1:
-                done = stack.enter_context(ThreadPoolExecutor(count)).map(run, blocks)
-            else:
-                done = map(run, blocks)
+            done = stack.enter_context(ThreadPoolExecutor(count)).map(run, blocks) if count > 1 else map(run, blocks)
             for some, found in done:
                 advance(len(some))
                 yield some, found
