@@ -25,7 +25,7 @@ from sqlglot import exp, parse_one
 from empriv.collecting.advice import check_files
 from empriv.collecting.aggregates import Type
 from empriv.collecting.duckdb_errors import ABOUT_VALUES, querying, reading
-from empriv.collecting.engine import Column, Integers, Rows
+from empriv.collecting.engine import PRESENCE, Column, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.views import data_view, quoted, text_literal
@@ -211,11 +211,7 @@ class DuckDBSession:
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()
         with reading():
-            found = self._fetch(
-                f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
-                f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
-                f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY d.code, i.code"
-            )
+            found = self._fetch(PRESENCE)
         return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
 
     @contextmanager

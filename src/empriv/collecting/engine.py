@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sqlglot import exp
 
 from empriv.collecting.aggregates import Type
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases
 from empriv.errors import QueryError
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from empriv.collecting.chunks import Query as Called
 
 Rows = list[tuple[Any, ...]]
+
+# Which individual is in which database, by their codes.
+PRESENCE = (
+    f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
+    f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+    f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY d.code, i.code"
+)
 
 
 class FailedOnRows(QueryError):

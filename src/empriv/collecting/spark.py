@@ -22,7 +22,7 @@ from sqlglot import exp, parse_one
 from empriv.collecting.aggregates import Type
 from empriv.collecting.arrow import CODE, called_batches, chunk_from, columns_of, labels_of
 from empriv.collecting.chunks import Chunk, Query
-from empriv.collecting.engine import Column, Integers, Rows
+from empriv.collecting.engine import PRESENCE, Column, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, databases
 from empriv.collecting.spark_errors import querying, reading
@@ -186,11 +186,7 @@ class SparkFrames:
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()
         with reading():
-            found = self._fetch_text(
-                f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
-                f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
-                f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY d.code, i.code"
-            )
+            found = self._fetch_text(PRESENCE)
         return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
 
     @contextmanager
