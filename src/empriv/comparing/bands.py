@@ -19,7 +19,7 @@ from empriv.progress import progress
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import Bounds, bounds
 
-_STEPS = 9
+_STEPS = 7  # and 0
 _FIGURES = ("epsilon", "lower", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper")
 
 
@@ -32,13 +32,13 @@ def reach_of(audits: Mapping[str, Audit], epsilons: Sequence[float]) -> float:
 
 
 def bounded_epsilons(epsilons: Sequence[float], reach: float) -> FloatArray:
-    """The epsilons asked for and ten from 0 on, closer together where curves are steep, that is, at the left."""
+    """The epsilons asked for and eight from 0 on, closer together where curves are steep, that is, at the left."""
     steps = [float(f"{reach * (k / _STEPS) ** 2:.2g}") for k in range(_STEPS + 1)]
     return np.unique([*epsilons, *steps])
 
 
 def bands(audits: Mapping[str, Audit], epsilons: Sequence[float]) -> dict[str, Bounds]:
-    """Bounds at 95% of each: at the epsilons asked for, and for queries of one number at ten others.
+    """Bounds at 95% of each: at the epsilons asked for, and for queries of one number at eight others.
 
     Nothing about single individuals is kept. At an epsilon asked for a bound may lie a little further out than it would
     alone: where that at a greater epsilon is higher, it is taken here too.

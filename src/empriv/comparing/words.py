@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from empriv.comparing.differences import LEAST_DATABASES, NONE, REAL
@@ -118,6 +119,13 @@ def told(found: tuple[Difference, ...]) -> tuple[list[str], list[str]]:
     return real, others
 
 
+def untold(found: Sequence[Difference]) -> str:
+    """How many differences are not real, and why."""
+    same = sum(one.verdict == NONE for one in found)
+    left = sum(one.verdict not in (NONE, REAL) for one in found)
+    return f"{left:,} cannot be told, {same:,} are exactly none."
+
+
 def text_of(comparison: Comparison) -> str:
     """The comparison as plain text."""
     lines = []
@@ -139,10 +147,8 @@ def text_of(comparison: Comparison) -> str:
         found = comparison.differences()
         by_delta = [one for one in found if one.figure == "delta"]
         real, _ = told(tuple(by_delta))
-        same = sum(one.verdict == NONE for one in by_delta)
         lines += ["Differences of delta that are real:", *(f"  {one}" for one in real or ["none."])]
-        left = len(by_delta) - len(real) - same
-        lines.append(f"{left:,} cannot be told, {same:,} are exactly none.")
+        lines.append(untold(by_delta))
         lines.append(held_together(0.95, len(found)))
     lines += notes_of(comparison)
     return "\n".join(lines)
