@@ -46,6 +46,11 @@ def test_the_page_says_what_the_comparison_holds(compared: empriv.Comparison, pa
     assert "against the answers of <b>raw</b>" in text
     assert f"{len(compared.differences())} intervals, which hold all together at 95%" in text
     assert "10%" in text  # gave no answer
+    one = compared["raw"].results
+    assert f"All were measured on {one.n_databases} databases with {one.n_individuals} individuals." in text
+    assert text.index("against epsilon") < text.index("Which differences are real")  # the picture first
+    for sentence in (one.sentence for one in compared.differences() if one.verdict == "real"):
+        assert f"<li>{sentence}</li>" in text
 
 
 def test_the_slider_moves_the_figures_and_names_stay_inert(compared: empriv.Comparison, page: Path, read: Any) -> None:
@@ -161,6 +166,8 @@ def test_audits_of_different_databases_are_shown_without_differences(tmp_path: P
     text = found.report(tmp_path / "c.html", title="<i>mine</i>").read_text(encoding="utf-8")
     assert "measured on different databases" in text
     assert "Which differences are real" not in text
+    assert "All were measured on" not in text
+    assert '<th scope="col">individuals</th>' in text
     assert "<i>" not in text
 
 

@@ -20,7 +20,7 @@ from empriv.report.gather import Material
 from empriv.report.page import label, picture_of, render
 from empriv.report.versus import Band, utility_chart, versus_chart
 from empriv.storage import write_atomically
-from empriv.validate.words import number
+from empriv.validate.words import databases, number, people
 
 COMPARISON_CHARTS = ("delta", "total_risk", "utility", "utility_total_risk")
 _LONGEST = 40
@@ -82,6 +82,7 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
     content = {
         "title": visible(title) if title is not None else "Protocols side by side",
         "rows": rows,
+        "alike": _alike(comparison),
         "bounded_at": label(asked),
         "truth": None if comparison.truth is None else names[comparison.truth],
         "with_front": errors,
@@ -149,6 +150,15 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
         axis=_AXES[name],
         caption=_ALONG + ("" if name == "delta" else _TOTAL) + (_OVERLAP if comparison.incomparable is None else ""),
     )
+
+
+def _alike(comparison: Comparison) -> str | None:
+    """How many databases and individuals all have; None if not all have the same."""
+    counts = {(one.results.n_databases, one.results.n_individuals) for one in comparison.audits.values()}
+    if len(counts) > 1 or not comparison.paired:
+        return None
+    n, count = counts.pop()
+    return f"{databases(n)} with {people(count)}"
 
 
 def _names(comparison: Comparison) -> dict[str, str]:
