@@ -60,6 +60,7 @@ def versus_chart(
     names = list(curves)
     every = np.concatenate([np.asarray(one, float) for one in curves.values()])
     x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(every, np.zeros(0))
+    below = risk_scale(every, np.concatenate([band.upper for band in bands.values()]))  # higher: bands have to fit
     styles = dict(zip(names, zip(_colours(names), _dashes(names), strict=True), strict=True))
     rows = [
         row
@@ -85,12 +86,12 @@ def versus_chart(
         lower, upper = bands[which].at(epsilons)
         table[which] = numbers(curve)
         table[f"{which}, lower bound"], table[f"{which}, upper bound"] = numbers(lower), numbers(upper)
-    spec = stacked(
-        [{"width": WIDTH, "height": _TALL, "layer": [lines, cursor]}, _panels(x, epsilons, curves, bands, styles)]
-    )
+    above = {"width": WIDTH, "height": _TALL, "layer": [lines, cursor]}
+    spec = stacked([above, _panels((x, below), epsilons, curves, bands, styles)])
     # Frames line up, not what stands beside them; so the room between is said.
     spec |= {"bounds": "flush", "spacing": 86}
-    foot = "" if y.kind == "linear" else " Scales are logarithmic; 0 lies at their foot."
+    logs = [scale.kind == "log" for scale in (y, below)]
+    foot = " Where a scale is logarithmic, 0 lies at its foot." if any(logs) else ""
     return Chart(
         name=name,
         title=title,
@@ -130,15 +131,14 @@ class Band:
 
 
 def _panels(
-    x: Scale,
+    scales: tuple[Scale, Scale],
     epsilons: FloatArray,
     curves: Mapping[str, FloatArray],
     bands: Mapping[str, Band],
     styles: Mapping[str, tuple[str, list[int]]],
 ) -> dict[str, Any]:
     """A panel for each protocol: its curve on its band, the others' behind, all on the same scales."""
-    every = np.concatenate([np.asarray(one, float) for one in curves.values()])
-    y = risk_scale(every, np.concatenate([band.upper for band in bands.values()]))
+    x, y = scales
     wide = _columns(len(curves))
     width = (WIDTH - (wide - 1) * _GAP) / wide
     behind = [
