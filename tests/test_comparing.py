@@ -71,6 +71,27 @@ def test_figures_are_those_of_the_audits(several: Comparison, data: empriv.Datab
     assert several["laplace"].results.draws == 5
 
 
+def test_bands_hold_the_bounds_of_all_epsilons(several: Comparison) -> None:
+    grids = {tuple(band.epsilon) for band in several.bands.values()}
+    assert len(grids) == 1
+    grid = next(iter(grids))
+    assert grid[0] == 0.0
+    assert {0.1, 0.5} <= set(grid)
+    assert len(grid) >= 8
+    for name, band in several.bands.items():
+        np.testing.assert_array_equal(band.estimate, several[name].delta(np.array(grid)))
+        assert (np.diff(band.upper) <= 0).all()
+        assert (np.diff(band.lower) <= 0).all()
+        alone = several[name].bounds(0.1)
+        at = band.epsilon == 0.1
+        assert band.upper[at] >= alone.upper  # never inside what it would be alone
+        assert band.lower[at] <= alone.lower
+        assert len(band.upper_i) == 0  # nothing about single individuals is kept
+    figures = several.to_json()["protocols"][0]["figures"]
+    assert [one["epsilon"] for one in figures] == [0.1, 0.5]
+    assert figures[1]["upper"] == several.upper(0.5)["raw"]
+
+
 def test_errors_are_against_the_truth(several: Comparison) -> None:
     rows = {row.protocol: row for row in several.utility}
     truth = several["raw"].results.q
@@ -174,6 +195,7 @@ def test_vectors_are_compared_by_component_errors_only(data: empriv.Databases) -
     assert "delta" in found.table()
     assert "mean_absolute" not in found.table()
     assert "not judged" in str(found)
+    assert list(found.bands["raw"].epsilon) == [0.5]
     one = compare({"raw": both, "rounded": protocols.rounded(both, to=10)}, data, component="total", epsilon=0.5)
     assert one.scalar
     with pytest.raises(InputError, match="same numbers"):

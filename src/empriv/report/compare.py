@@ -19,6 +19,7 @@ from empriv.report.chart import Chart, round_up
 from empriv.report.gather import Material
 from empriv.report.page import label, picture_of, render
 from empriv.report.versus import Band, utility_chart, versus_chart
+from empriv.results import FloatArray
 from empriv.storage import write_atomically
 from empriv.validate.words import databases, number, people
 
@@ -134,14 +135,16 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
                 "other betters in both; by the estimates, so neighbours on it may not differ really."
             ),
         )
-    ends = ("lower", "upper") if name == "delta" else ("total_risk_lower", "total_risk_upper")
+    figures = ("lower", "estimate", "upper")
+    if name == "total_risk":
+        figures = ("total_risk_lower", "total_risk", "total_risk_upper")
     first = next(iter(material.values()))
     shown = first.finite
     return versus_chart(
         first.epsilons[shown],
         {names[which]: getattr(one.curves, name)[shown] for which, one in material.items()},
         {
-            names[which]: Band(one.epsilon, getattr(one, ends[0]), getattr(one, ends[1]))
+            names[which]: _band(one.epsilon, *(getattr(one, figure) for figure in figures))
             for which, one in comparison.bands.items()
         },
         start=first.start,
@@ -150,6 +153,11 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
         axis=_AXES[name],
         caption=_ALONG + ("" if name == "delta" else _TOTAL) + (_OVERLAP if comparison.incomparable is None else ""),
     )
+
+
+def _band(epsilons: FloatArray, lower: FloatArray, estimate: FloatArray, upper: FloatArray) -> Band:
+    """A band that holds its curve: a lower bound may be above the estimate, and is then not drawn."""
+    return Band(epsilons, np.minimum(lower, estimate), upper)
 
 
 def _alike(comparison: Comparison) -> str | None:
