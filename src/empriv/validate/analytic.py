@@ -17,6 +17,7 @@ from empriv.measuring.screening import log_reach
 from empriv.results import FloatArray, IntArray
 from empriv.validate import ends
 from empriv.validate.ground import BoolArray, Ground
+from empriv.validate.half_lines import edges_of_draws
 from empriv.validate.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, quantile
 
 _ENDS = 512  # individuals whose ends are looked at together
@@ -235,7 +236,8 @@ def _edges(points: FloatArray, without: FloatArray, e: FloatArray, draws: int, l
     for sign in (1.0, -1.0):
         x, y = sign * points, sign * without
         for a, b in ((x, y), (y, x)):
-            np.maximum(best, edges(a, b, e, draws, depth, level), out=best)
+            find = edges if draws == 1 else edges_of_draws
+            np.maximum(best, find(a, b, e, draws, depth, level), out=best)
     return best - draws / len(points)
 
 

@@ -7,7 +7,7 @@ Arrays are (individuals, ...); what a bound is made of these is for `analytic`, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -144,6 +144,14 @@ class Smooth:
 
     def values(self, direction: int, e: float, draws: int) -> FloatArray:
         """(rows, n) W of the direction: 0 is with everyone over without, 1 the other way; without regard to weights."""
+        if self.merged.smooth is None:
+            # Where the set is empty every value is 0; at a larger e that is so for nearly everyone.
+            there = np.any(self.density[direction] > e * self.density[1 - direction], axis=1)
+            if not there.all():
+                w = np.zeros((len(there), self.merged.size // draws))
+                if there.any():
+                    w[there] = self._some(there).values(direction, e, draws)
+                return w
         psi = self._share(direction, e)
         rows, size = len(psi), self.merged.size
         at = np.empty_like(psi)
@@ -151,6 +159,21 @@ class Smooth:
         own, other = (at[:, :size], at[:, size:]) if direction == 0 else (at[:, size:], at[:, :size])
         w = own - e * other
         return w if draws == 1 else w.reshape(rows, -1, draws).mean(axis=2)
+
+    def _some(self, rows: BoolArray) -> Smooth:
+        def part(both: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+            return both[0][rows], both[1][rows]
+
+        return replace(
+            self,
+            merged=self.merged.some(rows),
+            scaled=self.scaled[rows],
+            density=part(self.density),
+            forwards=None if self.forwards is None else part(self.forwards),
+            backwards=None if self.backwards is None else part(self.backwards),
+            up=self.up[rows],
+            down=self.down[rows],
+        )
 
     def _share(self, direction: int, e: float) -> FloatArray:
         """(rows, 2N) psi: how much of the kernel at each point lies in the set; 0 or 1 for an atom."""

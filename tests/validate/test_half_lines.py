@@ -1,0 +1,63 @@
+"""Half-lines counted by what each adds, and smooth sets only where there are any, change no bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from empriv.validate.half_lines import edges_of_draws
+from empriv.validate.moments import Merged, Smooth, edges
+
+E = np.exp(np.array([0.0, 0.1, 0.5, 2.0]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10_000), st.integers(4, 40), st.integers(2, 8), st.integers(1, 4), st.booleans(),
+    st.sampled_from([0.1, 3.0, 50.0]), st.floats(0.0, 0.999),
+)  # fmt: skip
+def test_the_same_as_every_half_line_counted_anew(
+    seed: int, n: int, draws: int, rows: int, ties: bool, size: float, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=n * draws)
+    without = np.repeat(points[None, :], rows, axis=0)
+    for row in without:
+        for database in rng.integers(0, n, size=3):
+            row[database * draws : (database + 1) * draws] += size * rng.normal()
+    if ties:
+        points, without = points.round(1), without.round(1)
+    depth = int(share * len(points))
+    for a, b in ((points, without), (without, points), (-points, -without)):
+        found, expected = (find(a, b, E, draws, depth, 0.95) for find in (edges_of_draws, edges))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def test_the_comparison_would_notice_a_missing_point() -> None:
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=60)
+    without = points[None, :].copy()
+    without[0, np.argmin(points)] += 5.0
+    found = edges_of_draws(points, without, E, 3, 10, 0.95)
+    assert np.abs(found - edges(points, points[None, :], E, 3, 10, 0.95)).max() > 1e-3
+
+
+@pytest.mark.parametrize("draws", [1, 4])
+def test_who_has_an_empty_set_changes_nothing_for_the_others(draws: int) -> None:
+    rng = np.random.default_rng(2)
+    points = rng.normal(size=40)
+    without = np.stack([points, points + (np.arange(40) < 8) * 2.0, points + (np.arange(40) < 4) * 0.01])
+    together = Smooth.of(Merged.of(points, without, None), 0.3)
+    filled = 0
+    for e in E:
+        for direction in (0, 1):
+            w = together.values(direction, float(e), draws)
+            for row in range(3):
+                alone = Smooth.of(Merged.of(points, without[row : row + 1], None), 0.3).values(
+                    direction, float(e), draws
+                )
+                np.testing.assert_allclose(w[row], alone[0], atol=1e-9)
+                filled += bool(np.any(w[row] != 0))
+    assert 0 < filled < 3 * 2 * len(E)  # some sets are empty, and some are not
