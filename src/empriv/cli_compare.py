@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from empriv.cli_options import epsilon_option, json_option, quiet_option
-from empriv.cli_runs import check_targets, interruptible, load_audit, paths_read, source_of, write_json
+from empriv.cli_output import write_json
+from empriv.cli_runs import check_targets, interruptible, load_audit, paths_read, source_of
 from empriv.config import Settings, read_config, settings_of
 from empriv.errors import InputError
 

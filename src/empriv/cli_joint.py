@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from empriv.cli_runs import write_json
+from empriv.cli_output import write_json
 
 if TYPE_CHECKING:
     from empriv.audits import Audit

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from empriv.cli_runs import POLICY_FAILED, check_targets
+from empriv.cli_output import POLICY_FAILED
+from empriv.cli_runs import check_targets
 from empriv.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from empriv.cli_joint import joint_noise
-from empriv.cli_runs import POLICY_FAILED, check_targets, interruptible, load_audit, write_json
+from empriv.cli_output import POLICY_FAILED, write_json
+from empriv.cli_runs import check_targets, interruptible, load_audit
 from empriv.errors import CertificateError, InputError
 from empriv.noise import METHODS
 

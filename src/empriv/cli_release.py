@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from empriv.cli_runs import POLICY_FAILED, load_audit
+from empriv.cli_output import POLICY_FAILED
+from empriv.cli_runs import load_audit
 from empriv.errors import InputError, RefusalError
 
 if TYPE_CHECKING:

@@ -1,20 +1,18 @@
-"""What a command runs and how it ends: interruptible work, output files, exit codes.
+"""What a command runs and how it ends: sources, interruptible work, errors.
 
-Nothing here imports numerics before a command runs.
+What it prints and writes is in `cli_output`. Nothing here imports numerics before a command runs.
 """
 
 from __future__ import annotations
 
 import glob
-import json
 import os
-import secrets
 import shutil
 import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,19 +20,33 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
+from empriv.cli_output import (
+    DONE,
+    ERROR,
+    INTERRUPTED,
+    USAGE,
+    exit_by,
+    judged,
+    print_outcomes,
+    print_verdicts,
+    printing,
+    ranking,
+    verdict_on,
+    write_json,
+    write_to,
+)
 from empriv.config import Settings
 from empriv.errors import EmprivError, InputError, SourceError
-from empriv.harmless import pseudonyms
 from empriv.policy import Outcome, judge, parse_policy, parse_target
 from empriv.terminal import Page, console_for, printable, round_up, show
 
 if TYPE_CHECKING:
     from empriv.audits import Audit
+    from empriv.collecting import DuckDBEngine
     from empriv.collecting.sources import Unidentified
     from empriv.validate.verdict import Verdict
 
 T = TypeVar("T")
-DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 _CURVE_POINTS = 25
 _QUIET_SECONDS = 2.0
 _WORKER = "empriv audit"
@@ -123,49 +135,23 @@ def finish(
     memory_limit: str | None = None,
 ) -> None:
     """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved."""
-    directory = tempfile.mkdtemp(prefix="empriv-")
-
-    def work() -> _Done:
-        from empriv.collecting import DuckDBEngine
-
-        return _work(run(DuckDBEngine(memory_limit=memory_limit, temp_directory=directory)), wanted)
-
-    try:
-        done = interruptible(work, quiet=wanted.quiet)
-    finally:
-        # Whatever the engine wrote there is people's data.
-        shutil.rmtree(directory, ignore_errors=True)
+    with engine_of(memory_limit) as engine:
+        done = interruptible(lambda: _work(run(engine), wanted), quiet=wanted.quiet)
     with printing():
         _print(done, wanted)
     from empriv.storage import write_atomically
 
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     if save is not None:
-        _write(save, done.audit.save)
+        write_to(save, done.audit.save)
     if wanted.json is not None and done.figures is not None:
         write_json(wanted.json, done.figures)
     if wanted.report is not None:
-        _write(wanted.report, lambda path: _report(done, wanted, path))
+        write_to(wanted.report, lambda path: _report(done, wanted, path))
     if config is not None:
         path, toml = config
-        _write(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
-    given = {str(verdict) for _, verdict in done.verdicts}
-    if any(outcome.failed for outcome in done.outcomes) or "fail" in given:
-        click.get_current_context().exit(POLICY_FAILED)
-    if "unresolved" in given:
-        click.get_current_context().exit(UNRESOLVED)
-
-
-def write_json(path: str, figures: Mapping[str, Any]) -> None:
-    """Write figures to a file, or print them for ``-``."""
-    from empriv.storage import write_atomically
-
-    text = json.dumps(figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    content = text.encode("utf-8", "backslashreplace")
-    if path == "-":
-        click.echo(content.decode(), nl=False)
-    else:
-        _write(path, lambda target: write_atomically(target, content))
+        write_to(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
+    exit_by(done.outcomes, done.verdicts)
 
 
 def _report(done: _Done, wanted: Wanted, path: str) -> None:
@@ -176,6 +162,19 @@ def _report(done: _Done, wanted: Wanted, path: str) -> None:
     if not wanted.quiet:
         key = "" if written.key is None else f"; {written.key.name} tells who is who"
         click.echo(printable(f"Wrote {written.page.name}{key}."))
+
+
+@contextmanager
+def engine_of(memory_limit: str | None) -> Iterator[DuckDBEngine]:
+    """An engine that writes what does not fit in memory to a directory of its own."""
+    from empriv.collecting import DuckDBEngine
+
+    directory = tempfile.mkdtemp(prefix="empriv-")
+    try:
+        yield DuckDBEngine(memory_limit=memory_limit, temp_directory=directory)
+    finally:
+        # Whatever the engine wrote there is people's data.
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
@@ -273,7 +272,7 @@ def _work(audit: Audit, wanted: Wanted) -> _Done:
     said = audit.summary(wanted.epsilons)
     figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
     outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
-    verdicts = tuple((text, _verdict(audit, text, wanted.basis)) for text in wanted.targets)
+    verdicts = tuple((text, verdict_on(audit, parse_target(text), wanted.basis)) for text in wanted.targets)
     if figures is not None:
         figures |= judged(outcomes, verdicts)
     if wanted.quiet:
@@ -292,44 +291,6 @@ def _work(audit: Audit, wanted: Wanted) -> _Done:
     return _Done(audit, figures, outcomes, verdicts, page)
 
 
-def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[Any]]:
-    """The riskiest individuals as they are printed, by pseudonyms of this run unless they are to be named."""
-    shown = {name: column.tolist() for name, column in columns.items()}
-    if not show_ids:
-        names = pseudonyms(shown["individual"], secrets.token_bytes(32), shortest=4)
-        shown["individual"] = [f"individual {name}" for name in names]
-    return shown
-
-
-def judged(outcomes: Sequence[Outcome], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
-    """What policies and targets came to, beside the figures in JSON."""
-    found: dict[str, Any] = {}
-    if outcomes:
-        found["policies"] = [outcome.to_json() for outcome in outcomes]
-    if verdicts:
-        found["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
-    return found
-
-
-def print_verdicts(verdicts: Sequence[tuple[str, Verdict]]) -> None:
-    for text, verdict in verdicts:
-        colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
-        click.secho(printable(f"Verdict on {text}: {verdict.upper()}."), fg=colour, bold=True)
-        for line in (verdict.sentence, *verdict.reasons):
-            click.echo(printable(f"  {line}"))
-
-
-def print_outcomes(outcomes: Sequence[Outcome]) -> None:
-    for outcome in outcomes:
-        click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
-
-
-def _verdict(audit: Audit, text: str, basis: str) -> Verdict:
-    target = parse_target(text)
-    limits = {target.figure: target.limit}
-    return audit.verdict(epsilon=target.epsilon, basis=basis, **limits)
-
-
 def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
     end = round_up(2.0 * largest) if largest > 0 else 1.0
     epsilons = [end * k / (_CURVE_POINTS - 1) for k in range(_CURVE_POINTS)]
@@ -343,18 +304,6 @@ def _print(done: _Done, wanted: Wanted) -> None:
         show(done.page, console_for(sys.stdout))
     if not wanted.quiet:
         print_outcomes(done.outcomes)
-
-
-@contextmanager
-def printing() -> Iterator[None]:
-    """Print as far as somebody reads: who closes the output early, as ``| head`` does, loses no file."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:
@@ -378,13 +327,6 @@ def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecti
     if failed:
         raise failed[0]
     return found[0]
-
-
-def _write(path: str, write: Callable[[str], None]) -> None:
-    try:
-        write(path)
-    except OSError as error:
-        raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None
 
 
 def _utf8(text: str) -> bytes:

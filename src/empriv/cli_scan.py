@@ -6,9 +6,7 @@ Numerics and rich are imported inside the command, so that ``--help`` is quick.
 from __future__ import annotations
 
 import math
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,19 +23,18 @@ from empriv.cli_options import (
     target_options,
     top_option,
 )
-from empriv.cli_runs import (
-    POLICY_FAILED,
-    UNRESOLVED,
-    check_targets,
+from empriv.cli_output import (
+    exit_by,
     judged,
-    paths_read,
     print_outcomes,
     print_verdicts,
     printing,
     ranking,
-    source_of,
+    verdict_on,
     write_json,
+    write_to,
 )
+from empriv.cli_runs import check_targets, engine_of, paths_read, source_of
 from empriv.config import Settings, settings_of
 from empriv.errors import InputError
 from empriv.policy import Outcome, Policy, Target, judge, parse_policy, parse_target
@@ -116,20 +113,16 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
 def tell(found: Scan, settings: Settings, policies: Sequence[Policy], targets: Sequence[Target]) -> None:
     """Print and write what was found, and end with the exit code of policies and targets."""
     outcomes = [judge(policy, found) for policy in policies]
-    verdicts = [(target.text, _verdict(found, target, settings.basis)) for target in targets]
+    verdicts = [(target.text, verdict_on(found, target, settings.basis)) for target in targets]
     if not (settings.quiet or settings.json == "-"):
         with printing():
             _print(found, settings, verdicts, outcomes)
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     if settings.save is not None:
-        _save(found, settings.save)
+        write_to(settings.save, found.save)
     if settings.json is not None:
         write_json(settings.json, found.to_json() | judged(outcomes, verdicts))
-    given_verdicts = {str(verdict) for _, verdict in verdicts}
-    if any(outcome.failed for outcome in outcomes) or "fail" in given_verdicts:
-        click.get_current_context().exit(POLICY_FAILED)
-    if "unresolved" in given_verdicts:
-        click.get_current_context().exit(UNRESOLVED)
+    exit_by(outcomes, verdicts)
 
 
 def _check_usage(settings: Settings) -> None:
@@ -163,23 +156,13 @@ def _scanned(
         raise click.UsageError(str(error)) from None
     of_epsilon = [policy.at for policy in policies if policy.figure == "epsilon"]
     others = [policy.at for policy in policies if policy.figure != "epsilon"] + [target.epsilon for target in targets]
-    directory = tempfile.mkdtemp(prefix="empriv-")
-    try:
+    with engine_of(settings.memory_limit) as engine:
         return empriv.scan(
             source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *others],
             delta=[0.0, *deltas, *of_epsilon], density=density, component=settings.component,
             top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
-            engine=empriv.DuckDBEngine(memory_limit=settings.memory_limit, temp_directory=directory),
-            progress=False if quiet else None,
+            engine=engine, progress=False if quiet else None,
         )  # fmt: skip
-    finally:
-        # Whatever the engine wrote there is people's data.
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _verdict(found: Scan, target: Target, basis: str) -> Verdict:
-    limits = {target.figure: target.limit}
-    return found.verdict(epsilon=target.epsilon, basis=basis, **limits)
 
 
 def _print(
@@ -201,10 +184,3 @@ def _print(
             said = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
             click.echo(f"delta is at most {delta:g} {said}.")
     print_outcomes(outcomes)
-
-
-def _save(found: Scan, path: str) -> None:
-    try:
-        found.save(path)
-    except OSError as error:
-        raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None
