@@ -302,22 +302,33 @@ def sweep_block(points: FloatArray, without: FloatArray, bandwidth: float) -> Kn
     gaps[absent[:-1]] = -np.inf
     gaps /= bandwidth
     np.exp(gaps, out=gaps)
-    left, right = np.zeros((knots + 1, 2, rows)), np.zeros((knots + 1, 2, rows))
-    density = np.empty((knots, 2, rows))
-    for k in range(knots):
-        np.multiply(left[k], decay[k], out=density[k])
-        np.add(density[k], weights[k], out=left[k + 1])
-    for k in range(knots - 1, -1, -1):
-        np.multiply(right[k + 1], decay[k + 1], out=right[k])
-        right[k] += weights[k]
-    density += right[:-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = density[:, 0] / density[:, 1]
-    _carry_forward(ratio, absent)
+    ratio, left, right = sweep(weights, decay)
+    carry_forward(ratio, absent)
     return SweepBlock(ratio=ratio, weight=1.0 / n, left=left, right=right, decay=decay)
 
 
-def _carry_forward(ratio: FloatArray, absent: npt.NDArray[np.bool_]) -> None:
+def sweep(sides: FloatArray, decay: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The ratio of both densities at every knot, and what comes to it from the left and from the right.
+
+    ``sides`` (knots, 2, columns) is the mass of either density at each knot, ``decay`` (knots + 1, columns) what is
+    left of the kernel from one knot to the next.
+    """
+    knots, _, columns = sides.shape
+    left, right = np.zeros((knots + 1, 2, columns)), np.zeros((knots + 1, 2, columns))
+    density = np.empty((knots, 2, columns))
+    for k in range(knots):
+        np.multiply(left[k], decay[k], out=density[k])
+        np.add(density[k], sides[k], out=left[k + 1])
+    for k in range(knots - 1, -1, -1):
+        np.multiply(right[k + 1], decay[k + 1], out=right[k])
+        right[k] += sides[k]
+    density += right[:-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = density[:, 0] / density[:, 1]
+    return ratio, left, right
+
+
+def carry_forward(ratio: FloatArray, absent: npt.NDArray[np.bool_]) -> None:
     """Beyond the last real knot the ratio stays what it was there; without any, both densities are nothing."""
     if absent.any():
         ratio[0][absent[0]] = 1.0

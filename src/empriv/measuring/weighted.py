@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from empriv.measuring.laplace import Knots, LaplaceBlock, SweepBlock
+from empriv.measuring.laplace import Knots, LaplaceBlock, SweepBlock, carry_forward, sweep
 from empriv.results import FloatArray
 
 
@@ -81,21 +81,7 @@ def _sweep(points: FloatArray, without: FloatArray, weights: FloatArray) -> Swee
         np.subtract(x[:-1], x[1:], out=decay[1:knots])
     decay[1:knots][absent[:-1]] = -np.inf
     np.exp(decay[1:knots], out=decay[1:knots])
-    left, right = np.zeros((knots + 1, 2, columns)), np.zeros((knots + 1, 2, columns))
-    density = np.empty((knots, 2, columns))
-    for k in range(knots):
-        np.multiply(left[k], decay[k], out=density[k])
-        np.add(density[k], sides[k], out=left[k + 1])
-    for k in range(knots - 1, -1, -1):
-        np.multiply(right[k + 1], decay[k + 1], out=right[k])
-        right[k] += sides[k]
-    density += right[:-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = density[:, 0] / density[:, 1]
+    ratio, left, right = sweep(sides, decay)
     # 0/0: beyond the last real knot, or where every weight near has underflowed; nothing lies there
-    empty = absent | np.isnan(ratio)
-    if empty.any():
-        ratio[0][empty[0]] = 1.0
-        for k in range(1, knots):
-            ratio[k][empty[k]] = ratio[k - 1][empty[k]]
+    carry_forward(ratio, absent | np.isnan(ratio))
     return SweepBlock(ratio=ratio, weight=1.0, left=left, right=right, decay=decay)

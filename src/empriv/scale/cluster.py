@@ -22,7 +22,7 @@ from empriv.errors import InputError, QueryError
 from empriv.progress import progress as progress_bar
 from empriv.results import Results
 from empriv.scale.executors import VALUE, WHERE, WHO, measured_batches, schema_of
-from empriv.scale.stretches import Yardstick, nobody_listed
+from empriv.scale.stretches import Yardstick, check_component, nobody_listed
 from empriv.scale.tally import Tally, from_bytes, merge_all, with_absent
 
 if TYPE_CHECKING:
@@ -51,46 +51,33 @@ def scan_on_cluster(
     from empriv.collecting.aggregates import NotDecomposable
     from empriv.collecting.decomposing import decompose
     from empriv.collecting.engine import FailedOnRows
-
-    decompose(query)  # before anything is opened
-    try:
-        return _scanned(engine, data, query, fit, component, checkpoint, results_table, progress)
-    except FailedOnRows:
-        raise NotDecomposable("it fails on some rows") from None
-
-
-def _scanned(
-    engine: ClusterEngine,
-    data: Databases,
-    query: Query,
-    fit: Callable[[Results], Yardstick],
-    component: str | None,
-    checkpoint: str | PathLike[str] | None,
-    results_table: str | None,
-    progress: bool | None,
-) -> tuple[Yardstick, Tally]:
-    from empriv.collecting.decomposing import decompose
     from empriv.collecting.spark_errors import querying
     from empriv.collecting.spark_jobs import Percent
 
-    with engine.session(data) as session, progress_bar(100, "Scanning on the cluster", show=progress) as advance:
-        count = engine.partitions or int(session.spark.conf.get("spark.sql.shuffle.partitions"))
-        shown = Percent(session.spark, advance, count)
-        with shown.up_to(_COLLECTED):
-            asked, item = _one_number(session, query, component)
-            kept = None if checkpoint is None else f"{_absolute(checkpoint)}/{_mark(session, data, query, component)}"
-            found = None if kept is None else _read(session, kept)
-            everyone, absent, pairs = _collected(session, decompose(asked), item) if found is None else found
-        if kept is not None and found is None:
-            with shown.up_to(_SAVED), querying():
-                _write(session, kept, everyone, absent, pairs)
-            pairs = session.spark.read.parquet(f"{kept}/pairs")
-        yardstick = fit(everyone)
-        with shown.up_to(_MEASURED), querying():
-            tallies = _measured(session, count, yardstick, pairs, results_table)
-        if not tallies:
-            raise InputError("There must be at least one individual with a row that the query reads, got none.")
-        return yardstick, with_absent(merge_all(tallies, top=yardstick.top), absent)
+    decompose(query)  # before anything is opened
+    try:
+        with engine.session(data) as session, progress_bar(100, "Scanning on the cluster", show=progress) as advance:
+            count = engine.partitions or int(session.spark.conf.get("spark.sql.shuffle.partitions"))
+            shown = Percent(session.spark, advance, count)
+            with shown.up_to(_COLLECTED):
+                asked, item = _one_number(session, query, component)
+                kept = (
+                    None if checkpoint is None else f"{_absolute(checkpoint)}/{_mark(session, data, query, component)}"
+                )
+                found = None if kept is None else _read(session, kept)
+                everyone, absent, pairs = _collected(session, decompose(asked), item) if found is None else found
+            if kept is not None and found is None:
+                with shown.up_to(_SAVED), querying():
+                    _write(session, kept, everyone, absent, pairs)
+                pairs = session.spark.read.parquet(f"{kept}/pairs")
+            yardstick = fit(everyone)
+            with shown.up_to(_MEASURED), querying():
+                tallies = _measured(session, count, yardstick, pairs, results_table)
+            if not tallies:
+                raise InputError("There must be at least one individual with a row that the query reads, got none.")
+            return yardstick, with_absent(merge_all(tallies, top=yardstick.top), absent)
+    except FailedOnRows:
+        raise NotDecomposable("it fails on some rows") from None
 
 
 def _one_number(session: ClusterSession, query: Query, component: str | None) -> tuple[Query, int]:
@@ -108,19 +95,15 @@ def _one_number(session: ClusterSession, query: Query, component: str | None) ->
     from empriv.collecting.templates import fill
 
     if not query.is_vector:
-        if component is not None:
-            raise InputError("`component` must be None: the query gives one number.")
+        check_component(component, None)
         return query, 0
     try:
         groups = store_groups(session, decompose(query)) if query.groups else [""]
     except QueryError as error:
         raise explained(session, query, error) from None
     names = component_names(query, groups) or []
-    if component is None or component not in names:
-        raise InputError(
-            f"`component` must name one of the query's {len(names):,} components: a scan is of one number. "
-            "Hint: empriv.audit measures numbers that are released together."
-        )
+    check_component(component, names)
+    assert component is not None
     group, item = divmod(names.index(component), len(query.items))
     if not query.groups:
         return query, item

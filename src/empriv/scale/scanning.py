@@ -21,7 +21,7 @@ from empriv.origins import Origin, describe
 from empriv.progress import progress as progress_bar
 from empriv.results import Results
 from empriv.scale.scans import Scan
-from empriv.scale.stretches import Yardstick, measure_stretch, nobody_listed, parts_of, yardstick_of
+from empriv.scale.stretches import Yardstick, check_component, measure_stretch, nobody_listed, parts_of, yardstick_of
 from empriv.scale.tally import Tally, merge
 from empriv.storage import read_archive, write_archive
 
@@ -171,16 +171,8 @@ class _Asked:
         )  # fmt: skip
 
     def component_of(self, results: Results) -> Results:
-        if results.components is None:
-            if self.component is not None:
-                raise InputError("`component` must be None: the query gives one number.")
-            return results
-        if self.component is None or self.component not in results.components:
-            raise InputError(
-                f"`component` must name one of the query's {len(results.components):,} components: a scan is of one "
-                "number. Hint: empriv.audit measures numbers that are released together."
-            )
-        return results.component(self.component)
+        check_component(self.component, results.components)
+        return results if self.component is None else results.component(self.component)
 
     def scanned(self, results: Results, query: str, origin: Origin | None) -> Scan:
         """A scan of results that are in memory."""

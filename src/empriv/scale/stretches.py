@@ -6,7 +6,7 @@ stretches, every delta_i is the same as measured at once. Runs wherever the stre
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.errors import QueryError
+from empriv.errors import InputError, QueryError
 from empriv.measuring.densities import Density, Model
 from empriv.measuring.risk import Risk, measure
 from empriv.results import FloatArray, IntArray, Results
@@ -146,6 +146,18 @@ def parts_of(results: Results, entries: int) -> list[Results]:
     n = max(1, min(results.n_individuals, -(-len(results.entry_database) // entries)))
     edges = [results.n_individuals * k // n for k in range(n + 1)]
     return [robustness.subset(results, np.arange(a, b)) for a, b in pairwise(edges)]
+
+
+def check_component(component: str | None, names: Sequence[str] | None) -> None:
+    """Refuse what is not one number of those that the query gives; without names it gives one only."""
+    if names is None:
+        if component is not None:
+            raise InputError("`component` must be None: the query gives one number.")
+    elif component is None or component not in names:
+        raise InputError(
+            f"`component` must name one of the query's {len(names):,} components: a scan is of one number. "
+            "Hint: empriv.audit measures numbers that are released together."
+        )
 
 
 def nobody_listed(
