@@ -10,6 +10,6 @@ setup(
             extra_compile_args=["-O3", "-fno-math-errno"],
             optional=True,  # without a compiler, numpy does the same work
         )
-        for name in ("measuring._laplace", "validate._ends")
+        for name in ("measuring.line._laplace", "validate.bounds._ends")
     ]
 )

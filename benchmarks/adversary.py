@@ -16,10 +16,10 @@ import psutil
 from scipy.stats import norm
 
 from empriv import Buckets, OwnContribution, Results, Weighted, datasets, measure_against
-from empriv.measuring import known
-from empriv.measuring.conditional import ViewSearch
-from empriv.measuring.known import Adversary
-from empriv.measuring.rows import rows_of
+from empriv.measuring.given import adversaries as known
+from empriv.measuring.given.adversaries import Adversary
+from empriv.measuring.given.conditional import ViewSearch
+from empriv.measuring.given.written_out import rows_of
 from empriv.results import FloatArray
 
 EPSILON, SHIFT = 0.1, 0.5

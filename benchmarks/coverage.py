@@ -20,11 +20,11 @@ from scipy import integrate, stats
 import empriv
 from empriv import datasets
 from empriv.results import FloatArray
-from empriv.validate.analytic import upper_bounds
-from empriv.validate.bounds import bounds
+from empriv.validate.bounds.analytic import upper_bounds
+from empriv.validate.bounds.figures import bounds
+from empriv.validate.checks.iid import POWER_SIZES, battery
+from empriv.validate.checks.robustness import cusp_ratio, peak_excess
 from empriv.validate.ground import ground_of
-from empriv.validate.iid import POWER_SIZES, battery
-from empriv.validate.robustness import cusp_ratio, peak_excess
 from empriv.validate.verdict import verdict
 
 EPSILON = 0.1

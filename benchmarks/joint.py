@@ -21,9 +21,9 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 import empriv
-from empriv.measuring.atoms import split
-from empriv.measuring.joint import JointRisk, measure_joint, vouched_dimension
-from empriv.measuring.spaces import split_vectors
+from empriv.measuring.joint.joint_risk import JointRisk, measure_joint, vouched_dimension
+from empriv.measuring.joint.spaces import split_vectors
+from empriv.measuring.line.atoms import split
 from empriv.results import Results
 
 Array = npt.NDArray[np.float64]

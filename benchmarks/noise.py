@@ -21,11 +21,11 @@ from scipy.signal import fftconvolve
 
 import empriv
 from empriv import datasets
-from empriv.measuring.risk import Risk
-from empriv.noise.constraints import Cases
-from empriv.noise.deconvolution import hausdorff, largest_distance
-from empriv.noise.design import METHODS, design_noise
-from empriv.noise.lattice import Law
+from empriv.measuring.line.risk import Risk
+from empriv.noise.design.constraints import Cases
+from empriv.noise.design.deconvolution import hausdorff, largest_distance
+from empriv.noise.design.design import METHODS, design_noise
+from empriv.noise.law import Law
 from empriv.results import Results
 
 Floats = npt.NDArray[np.float64]
@@ -55,7 +55,7 @@ def cases() -> Iterator[tuple[str, Risk]]:
 
 def demo() -> Risk:
     """The data of `empriv demo`."""
-    from empriv.cli import DEMO_QUERY, DEMO_SOURCE
+    from empriv.cli.main import DEMO_QUERY, DEMO_SOURCE
 
     data = empriv.databases(
         DEMO_SOURCE, database="date", individual="customer_id", tables={"purchases": datasets.cdnow()}

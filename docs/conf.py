@@ -16,7 +16,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 import empriv
-from empriv.cli import main
+from empriv.cli.main import main
 
 sys.path.insert(0, str(Path(__file__).parent))
 import docstrings

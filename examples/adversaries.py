@@ -13,7 +13,7 @@ import pandas as pd
 import vl_convert
 
 import empriv
-from empriv.measuring.conditional import ViewSearch
+from empriv.measuring.given.conditional import ViewSearch
 from empriv.results import FloatArray
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import empriv
-from empriv.report.chart import BLUE, VERMILION, Chart, Scale, layer, records, spec_of
+from empriv.report.charts.chart import BLUE, VERMILION, Chart, Scale, layer, records, spec_of
 
 
 def village(households: int, years: int, seed: int = 0) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import empriv
-from empriv.noise.deconvolution import hausdorff
+from empriv.noise.design.deconvolution import hausdorff
 
 
 def proposition() -> None:

@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 import empriv
-from empriv.report.curves import lines_chart
+from empriv.report.charts.curves import lines_chart
 
 EPSILONS = np.round(np.linspace(0.05, 2.0, 40), 2)
 

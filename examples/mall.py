@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import empriv
-from empriv.report.chart import layer
+from empriv.report.charts.chart import layer
 
 GUARD = 0
 

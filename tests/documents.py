@@ -97,7 +97,7 @@ def _doctest(block: Block, names: dict[str, Any]) -> None:
 
 
 def _command(command: Command, line: int) -> None:
-    from empriv.cli import main
+    from empriv.cli.main import main
 
     result = CliRunner().invoke(main, list(command.words), input=command.given)
     asked = any(word in command.words for word in _MAY_SAY_NO)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import empriv
-from empriv.collecting.spark_jobs import watched
+from empriv.collecting.engines.spark.jobs import watched
 from spark_sessions import EPSILONS, SETTINGS, leftovers, rows, start
 
 

@@ -7,9 +7,9 @@ import pandas
 import pytest
 
 import empriv
-from empriv.adversaries import known_values
-from empriv.measuring.adversary import measure_against
-from empriv.measuring.known import Buckets, OwnContribution, Weighted
+from empriv.auditing.knowledge import known_values
+from empriv.measuring.given.adversaries import Buckets, OwnContribution, Weighted
+from empriv.measuring.given.adversary_risk import measure_against
 
 
 @pytest.fixture

@@ -13,16 +13,16 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.audits import check_epsilons
-from empriv.density_specs import density_from_json, density_from_text, density_to_json
+from empriv.auditing.audit import check_epsilons
+from empriv.collecting.origins import describe
 from empriv.errors import FileFormatError, InputError
-from empriv.measuring.densities import BestOf, Ecdf, Kde, VariableKde
-from empriv.measuring.kernels import KERNELS
-from empriv.measuring.risk import measure
-from empriv.origins import describe
+from empriv.measuring.densities.density import BestOf, Ecdf, Kde, VariableKde
+from empriv.measuring.densities.kernels import KERNELS
+from empriv.measuring.densities.specs import density_from_json, density_from_text, density_to_json
+from empriv.measuring.line.risk import measure
 from empriv.results import Outcome, Results
-from empriv.summary import atoms_of, smallest_supported_delta
-from empriv.validate.words import floor, number, percent
+from empriv.words.sentences import floor, number, percent
+from empriv.words.summary import atoms_of, smallest_supported_delta
 
 WHO = [f"secret-{k}" for k in range(8)]
 

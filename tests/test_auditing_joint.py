@@ -12,7 +12,7 @@ import pytest
 
 import empriv
 from empriv.errors import InputError, QueryError
-from empriv.measuring.joint import JointRisk
+from empriv.measuring.joint.joint_risk import JointRisk
 
 TARGET = 0
 

@@ -23,8 +23,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
-from empriv.cli import main
-from empriv.measuring.kernels import KERNELS
+from empriv.cli.main import main
+from empriv.measuring.densities.kernels import KERNELS
 
 DOCS = Path(__file__).parent.parent / "docs"
 IDS = [f"[red]secret{k}\x1b[31m:smile:" for k in range(6)]
@@ -265,7 +265,7 @@ class TestErrors:
         def fail(*_: Any, **__: Any) -> None:
             raise KeyError("secret1")
 
-        monkeypatch.setattr("empriv.auditing.measure", fail)
+        monkeypatch.setattr("empriv.auditing.run.measure", fail)
         result = run(*AUDIT, code=1)
         assert result.stderr.startswith("Error: unexpected KeyError in test_cli.py, line ")
         assert result.stderr.count("\n") == 1

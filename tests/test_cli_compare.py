@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import empriv
 from empriv import protocols
-from empriv.cli import main
+from empriv.cli.main import main
 
 Run = Callable[..., Result]
 HEAD = """\

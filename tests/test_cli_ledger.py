@@ -12,8 +12,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from empriv.cli_ledger import ledger as group
-from empriv.cli_runs import Commands
+from empriv.cli.ledger import ledger as group
+from empriv.cli.runs import Commands
 from empriv.ledger import Figures, Joint, Ledger, Policy, Release, identity_of
 
 DOCS = Path(__file__).parent.parent / "docs"

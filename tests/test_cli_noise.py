@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
-from empriv.cli_noise import noise
-from empriv.cli_release import release
-from empriv.cli_runs import Commands
+from empriv.cli.noise import noise
+from empriv.cli.release import release
+from empriv.cli.runs import Commands
 from empriv.errors import CertificateError
-from empriv.noise import design
-from empriv.noise.lattice import Law
+from empriv.noise.design import design
+from empriv.noise.law import Law
 from empriv.noise.noise import certified
 
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
-from empriv.cli import main
+from empriv.cli.main import main
 
 ASKED = ["--database", "day", "--individual", "who", "--query", "sum(x)"]
 
@@ -98,8 +98,8 @@ def test_what_cannot_be_is_said_in_one_sentence(table: Path, arguments: list[str
 
 PROGRAM = """
 import sys, time
-from empriv.cli import main
-from empriv.collecting import streaming
+from empriv.cli.main import main
+from empriv.collecting.sql import streaming
 from empriv.scale import scanning
 
 pause, count = float(sys.argv.pop(1)), 0

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
-from empriv.cli import main
+from empriv.cli.main import main
 
 Run = Callable[..., Result]
 SOURCE = ("sales.csv", "--database", "day", "--individual", "client")

@@ -9,7 +9,7 @@ import empriv
 from empriv.comparing import compare
 from empriv.comparing.differences import evened
 from empriv.errors import InputError
-from empriv.measuring.densities import Kde, Mixture
+from empriv.measuring.densities.density import Kde, Mixture
 from empriv.results import FloatArray, IntArray
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.composing import NOW
+from empriv.auditing.composing import NOW
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import ReleaseEntry
 

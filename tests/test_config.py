@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from empriv.config import Settings, read_config, settings_of, to_toml
+from empriv.cli.config import Settings, read_config, settings_of, to_toml
 from empriv.errors import InputError
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

@@ -154,7 +154,7 @@ def test_every_function_named_by_the_method_page_exists() -> None:
     for name in found:
         _resolve(name)
     with pytest.raises(AttributeError):
-        _resolve("empriv.measuring.risk.Risk.nothing")
+        _resolve("empriv.measuring.line.risk.Risk.nothing")
 
 
 def test_every_test_named_by_the_method_page_exists() -> None:

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
-from empriv.cli import main
+from empriv.cli.main import main
 
 _RANDOM = random.Random(0)
 ROWS = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from empriv.cli.policy import judge, parse_policy, parse_target
 from empriv.errors import InputError
-from empriv.policy import judge, parse_policy, parse_target
 
 
 @dataclass(frozen=True)

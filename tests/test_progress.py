@@ -8,9 +8,9 @@ from contextlib import redirect_stderr
 
 import pytest
 
-import empriv.progress
+import empriv.base.progress
+from empriv.base.progress import progress
 from empriv.errors import InputError
-from empriv.progress import progress
 
 
 class Terminal:
@@ -50,13 +50,13 @@ def test_quick_work_prints_nothing(terminal):
 
 
 def test_long_work_shows_the_bar_even_before_the_first_unit_is_done(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.progress, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.01)
     with redirect_stderr(terminal), progress(3, "counting"):
         wait_for(terminal, "0/3")
 
 
 def test_nothing_is_shown_off_a_terminal(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
     terminal.is_terminal = False
     with redirect_stderr(terminal), progress(3, "counting") as advance:
         time.sleep(0.1)
@@ -65,7 +65,7 @@ def test_nothing_is_shown_off_a_terminal(terminal, monkeypatch):
 
 
 def test_show_false_never_prints(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
     with redirect_stderr(terminal), progress(3, "counting", show=False) as advance:
         time.sleep(0.1)
         advance(3)
@@ -115,7 +115,7 @@ def test_many_threads_lose_no_unit(terminal):
 
 
 def test_elapsed_time_counts_from_the_start_of_the_work(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.progress, "QUIET_SECONDS", 1.1)
+    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 1.1)
     with redirect_stderr(terminal), progress(1, "counting") as advance:
         wait_for(terminal, "elapsed")
         advance()
@@ -136,7 +136,7 @@ def test_counts_are_checked(terminal, show):
 
 def test_rich_is_imported_only_when_shown():
     code = (
-        "import sys; from empriv.progress import progress\n"
+        "import sys; from empriv.base.progress import progress\n"
         "with progress(1, 'x') as advance: advance()\n"
         "with progress(1, 'x', show=False) as advance: advance()\n"
         "assert not any(name.split('.')[0] in ('rich', 'numpy') for name in sys.modules)\n"

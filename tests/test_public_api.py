@@ -47,7 +47,7 @@ def test_import_is_light() -> None:
         "import sys, empriv\n"
         f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)\n"
         "from click.testing import CliRunner\n"
-        "from empriv.cli import main\n"
+        "from empriv.cli.main import main\n"
         "result = CliRunner().invoke(main, ['--help'])\n"
         "assert result.exit_code == 0\n"
         f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)\n"

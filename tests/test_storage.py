@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import empriv
+from empriv.base.storage import read_archive, write_archive, write_atomically
 from empriv.errors import FileFormatError
 from empriv.results import Results
-from empriv.storage import read_archive, write_archive, write_atomically
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from empriv.harmless import pseudonyms
-from empriv.terminal import chart, console_for, printable, round_up
+from empriv.base.harmless import pseudonyms
+from empriv.cli.terminal import chart, console_for, printable, round_up
 
 
 def test_a_falling_line_is_drawn_from_corner_to_corner() -> None:

@@ -1,5 +1,5 @@
 """``python -m empriv``: the command line."""
 
-from empriv.cli import main
+from empriv.cli.main import main
 
 main(prog_name="empriv")

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.storage import read_archive, write_archive
 from empriv.errors import FileFormatError, InputError
-from empriv.storage import read_archive, write_archive
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

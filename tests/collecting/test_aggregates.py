@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from empriv.collecting import Engine, collect, databases
-from empriv.collecting.aggregates import AGGREGATES
-from empriv.collecting.decomposing import decompose
 from empriv.collecting.queries import query_of
+from empriv.collecting.sql.aggregates import AGGREGATES
+from empriv.collecting.sql.decomposing import decompose
 from empriv.results import Outcome
 
 # At least one call of every aggregate in the table; a new aggregate needs a line here, and is then tested.

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib._parallel_backends import ThreadingBackend
 
-import empriv.collecting.calls as calls
-from empriv.collecting.calls import collect_calls
-from empriv.collecting.checkpoint import MAGIC, open_checkpoint
+import empriv.collecting.functions.calls as calls
+from empriv.collecting.functions.calls import collect_calls
+from empriv.collecting.functions.checkpoints import MAGIC, open_checkpoint
 from empriv.errors import InputError, QueryError, SourceError
 from empriv.results import Outcome
 
@@ -603,7 +603,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
 SCRIPT = """
 import sys, time
 import numpy as np
-from empriv.collecting.calls import collect_calls
+from empriv.collecting.functions.calls import collect_calls
 
 N_DATABASES, N_INDIVIDUALS = 3, 40
 folder, jobs, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -686,7 +686,7 @@ def test_an_interrupted_run_goes_on_without_repeating_or_losing_work(tmp_path, b
 
 def test_stopping_early_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """joblib warns of results that nobody took; a run that ends at an error leaves some, and that is no news."""
-    from empriv.collecting import calls
+    from empriv.collecting.functions import calls
 
     def slow(_: object, task: int) -> int:
         time.sleep(0.02 * task)

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from empriv.collecting.checkpoint import MAGIC, fingerprint, open_checkpoint
-from empriv.collecting.chunks import Chunk
+from empriv.collecting.functions.checkpoints import MAGIC, fingerprint, open_checkpoint
+from empriv.collecting.functions.chunks import Chunk
 from empriv.errors import FileFormatError, InputError
 
 MARK = bytes(range(32))
@@ -199,7 +199,7 @@ def fingerprint_elsewhere(tmp_path, source, hash_seed):
 
 
 SOURCE = """
-from empriv.collecting.checkpoint import fingerprint
+from empriv.collecting.functions.checkpoints import fingerprint
 
 CUT = 3
 CACHE = {}

@@ -122,7 +122,7 @@ def test_extreme_doubles_are_exact(values: list[float]) -> None:
 
 
 def test_cost_of_single_runs_is_said_after_two_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from empriv.collecting import reruns
+    from empriv.collecting.sql import reruns
 
     rows = pd.DataFrame({"day": 1, "who": range(50), "x": 1.0})
     events: list[str] = []
@@ -143,7 +143,7 @@ def test_cost_of_single_runs_is_said_after_two_of_them(monkeypatch: pytest.Monke
 def test_cost_over_two_seconds_is_said_even_without_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from empriv.collecting import reruns
+    from empriv.collecting.sql import reruns
 
     data = databases(pd.DataFrame({"day": 1, "who": range(5), "x": 1.0}), database="day", individual="who")
     query = "SELECT sum(x) FROM (SELECT * FROM data)"
@@ -205,7 +205,7 @@ def test_ctrl_c_stops_a_statement_and_leaves_no_file(table: str, tmp_path: Path)
 
 def test_workers_load_neither_engine_nor_parser() -> None:
     code = (
-        "import sys, empriv.collecting.chunks; "
+        "import sys, empriv.collecting.functions.chunks; "
         "print([name for name in ('duckdb', 'sqlglot', 'pandas', 'scipy') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ import pytest
 
 from empriv.collecting import collect, databases
 from empriv.collecting.queries import query_of
-from empriv.collecting.templates import text
+from empriv.collecting.sql.templates import text
 from empriv.errors import QueryError
 
 ROWS = pd.DataFrame(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from empriv.collecting import databases, explain
-from empriv.collecting.aggregates import Facts, NotDecomposable
-from empriv.collecting.decomposing import decompose
-from empriv.collecting.engine import Integers
+from empriv.collecting.engines.protocol import Integers
 from empriv.collecting.queries import query_of
-from empriv.collecting.rewrite import leave_one_out
+from empriv.collecting.sql.aggregates import Facts, NotDecomposable
+from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.rewrite import leave_one_out
 
 GOLDEN = (
     "WITH empriv_rows AS NOT MATERIALIZED (SELECT data.empriv_database, data.empriv_individual, x AS a0 FROM data "

@@ -10,7 +10,7 @@ import polars
 import pyarrow
 import pytest
 
-from empriv.collecting.rows import FRAME_KINDS, frame_package, group_rows
+from empriv.collecting.functions.frames import FRAME_KINDS, frame_package, group_rows
 from empriv.errors import InputError, SourceError
 
 CODES = np.array([1, 0, -1, 1, 2])

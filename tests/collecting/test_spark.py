@@ -22,9 +22,9 @@ import pytest
 
 import empriv
 from empriv.collecting import SparkEngine, collect, databases, subsamples
-from empriv.collecting.spark_errors import querying
+from empriv.collecting.engines.spark.failures import querying
 from empriv.errors import InputError, QueryError, SourceError
-from empriv.measuring import risk
+from empriv.measuring.line import risk
 from empriv.scale import cluster
 from empriv.scale.executors import measured_batches
 from empriv.scale.stretches import nobody_listed, yardstick_of

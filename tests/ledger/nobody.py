@@ -7,7 +7,7 @@ import sys
 
 from asking import asked
 
-import empriv.storage  # noqa: F401  # before the privileges are gone, since who has none may not read the interpreter
+import empriv.base.storage  # noqa: F401  # before the privileges are gone, since who has none may not read the interpreter
 from empriv.errors import LedgerError
 from empriv.ledger import Ledger
 

@@ -12,9 +12,7 @@ from scipy import integrate
 from scipy.stats import norm
 
 from empriv import InputError, Kde, measure
-from empriv.measuring.adversary import AdversaryRisk, measure_against
-from empriv.measuring.conditional import ViewSearch
-from empriv.measuring.known import (
+from empriv.measuring.given.adversaries import (
     Buckets,
     OwnContribution,
     Weighted,
@@ -24,8 +22,10 @@ from empriv.measuring.known import (
     weights_near,
     whitened,
 )
-from empriv.measuring.rows import rows_of
-from empriv.measuring.weighted import WeightedBlock, ceiling
+from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
+from empriv.measuring.given.conditional import ViewSearch
+from empriv.measuring.given.weighted import WeightedBlock, ceiling
+from empriv.measuring.given.written_out import rows_of
 from empriv.results import FloatArray, Outcome, Results
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from empriv import InputError
-from empriv.measuring.adversary import AdversaryRisk, measure_against
-from empriv.measuring.conditional import ViewSearch
-from empriv.measuring.known import OwnContribution, Weighted
+from empriv.measuring.given.adversaries import OwnContribution, Weighted
+from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
+from empriv.measuring.given.conditional import ViewSearch
 from empriv.results import FloatArray, Results
 
 

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 import empriv
 from empriv.errors import InputError
-from empriv.measuring.joint import JointRisk, measure_joint, vouched_dimension
+from empriv.measuring.joint.joint_risk import JointRisk, measure_joint, vouched_dimension
 from empriv.results import Outcome, Results
 
 Array = npt.NDArray[np.float64]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.measuring import compiled, laplace
-from empriv.measuring.selection import Score
+from empriv.measuring.densities.selection import Score
+from empriv.measuring.line import compiled, laplace
 from empriv.results import FloatArray, IntArray
 
 RNG = np.random.default_rng(3)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.measuring import compiled
-from empriv.measuring.risk import Risk
-from empriv.measuring.screening import log_reach
+from empriv.measuring.line import compiled
+from empriv.measuring.line.risk import Risk
+from empriv.measuring.line.screening import log_reach
 from empriv.results import FloatArray
 
 

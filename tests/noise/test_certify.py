@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv.errors import InputError
-from empriv.measuring.densities import Density
-from empriv.noise.certify import Certificate, certify
-from empriv.noise.lattice import Law
-from empriv.noise.screen import _steepest
+from empriv.measuring.densities.density import Density
+from empriv.noise.certify.certificate import Certificate, certify
+from empriv.noise.certify.screen import _steepest
+from empriv.noise.law import Law
 from empriv.results import Outcome, Results
 
 G = 0.5

@@ -15,10 +15,10 @@ from scipy.stats import norm
 
 import empriv
 from empriv.errors import CertificateError, InputError
-from empriv.measuring.densities import Density, Mixture
-from empriv.measuring.risk import Risk
-from empriv.noise.design import METHODS, design_noise
-from empriv.noise.lattice import Law
+from empriv.measuring.densities.density import Density, Mixture
+from empriv.measuring.line.risk import Risk
+from empriv.noise.design.design import METHODS, design_noise
+from empriv.noise.law import Law
 from empriv.results import FloatArray, IntArray, Outcome, Results
 
 

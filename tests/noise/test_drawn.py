@@ -7,7 +7,7 @@ import pytest
 
 import empriv
 from empriv.noise.drawn import with_noise
-from empriv.noise.lattice import Law
+from empriv.noise.law import Law
 from empriv.results import Outcome, Results
 
 LAW = Law.of(0.25, [("laplace", 1.0, 2.0)])

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import linprog
 
 from empriv.errors import CertificateError, InputError
-from empriv.measuring.joint import JointRisk, measure_joint
-from empriv.noise.joint import design_joint_noise, lattice_influence
+from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
+from empriv.noise.joint_noise import design_joint_noise, lattice_influence
 from empriv.results import Outcome, Results
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from empriv.errors import FileFormatError, InputError
-from empriv.noise.lattice import WHOLE, Law, Part, check_granularity, suggested_granularity
+from empriv.noise.law import WHOLE, Law, Part, check_granularity, suggested_granularity
 
 PARTS = [("point", 0.3, 0.0), ("laplace", 0.5, 1.7), ("gaussian", 0.15, 3.0), ("table", 0.05, 0.0, (1, 2, 5, 2, 1))]
 LAW = Law.of(0.25, PARTS)

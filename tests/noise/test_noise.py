@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import empriv
+from empriv.base.storage import read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
-from empriv.noise.lattice import Law
+from empriv.noise.law import Law
 from empriv.noise.noise import Noise, certified
-from empriv.storage import read_archive, write_archive
 
 G = 0.25
 

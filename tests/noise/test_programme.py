@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv
-from empriv.noise.constraints import Cases
-from empriv.noise.look import COARSE, FINE, scores
-from empriv.noise.programme import calibrate, expected_error, optimise, worst
-from empriv.noise.rows import Needs, Rows, Totals
-from empriv.noise.search import Aim, gather
+from empriv.noise.design.constrained_rows import Needs, Rows, Totals
+from empriv.noise.design.constraints import Cases
+from empriv.noise.design.programme import calibrate, expected_error, optimise, worst
+from empriv.noise.design.quick_look import COARSE, FINE, scores
+from empriv.noise.design.search import Aim, gather
 from empriv.results import FloatArray
 
 CELL = 0.0625

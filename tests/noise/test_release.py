@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from empriv.errors import InputError, MissingExtraError
-from empriv.noise import release as module
-from empriv.noise.lattice import Law
+from empriv.noise import drawing as module
+from empriv.noise.drawing import LIMIT, cell_of, release
+from empriv.noise.law import Law
 from empriv.noise.noise import Noise
-from empriv.noise.release import LIMIT, cell_of, release
 
 G = 0.125
 LAW = Law.of(G, [("point", 0.2, 0.0), ("laplace", 0.5, 1.0), ("gaussian", 0.2, 1.0), ("table", 0.1, 0.0, (1, 2, 1))])

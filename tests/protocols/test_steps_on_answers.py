@@ -18,7 +18,7 @@ from scipy import stats
 
 import empriv
 from empriv import protocols
-from empriv.protocols.answers import opendp_mechanism, opendp_noise
+from empriv.protocols.answer_steps import opendp_mechanism, opendp_noise
 from empriv.protocols.scales import gaussian_delta, gaussian_scale, laplace_scale
 from empriv.results import Outcome, Results
 

@@ -11,7 +11,7 @@ import pytest
 import empriv
 from empriv.report import write_report
 from empriv.report.gather import gather
-from empriv.validate.words import number
+from empriv.words.sentences import number
 from report.cases import results
 
 

@@ -12,13 +12,14 @@ import pytest
 
 import empriv
 from empriv.errors import InputError
-from empriv.report import CHARTS, chart
-from empriv.report.chart import risk_scale
-from empriv.report.charts import charts_of
+from empriv.report import CHARTS
+from empriv.report.charts import chart
+from empriv.report.charts.all_charts import charts_of
+from empriv.report.charts.chart import risk_scale
+from empriv.report.charts.laws import buckets_chart, two_laws
+from empriv.report.charts.released import noise_chart, released_chart
+from empriv.report.charts.together import joint_chart
 from empriv.report.gather import HISTOGRAM_EDGES, gather
-from empriv.report.laws import buckets_chart, two_laws
-from empriv.report.released import noise_chart, released_chart
-from empriv.report.together import joint_chart
 from report.cases import EXTREMES, NASTY, extreme, results
 
 

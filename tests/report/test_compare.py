@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv.errors import InputError
-from empriv.report.versus import Band, label_places
-from empriv.validate.words import number
+from empriv.report.charts.versus import Band, label_places
+from empriv.words.sentences import number
 from report.cases import NASTY, results
 
 
@@ -129,7 +129,7 @@ def test_bounds_are_found_once_for_all_that_is_shown(
         return empriv.bounds(measured, grid, *more, **options)
 
     monkeypatch.setattr("empriv.comparing.bands.bounds", counted)
-    monkeypatch.setattr("empriv.audits.bounds", counted)
+    monkeypatch.setattr("empriv.auditing.audit.bounds", counted)
     again = replace(compared, audits={name: replace(audit) for name, audit in compared.audits.items()})
     _ = str(again), again.to_json(), again.chart("delta"), again.chart("total_risk"), again.report(tmp_path / "c.html")
     assert len(asked) == len(again)

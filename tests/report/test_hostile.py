@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import empriv
-from empriv.origins import Origin
+from empriv.collecting.origins import Origin
 from empriv.report import write_report
-from empriv.validate.words import number
+from empriv.words.sentences import number
 from report.cases import EXTREMES, NASTY, extreme, results
 
 

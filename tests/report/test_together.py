@@ -13,11 +13,12 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.report import chart, write_report
-from empriv.report.charts import charts_of
+from empriv.report import write_report
+from empriv.report.charts import chart
+from empriv.report.charts.all_charts import charts_of
 from empriv.report.gather import before, gather
-from empriv.report.page import unchecked
-from empriv.validate.words import number
+from empriv.report.page.audit_page import unchecked
+from empriv.words.sentences import number
 from report.cases import NASTY, results
 
 DAYS, PEOPLE = 60, 4

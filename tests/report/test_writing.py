@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv import datasets
+from empriv.base.harmless import pseudonyms, script_json, visible
 from empriv.errors import InputError
-from empriv.harmless import pseudonyms, script_json, visible
 from empriv.report import gather as gathering
 from empriv.report import notebook_html, write_report
-from empriv.report.page import encode
-from empriv.report.public import coarse_down, coarse_up
-from empriv.validate.words import number
+from empriv.report.page.audit_page import encode
+from empriv.report.page.public import coarse_down, coarse_up
+from empriv.words.sentences import number
 from report.cases import NASTY, extreme, results
 
 SCHEMA = json.loads((files("empriv.report") / "schema.json").read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.collecting import streaming
+from empriv.collecting.sql import streaming
 from empriv.errors import FileFormatError, InputError
 from empriv.results import FloatArray, IntArray
 from empriv.scale.scanning import scan

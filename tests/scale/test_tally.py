@@ -14,7 +14,7 @@ from empriv.results import Results
 from empriv.scale import cluster, stretches
 from empriv.scale.stretches import Yardstick, measure_stretch, measure_within_memory, nobody_listed, yardstick_of
 from empriv.scale.tally import EDGES, Tally, from_bytes, merge_all, riskiest_rows, to_bytes, with_absent
-from empriv.validate.robustness import subset
+from empriv.validate.checks.robustness import subset
 
 EPSILONS = (0.05, 0.2)
 

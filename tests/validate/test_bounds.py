@@ -15,12 +15,12 @@ from scipy import stats
 
 import empriv
 from empriv.errors import InputError
-from empriv.measuring.densities import Ecdf, Kde
+from empriv.measuring.densities.density import Ecdf, Kde
 from empriv.results import FloatArray, Outcome, Results
-from empriv.validate import analytic, moments
-from empriv.validate.bounds import bounds
+from empriv.validate.bounds import analytic, moments
+from empriv.validate.bounds.figures import bounds
+from empriv.validate.bounds.lower import betting_bound
 from empriv.validate.ground import ground_of
-from empriv.validate.lower import betting_bound
 
 RUNS, LEAST = 120, 109
 

@@ -15,10 +15,11 @@ import pytest
 import empriv
 from empriv.errors import InputError
 from empriv.results import FloatArray
-from empriv.validate import iid, words
-from empriv.validate.checks import Check, checks
-from empriv.validate.robustness import halves, modes, peak_excess, rare_share, subset, tail_index, togetherness
+from empriv.validate.checks import iid
+from empriv.validate.checks.one_number import Check, checks
+from empriv.validate.checks.robustness import halves, modes, peak_excess, rare_share, subset, tail_index, togetherness
 from empriv.validate.verdict import verdict
+from empriv.words import sentences as words
 
 
 def people(rng: np.random.Generator, n: int, count: int, size: float) -> tuple[FloatArray, FloatArray]:

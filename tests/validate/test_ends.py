@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv.results import FloatArray
-from empriv.validate import ends
-from empriv.validate.analytic import Upper, _edges, upper_bounds
-from empriv.validate.ends import Ends
+from empriv.validate.bounds import ends
+from empriv.validate.bounds.analytic import Upper, _edges, upper_bounds
+from empriv.validate.bounds.ends import Ends
+from empriv.validate.bounds.moments import Merged, end_runs
 from empriv.validate.ground import Ground, ground_of
-from empriv.validate.moments import Merged, end_runs
 
 pytestmark = pytest.mark.skipif(
     ends.ends is None, reason="empriv was built without a C compiler: install one, and empriv anew"

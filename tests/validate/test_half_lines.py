@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from empriv.validate.half_lines import edges_of_draws
-from empriv.validate.moments import Merged, Smooth, edges
+from empriv.validate.bounds.half_lines import edges_of_draws
+from empriv.validate.bounds.moments import Merged, Smooth, edges
 
 E = np.exp(np.array([0.0, 0.1, 0.5, 2.0]))
 

@@ -9,10 +9,10 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 import empriv
-from empriv.measuring.joint import measure_joint
+from empriv.measuring.joint.joint_risk import measure_joint
 from empriv.results import Results
-from empriv.validate.analytic import narrowing
-from empriv.validate.joint import paired_values
+from empriv.validate.bounds.analytic import narrowing
+from empriv.validate.bounds.joint_bounds import paired_values
 
 Array = npt.NDArray[np.float64]
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv
-from empriv.measuring.risk import measure
-from empriv.validate.iid import _concordance
-from empriv.validate.robustness import of_some, other_densities, peak_excess, sensitivity
+from empriv.measuring.line.risk import measure
+from empriv.validate.checks.iid import _concordance
+from empriv.validate.checks.robustness import of_some, other_densities, peak_excess, sensitivity
 
 
 @settings(max_examples=60, deadline=None)

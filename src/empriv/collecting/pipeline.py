@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from empriv.collecting.advice import out_of_order
 from empriv.collecting.assemble import apply_post, presence
-from empriv.collecting.duckdb import DuckDBEngine
-from empriv.collecting.engine import ClusterEngine, Engine
-from empriv.collecting.evaluate import evaluate
-from empriv.collecting.evaluate import explain as explain_sql
+from empriv.collecting.engines.duckdb.session import DuckDBEngine
+from empriv.collecting.engines.protocol import ClusterEngine, Engine
 from empriv.collecting.queries import Query, query_of
-from empriv.collecting.reruns import to_stderr
 from empriv.collecting.sources import Databases, Frame
+from empriv.collecting.sql.advice import out_of_order
+from empriv.collecting.sql.evaluate import evaluate
+from empriv.collecting.sql.evaluate import explain as explain_sql
+from empriv.collecting.sql.reruns import to_stderr
 from empriv.errors import InputError, QueryError
 from empriv.results import Results
 
 if TYPE_CHECKING:
-    from empriv.collecting.rows import FrameKind
+    from empriv.collecting.functions.frames import FrameKind
 
 
 def collect(
@@ -160,7 +160,7 @@ def engine_of(engine: Engine | None, memory_limit: str | None, data: Databases) 
     if engine is None:
         for part in (*data.parts, *data.tables.values()):
             if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
-                from empriv.collecting.spark import SparkEngine
+                from empriv.collecting.engines.spark.session import SparkEngine
 
                 engine = SparkEngine(part.frame.sparkSession)
         if engine is None:
@@ -181,7 +181,7 @@ def _collect_calls(
     checkpoint: str | PathLike[str] | None,
     progress: bool | None,
 ) -> Results:
-    from empriv.collecting.calls import assemble_calls, collect_calls, query_for
+    from empriv.collecting.functions.calls import assemble_calls, collect_calls, query_for
 
     if isinstance(engine, ClusterEngine):
         if checkpoint is not None or jobs is not None:

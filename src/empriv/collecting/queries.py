@@ -13,7 +13,7 @@ from typing import Any, cast
 from sqlglot import exp, parse
 from sqlglot.errors import ParseError, TokenError
 
-from empriv.collecting.pointing import KEYWORDS, misspelt_keyword, pointed, unclosed
+from empriv.collecting.sql.pointing import KEYWORDS, misspelt_keyword, pointed, unclosed
 from empriv.errors import QueryError
 
 # The table that queries read, and the columns that say where each of its rows belongs.

@@ -4,9 +4,9 @@
 chance and smoothing, `utility` how far the answers are from the truth. How it is shown is for `report`.
 """
 
-from empriv.comparing.asking import compare
 from empriv.comparing.comparison import Comparison
 from empriv.comparing.differences import Difference
+from empriv.comparing.run import compare
 from empriv.comparing.utility import Utility
 
 __all__ = ["Comparison", "Difference", "Utility", "compare"]

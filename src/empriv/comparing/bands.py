@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from empriv.audits import Audit
-from empriv.measuring.risk import Risk
-from empriv.progress import progress
+from empriv.auditing.audit import Audit
+from empriv.base.progress import progress
+from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds import Bounds, bounds
+from empriv.validate.bounds.figures import Bounds, bounds
 
 _STEPS = 7  # and 0
 _FIGURES = ("epsilon", "lower", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper")

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.audits import Audit, check_epsilons
-from empriv.comparing import words
+from empriv.auditing.audit import Audit, check_epsilons
+from empriv.base.storage import write_atomically
 from empriv.comparing.bands import bands, picked
 from empriv.comparing.differences import FIGURES, REAL, UNTOLD, Difference, differences
 from empriv.comparing.utility import Utility, utility_of
 from empriv.errors import InputError
-from empriv.measuring.risk import Risk
+from empriv.measuring.line.risk import Risk
 from empriv.results import IntArray
-from empriv.storage import write_atomically
-from empriv.validate.bounds import Bounds
+from empriv.validate.bounds.figures import Bounds
+from empriv.words import comparison as words
 
 MOST = 12
 JSON_VERSION = 1
@@ -267,11 +267,11 @@ class Comparison:
     def report(self, path: str | PathLike[str], *, title: str | None = None) -> Path:
         """Write the comparison as one page of HTML."""
         # The door upwards, for convenience: what a comparison holds knows nothing of how it is shown.
-        return Path(import_module("empriv.report.compare").write_comparison(self, path, title=title))
+        return Path(import_module("empriv.report.page.comparison_page").write_comparison(self, path, title=title))
 
     def chart(self, name: str, epsilon: float | None = None) -> Any:
         """One chart: "delta", "total_risk", "utility", "utility_total_risk"; ``.save("delta.png")``."""
-        return import_module("empriv.report.compare").comparison_chart(self, name, epsilon)
+        return import_module("empriv.report.page.comparison_page").comparison_chart(self, name, epsilon)
 
 
 def front_of(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:

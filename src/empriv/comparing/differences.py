@@ -16,13 +16,13 @@ from itertools import combinations
 
 import numpy as np
 
+from empriv.base.progress import progress
 from empriv.errors import InputError
-from empriv.measuring.densities import Density, Mixture
-from empriv.measuring.risk import Risk, measure
-from empriv.progress import progress
+from empriv.measuring.densities.density import Density, Mixture
+from empriv.measuring.line.risk import Risk, measure
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.validate.robustness import scaled, subset
-from empriv.validate.words import number
+from empriv.validate.checks.robustness import scaled, subset
+from empriv.words.sentences import number
 
 FIGURES = ("delta", "total_risk")
 REAL, UNTOLD, NONE = "real", "cannot be told", "none"

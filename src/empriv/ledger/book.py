@@ -248,7 +248,7 @@ class Ledger:
         Each line has ``entry``, ``previous`` and ``hash``, from which the chain can be verified without the ledger.
         Labels of databases and results are not in it; noisy answers, which are public, are.
         """
-        from empriv.storage import write_atomically
+        from empriv.base.storage import write_atomically
 
         target = Path(path)
         if store.exists(target) and target.samefile(self.path):

@@ -24,7 +24,7 @@ _WHOLE = re.compile(r"(-?\d+)\.0+")
 
 
 class Described(Protocol):
-    """Where an audit's rows came from: the part of `empriv.origins.Origin` that tells data apart."""
+    """Where an audit's rows came from: the part of `empriv.collecting.origins.Origin` that tells data apart."""
 
     @property
     def sources(self) -> tuple[str, ...]: ...

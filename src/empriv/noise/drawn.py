@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from empriv.noise.lattice import Law
+from empriv.noise.law import Law
 from empriv.results import FloatArray, Outcome, Results
 
 Sides = tuple[FloatArray, npt.NDArray[np.int8]]

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.density_specs import density_from_json, density_to_json
+from empriv.base.storage import read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
-from empriv.measuring.densities import Density, Kde
-from empriv.measuring.risk import Risk, measure
-from empriv.noise.certify import Certificate, certify
+from empriv.measuring.densities.density import Density, Kde
+from empriv.measuring.densities.specs import density_from_json, density_to_json
+from empriv.measuring.line.risk import Risk, measure
+from empriv.noise.certify.certificate import Certificate, certify
+from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
-from empriv.noise.lattice import Law
-from empriv.noise.release import release
+from empriv.noise.law import Law
 from empriv.results import FloatArray, Results
-from empriv.storage import read_archive, write_archive
-from empriv.validate.robustness import subset
+from empriv.validate.checks.robustness import subset
 
 TUNED = ("optimal", "calibrated", "paper")
 """Methods whose laws are tuned to the estimate."""

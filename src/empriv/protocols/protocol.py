@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from empriv.collecting.engine import ClusterEngine, Engine
+from empriv.base.progress import progress as progress_bar
+from empriv.collecting.engines.protocol import ClusterEngine, Engine
 from empriv.collecting.pipeline import collect, engine_of
 from empriv.collecting.queries import DATA, Query, query_of
 from empriv.collecting.sources import Databases
-from empriv.collecting.templates import query as tree
+from empriv.collecting.sql.templates import query as tree
 from empriv.errors import InputError
-from empriv.progress import progress as progress_bar
-from empriv.protocols.answers import AnswerStep
-from empriv.protocols.guards import Guard
-from empriv.protocols.rows import RowStep
+from empriv.protocols.answer_steps import AnswerStep
+from empriv.protocols.query_steps import Guard
+from empriv.protocols.row_steps import RowStep
 from empriv.protocols.stepped import Open, SteppedSession, layers, name_rows, with_draws
 from empriv.results import Results
 
 if TYPE_CHECKING:
-    from empriv.collecting.rows import FrameKind
+    from empriv.collecting.functions.frames import FrameKind
 
 DRAWS = 64
 """Draws of a randomised protocol for each database, unless said otherwise."""

@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 from empriv.collecting.queries import Query, query_of
 from empriv.errors import InputError, QueryError
-from empriv.noise.joint import JointNoise
+from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
-from empriv.protocols.answers import Added, Designed, Passed, Rounded, Sampler, opendp_mechanism
-from empriv.protocols.guards import FewIndividuals, FewRows
+from empriv.protocols.answer_steps import Added, Designed, Passed, Rounded, Sampler, opendp_mechanism
 from empriv.protocols.protocol import Protocol
-from empriv.protocols.rows import Clipped, LocalNoise, NoiseLaw, Subsampled
+from empriv.protocols.query_steps import FewIndividuals, FewRows
+from empriv.protocols.row_steps import Clipped, LocalNoise, NoiseLaw, Subsampled
 from empriv.protocols.scales import gaussian_scale, laplace_scale
 
 Asked = str | Callable[..., Any] | Query | Protocol

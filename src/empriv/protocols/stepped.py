@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
-from empriv.collecting.aggregates import Type
-from empriv.collecting.engine import Column, Integers, Rows, Session
+from empriv.collecting.engines.data_view import find_column, quoted
+from empriv.collecting.engines.protocol import Column, Integers, Rows, Session
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases
-from empriv.collecting.views import find_column, quoted
+from empriv.collecting.sql.aggregates import Type
 from empriv.errors import InputError
-from empriv.protocols.rows import RowStep
+from empriv.protocols.row_steps import RowStep
 from empriv.results import IntArray, Outcome, Results
 
 STEPPED, UNITS, DRAWS, PLACES = "empriv_stepped", "empriv_units", "empriv_draws", "empriv_places"

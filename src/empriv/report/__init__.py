@@ -4,11 +4,11 @@
 a notebook shows. docs/report.md describes them.
 """
 
-from empriv.report.chart import Chart
-from empriv.report.charts import CHARTS, chart
-from empriv.report.compare import comparison_chart, write_comparison
-from empriv.report.page import notebook_html
-from empriv.report.writing import Written, write_report
+from empriv.report.charts.all_charts import CHARTS, chart
+from empriv.report.charts.chart import Chart
+from empriv.report.page.audit_page import notebook_html
+from empriv.report.page.comparison_page import comparison_chart, write_comparison
+from empriv.report.page.writing import Written, write_report
 
 __all__ = [
     "CHARTS",

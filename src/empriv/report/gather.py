@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.audits import Audit
+from empriv.auditing.audit import Audit
 from empriv.errors import InputError
-from empriv.report.chart import round_up
+from empriv.report.charts.chart import round_up
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds import Bounds
+from empriv.validate.bounds.figures import Bounds
 
 GRID = 50
 MOST_ROWS = 12_000  # individuals of whom the table shows all

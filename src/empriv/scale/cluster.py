@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from empriv.base.progress import progress as progress_bar
 from empriv.errors import InputError, QueryError
-from empriv.progress import progress as progress_bar
 from empriv.results import Results
 from empriv.scale.executors import VALUE, WHERE, WHO, measured_batches, schema_of
 from empriv.scale.stretches import Yardstick, check_component, nobody_listed
@@ -27,9 +27,9 @@ from empriv.scale.tally import Tally, from_bytes, merge_all, with_absent
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases
-    from empriv.collecting.decomposing import Decomposition
-    from empriv.collecting.engine import ClusterEngine, ClusterSession
+    from empriv.collecting.engines.protocol import ClusterEngine, ClusterSession
     from empriv.collecting.queries import Query
+    from empriv.collecting.sql.decomposing import Decomposition
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # Per cent of the work, as shown, when results are there, and when they are saved.
@@ -48,11 +48,11 @@ def scan_on_cluster(
     progress: bool | None,
 ) -> tuple[Yardstick, Tally]:
     """The yardstick and the tally of all individuals; `NotDecomposable` if the query cannot be rewritten."""
-    from empriv.collecting.aggregates import NotDecomposable
-    from empriv.collecting.decomposing import decompose
-    from empriv.collecting.engine import FailedOnRows
-    from empriv.collecting.spark_errors import querying
-    from empriv.collecting.spark_jobs import Percent
+    from empriv.collecting.engines.protocol import FailedOnRows
+    from empriv.collecting.engines.spark.failures import querying
+    from empriv.collecting.engines.spark.jobs import Percent
+    from empriv.collecting.sql.aggregates import NotDecomposable
+    from empriv.collecting.sql.decomposing import decompose
 
     decompose(query)  # before anything is opened
     try:
@@ -89,10 +89,10 @@ def _one_number(session: ClusterSession, query: Query, component: str | None) ->
 
     from sqlglot import exp
 
-    from empriv.collecting.advice import explained
-    from empriv.collecting.decomposing import decompose
-    from empriv.collecting.evaluate import component_names, store_groups
-    from empriv.collecting.templates import fill
+    from empriv.collecting.sql.advice import explained
+    from empriv.collecting.sql.decomposing import decompose
+    from empriv.collecting.sql.evaluate import component_names, store_groups
+    from empriv.collecting.sql.templates import fill
 
     if not query.is_vector:
         check_component(component, None)
@@ -124,10 +124,10 @@ def _collected(session: ClusterSession, plan: Decomposition, item: int) -> tuple
     from sqlglot import exp
 
     from empriv.collecting.assemble import answer
-    from empriv.collecting.engine import BY_LABEL
-    from empriv.collecting.evaluate import as_numbers, beyond, explained, survey
+    from empriv.collecting.engines.protocol import BY_LABEL
     from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
-    from empriv.collecting.rewrite import leave_one_out, stages
+    from empriv.collecting.sql.evaluate import as_numbers, beyond, explained, survey
+    from empriv.collecting.sql.rewrite import leave_one_out, stages
 
     try:
         facts = survey(session, plan)
@@ -222,7 +222,7 @@ def _write(session: ClusterSession, path: str, everyone: Results, absent: int, p
 
 
 def _read(session: ClusterSession, path: str) -> tuple[Results, int, Any] | None:
-    from empriv.collecting.spark_errors import is_missing, querying
+    from empriv.collecting.engines.spark.failures import is_missing, querying
 
     with querying():
         try:

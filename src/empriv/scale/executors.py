@@ -65,7 +65,7 @@ def measured_batches(
 
 def entries_of(everyone: Results, table: Any) -> Results:
     """Results from an Arrow table of entries in order of individual and database."""
-    from empriv.collecting.arrow import labels_of
+    from empriv.collecting.engines.spark.arrow import labels_of
 
     column = table[VALUE].combine_chunks()
     null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)

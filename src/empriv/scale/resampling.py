@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from empriv.measuring.risk import Risk
+from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray
-from empriv.validate.bootstrap import bootstrap_bounds
+from empriv.validate.bounds.bootstrap import bootstrap_bounds
+from empriv.validate.checks.robustness import of_some
 from empriv.validate.ground import ground_of
-from empriv.validate.robustness import of_some
 
 if TYPE_CHECKING:
-    from empriv.collecting.engine import ClusterEngine
+    from empriv.collecting.engines.protocol import ClusterEngine
 
 
 def resampled_upper(
@@ -33,7 +33,7 @@ def resampled_upper(
     """(individuals, epsilons) upper bounds; with ``engine``, each of its partitions takes some of the individuals."""
     if engine is None:
         return bootstrap_bounds(ground_of(risk), epsilons, level, rng, progress)
-    from empriv.collecting.spark_errors import querying
+    from empriv.collecting.engines.spark.failures import querying
 
     spark, n = engine.spark, risk.results.n_individuals
     count = max(1, min(n, engine.partitions or int(spark.conf.get("spark.sql.shuffle.partitions"))))

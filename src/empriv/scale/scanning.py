@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from empriv.density_specs import density_to_json
+from empriv.base.progress import progress as progress_bar
+from empriv.base.storage import read_archive, write_archive
+from empriv.collecting.origins import Origin, describe
 from empriv.errors import InputError
-from empriv.measuring.densities import Density, Kde
-from empriv.measuring.risk import measure
-from empriv.origins import Origin, describe
-from empriv.progress import progress as progress_bar
+from empriv.measuring.densities.density import Density, Kde
+from empriv.measuring.densities.specs import density_to_json
+from empriv.measuring.line.risk import measure
 from empriv.results import Results
 from empriv.scale.scans import Scan
 from empriv.scale.stretches import Yardstick, check_component, measure_stretch, nobody_listed, parts_of, yardstick_of
 from empriv.scale.tally import Tally, merge
-from empriv.storage import read_archive, write_archive
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine, Query
-    from empriv.collecting.streaming import Stream
+    from empriv.collecting.sql.streaming import Stream
 
 TOP = 100
 
@@ -80,11 +80,11 @@ def scan(
         return asked.scanned(data, "The query", None)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
-    from empriv.collecting.aggregates import NotDecomposable
-    from empriv.collecting.engine import ClusterEngine
+    from empriv.collecting.engines.protocol import ClusterEngine
     from empriv.collecting.pipeline import collect, engine_of
     from empriv.collecting.queries import query_of
-    from empriv.collecting.streaming import stream
+    from empriv.collecting.sql.aggregates import NotDecomposable
+    from empriv.collecting.sql.streaming import stream
 
     question = query_of(query)
     origin = describe(data)

@@ -16,28 +16,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.density_specs import density_from_json, density_to_json
+from empriv.base.storage import read_archive, write_archive
+from empriv.collecting.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
-from empriv.measuring.densities import Density
-from empriv.measuring.risk import Risk, measure
-from empriv.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
+from empriv.measuring.densities.density import Density
+from empriv.measuring.densities.specs import density_from_json, density_to_json
+from empriv.measuring.line.risk import Risk, measure
 from empriv.results import FloatArray
-from empriv.scale import saying
 from empriv.scale.resampling import resampled_upper
 from empriv.scale.stretches import nobody_listed
 from empriv.scale.tally import EDGES, Tally
-from empriv.storage import read_archive, write_archive
-from empriv.summary import Summary
-from empriv.validate import words
-from empriv.validate.analytic import floor, narrowing, total_bound
-from empriv.validate.bounds import LEAST_DATABASES, METHODS, Bounds
-from empriv.validate.checks import Check, checks
+from empriv.validate.bounds.analytic import floor, narrowing, total_bound
+from empriv.validate.bounds.figures import LEAST_DATABASES, METHODS, Bounds
+from empriv.validate.bounds.lower import lower_bounds
+from empriv.validate.checks.one_number import Check, checks
 from empriv.validate.ground import ground_of
-from empriv.validate.lower import lower_bounds
 from empriv.validate.verdict import Verdict, verdict
+from empriv.words import scan as saying
+from empriv.words import sentences as words
+from empriv.words.summary import Summary
 
 if TYPE_CHECKING:
-    from empriv.collecting.engine import ClusterEngine
+    from empriv.collecting.engines.protocol import ClusterEngine
 
 _OTHER_DENSITY = (
     "`density` must be the one that the scan was made with: only the riskiest individuals are kept, and with another "

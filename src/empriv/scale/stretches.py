@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError, QueryError
-from empriv.measuring.densities import Density, Model
-from empriv.measuring.risk import Risk, measure
+from empriv.measuring.densities.density import Density, Model
+from empriv.measuring.line.risk import Risk, measure
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.tally import Tally, histogram_of, outcome_histogram, riskiest_rows
-from empriv.validate import robustness
-from empriv.validate.analytic import upper_bounds
-from empriv.validate.bounds import LEAST_DATABASES
+from empriv.validate.bounds.analytic import upper_bounds
+from empriv.validate.bounds.figures import LEAST_DATABASES
+from empriv.validate.checks import robustness
 from empriv.validate.ground import ground_of
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from empriv.errors import FileFormatError
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.validate.robustness import subset
+from empriv.validate.checks.robustness import subset
 
 # Upper edges of the histogram of delta_i: the first counts those that are 0, the others go up by half a decade.
 EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))

@@ -15,11 +15,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from empriv.measuring.atoms import Pairs, tie_tolerance
-from empriv.measuring.densities import Mixture
-from empriv.measuring.risk import Risk, measure
+from empriv.base.threads import workers
+from empriv.measuring.densities.density import Mixture
+from empriv.measuring.line.atoms import Pairs, tie_tolerance
+from empriv.measuring.line.risk import Risk, measure
 from empriv.results import FloatArray, IntArray
-from empriv.threads import workers
 
 BoolArray = npt.NDArray[np.bool_]
 Answer = TypeVar("Answer")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from empriv.errors import InputError
-from empriv.measuring.adversary import AdversaryRisk
-from empriv.measuring.joint import JointRisk
-from empriv.measuring.risk import Risk
-from empriv.validate import words
-from empriv.validate.bounds import LEAST_DATABASES, Bounds, bounds
-from empriv.validate.checks import Check, checks
+from empriv.measuring.given.adversary_risk import AdversaryRisk
+from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring.line.risk import Risk
+from empriv.validate.bounds.figures import LEAST_DATABASES, Bounds, bounds
+from empriv.validate.checks.one_number import Check, checks
+from empriv.words import sentences as words
 
 PASS, FAIL, UNRESOLVED = "pass", "fail", "unresolved"
 BASES = ("bound", "estimate")

@@ -1,0 +1,98 @@
+__all__ = [
+    "KERNELS",
+    "AdversaryRisk",
+    "Audit",
+    "BestOf",
+    "Bounds",
+    "Buckets",
+    "CertificateError",
+    "Check",
+    "Comparison",
+    "Databases",
+    "Density",
+    "Difference",
+    "DuckDBEngine",
+    "Ecdf",
+    "EmprivError",
+    "FileFormatError",
+    "InputError",
+    "JointNoise",
+    "JointRisk",
+    "Kde",
+    "Kernel",
+    "Ledger",
+    "LedgerError",
+    "MissingExtraError",
+    "Model",
+    "Noise",
+    "Outcome",
+    "OwnContribution",
+    "Policy",
+    "Query",
+    "QueryError",
+    "RefusalError",
+    "Results",
+    "Risk",
+    "Scan",
+    "SourceError",
+    "SparkEngine",
+    "Utility",
+    "VariableKde",
+    "Verdict",
+    "Weighted",
+    "audit",
+    "bounds",
+    "checks",
+    "collect",
+    "compare",
+    "databases",
+    "datasets",
+    "design_joint_noise",
+    "design_noise",
+    "explain",
+    "load",
+    "measure",
+    "measure_against",
+    "protocols",
+    "repeats",
+    "scan",
+    "splits",
+    "subsamples",
+]
+
+from . import datasets, protocols
+from .auditing.audit import Audit
+from .auditing.run import audit, load
+from .collecting.engines.duckdb.session import DuckDBEngine
+from .collecting.engines.spark.session import SparkEngine
+from .collecting.pipeline import collect, explain
+from .collecting.queries import Query
+from .collecting.sources import Databases, databases, repeats, splits, subsamples
+from .comparing import Comparison, Difference, Utility, compare
+from .errors import (
+    CertificateError,
+    EmprivError,
+    FileFormatError,
+    InputError,
+    LedgerError,
+    MissingExtraError,
+    QueryError,
+    RefusalError,
+    SourceError,
+)
+from .ledger import Ledger, Policy
+from .measuring.densities.density import BestOf, Density, Ecdf, Kde, Model, VariableKde
+from .measuring.densities.kernels import KERNELS, Kernel
+from .measuring.given.adversaries import Buckets, OwnContribution, Weighted
+from .measuring.given.adversary_risk import AdversaryRisk, measure_against
+from .measuring.joint.joint_risk import JointRisk
+from .measuring.line.risk import Risk, measure
+from .noise.design.design import design_noise
+from .noise.joint_noise import JointNoise, design_joint_noise
+from .noise.noise import Noise
+from .results import Outcome, Results
+from .scale.scanning import scan
+from .scale.scans import Scan
+from .validate.bounds.figures import Bounds, bounds
+from .validate.checks.one_number import Check, checks
+from .validate.verdict import Verdict

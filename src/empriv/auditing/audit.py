@@ -1,0 +1,329 @@
+"""`Audit`: what `audit` found, and all that can be asked of it; wiring only.
+
+The words are in `summary`, the numbers in `measuring`, how far to trust them in `validate`, noise in `noise`, what was
+released in `ledger`, and how it is shown in `report`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import version
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.auditing.composing import Asked, Composition, release_through
+from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
+from empriv.base.storage import write_archive
+from empriv.collecting.origins import Origin, origin_to_json
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Density
+from empriv.measuring.densities.specs import density_to_json
+from empriv.measuring.given.adversary_risk import AdversaryRisk
+from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring.line.risk import Risk, measure
+from empriv.results import FloatArray, Results
+from empriv.validate.bounds.figures import Bounds, bounds
+from empriv.validate.checks.one_number import Check, checks
+from empriv.validate.verdict import Verdict, verdict
+from empriv.words import sentences as words
+from empriv.words.summary import Summary, atoms_of, joint_facts, outcome_counts, smallest_supported_delta, summarise
+
+if TYPE_CHECKING:
+    from empriv.ledger import Ledger, Released
+    from empriv.noise.joint_noise import JointNoise
+    from empriv.noise.noise import Noise
+
+JSON_VERSION = 1
+_MOST_BOUNDS = 8  # kept: each holds a figure for every individual
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """How private a query on some data is.
+
+    Attributes
+    ----------
+    results : query results with everyone, and without each individual
+    risk : what was measured from them; a `JointRisk` if the query gives several numbers
+    epsilons : the epsilons asked for, rising
+    query : SQL text, or the name of the function
+    origin : where the rows came from, or None if results were given
+    density : the recipe for the density
+    component : the component audited, if the query was a vector, and how many it has
+    against : the risk against an adversary who knows part of the data, if one was named; figures are then its own
+    composition : earlier releases that the query was measured together with, if a ledger was given and held any
+    text : the query in the form in which it is always written, or None where only its code could ask it again
+    scope : name of the body of data in the ledger
+    """
+
+    results: Results = field(repr=False)
+    risk: Risk | JointRisk = field(repr=False)
+    epsilons: tuple[float, ...]
+    query: str
+    origin: Origin | None
+    density: Density
+    component: str | None = None
+    n_components: int | None = None
+    against: AdversaryRisk | None = field(default=None, repr=False)
+    composition: Composition | None = field(default=None, repr=False)
+    text: str | None = field(default=None, repr=False)
+    scope: str = ""
+    _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def measured(self) -> Risk | JointRisk | AdversaryRisk:
+        """What the figures come from: the risk against the adversary, if one was named, or the risk."""
+        return self.risk if self.against is None else self.against
+
+    def delta(self, epsilon: npt.ArrayLike) -> Any:
+        """Failure probability of the most exposed individual: a float, or an array for an array."""
+        return self.measured.delta(epsilon)
+
+    def delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
+        """Failure probability of each individual, in the order of ``results.individuals``."""
+        return self.measured.delta_i(epsilon)
+
+    def total_risk(self, epsilon: npt.ArrayLike) -> Any:
+        """Chance that somebody's privacy fails, if failures are independent."""
+        return self.measured.total_risk(epsilon)
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Smallest epsilon at which every delta_i is at most ``delta``."""
+        return self.measured.epsilon(delta)
+
+    @cached_property
+    def components(self) -> dict[str, Audit]:
+        """The audit of each number alone; empty if the query gives one number only."""
+        if not isinstance(self.risk, JointRisk):
+            return {}
+        count = len(self.risk.components)
+        return {
+            name: replace(self, results=risk.results, risk=risk, component=name, n_components=count, composition=None)
+            for name, risk in self.risk.components.items()
+        }
+
+    @cached_property
+    def alone(self) -> Audit:
+        """The audit of the query without the earlier releases that it was measured together with."""
+        if self.composition is None:
+            return self
+        results = self.composition.own_results
+        return replace(self, results=results, risk=measure(results, density=self.density), composition=None)
+
+    def bounds(
+        self,
+        epsilon: npt.ArrayLike,
+        level: float = 0.95,
+        method: str = "analytic",
+        *,
+        rng: int = 0,
+        progress: bool | None = None,
+    ) -> Bounds:
+        """Lower bound, estimate and upper bound of delta, of each delta_i and of total risk; see `empriv.bounds`."""
+        key = _key(epsilon, level, method, rng)
+        if key not in self._bounds:
+            while len(self._bounds) >= _MOST_BOUNDS:
+                del self._bounds[next(iter(self._bounds))]
+            self._bounds[key] = bounds(self.measured, epsilon, level, method, rng=rng, progress=progress)
+        return self._bounds[key]
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """What could make the figures wrong, gravest first, looked at for the smallest epsilon asked for."""
+        return checks(self.measured, self.epsilons[0])
+
+    def verdict(
+        self,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        total_risk: float | None = None,
+        basis: str = "bound",
+        level: float = 0.95,
+    ) -> Verdict:
+        """ "pass", "fail" or "unresolved" against targets, with reasons.
+
+        ``basis="bound"`` asks whether the upper bound meets the target, ``basis="estimate"`` whether the point
+        estimate does, as in the paper; the verdict holds both.
+        """
+        return verdict(
+            self.measured, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level,
+            found=self.bounds(float(epsilon), level), looked=self.checks,
+        )  # fmt: skip
+
+    def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Columns of a table of the individuals, riskiest first."""
+        return self.measured.individuals(epsilon, top=top)
+
+    def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
+        """The audit in words, at the epsilons asked for or at others."""
+        return summarise(
+            self.risk,
+            self.epsilons if epsilons is None else check_epsilons(epsilons),
+            query=self.query,
+            origin=self.origin,
+            component=self.component,
+            n_components=self.n_components,
+            against=self.against,
+            earlier=0 if self.composition is None else len(self.composition.entries),
+        )
+
+    def with_validity(self, said: Summary) -> Summary:
+        """A summary with the bounds at its first epsilon, and the checks that ask to be read."""
+        # Where the bounds of all epsilons are known, as in a report, their first is said; else only that is found.
+        grid = np.array([figure.epsilon for figure in said.figures])
+        found = self.bounds(grid if _key(grid) in self._bounds else grid[:1])
+        sentences = (
+            words.upper(float(found.upper[0]), found.level, found.finest),
+            words.lower(float(found.lower[0]), found.level),
+            words.total_upper(float(found.total_risk_upper[0]), found.level),
+            *found.notes,
+        )
+        # exact leaks are among the alarms already
+        grave = [c.sentence for c in self.checks if c.severity != "info" and c.code != "exact-leak"]
+        calm = [check.sentence for check in self.checks if check.code == "iid" and check.severity == "info"]
+        notes = (said.notes[0], *sentences, *said.notes[1:], *calm)
+        return replace(said, warnings=(*said.warnings, *grave), notes=tuple(dict.fromkeys(notes)))
+
+    def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
+        """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
+        summary = self.summary(epsilons)
+        bounded = self.bounds(np.array([figure.epsilon for figure in summary.figures]))
+        said = self.with_validity(summary)
+        with_all, without = outcome_counts(self.results)
+        model = self.risk.density
+        return {
+            "format": "empriv audit figures",
+            "version": JSON_VERSION,
+            "empriv": version("empriv"),
+            "query": self.query,
+            "component": self.component,
+            "n_components": self.n_components,
+            "source": origin_to_json(self.origin),
+            "n_databases": self.results.n_databases,
+            "n_individuals": self.results.n_individuals,
+            "draws": self.results.draws,
+            "adversary": adversary_facts(self.against, [figure.epsilon for figure in said.figures]),
+            "earlier_releases": [] if self.composition is None else list(self.composition.entries),
+            "joint": joint_facts(self.risk, [figure.epsilon for figure in said.figures]),
+            "figures": [asdict(figure) for figure in said.figures],
+            "epsilon_at_delta_0": _finite_or_none(self.epsilon(0.0)),
+            "bounds": bounded.to_json(),
+            "checks": [check.to_json() for check in self.checks],
+            "smallest_supported_delta": smallest_supported_delta(self.results.n_databases),
+            "density": {
+                "recipe": density_to_json(self.density),
+                "model": None if model is None else model.name,
+                "scores": [
+                    {
+                        "candidate": score.candidate,
+                        "log_likelihood": _finite_or_none(score.log_likelihood),
+                        "standard_error": _finite_or_none(score.standard_error),
+                        "chosen": score.chosen,
+                    }
+                    for score in (() if model is None else model.scores)
+                ],
+            },
+            "not_numbers": {"with_everyone": with_all, "without_an_individual": without},
+            "atoms": [asdict(atom) for atom in atoms_of(self.risk)],
+            "words": {
+                "asked": said.asked,
+                "figures": list(said.sentences),
+                "alarms": list(said.alarms),
+                "warnings": list(said.warnings),
+                "notes": list(said.notes),
+            },
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to one file of mode 0600, which `load` reads; the format is in docs/formats.md."""
+        # With earlier releases the vector without noise is kept: the noise drawn for measuring is drawn again.
+        kept = self.results if self.composition is None else self.composition.results
+        meta, arrays = kept.to_parts()
+        adversary, known = adversary_to_parts(self.against)
+        facts = {
+            "adversary": adversary,
+            "composition": None if self.composition is None else self.composition.to_json(),
+            "text": self.text,
+            "scope": self.scope,
+            "empriv": version("empriv"),
+            "query": self.query,
+            "epsilons": list(self.epsilons),
+            "source": origin_to_json(self.origin),
+            "density": density_to_json(self.density),
+            "component": self.component,
+            "n_components": self.n_components,
+        }
+        write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **known})
+
+    def release(
+        self,
+        value: float | Mapping[str, float],
+        *,
+        noise: Noise | JointNoise,
+        ledger: Ledger,
+        database: Any,
+    ) -> Released:
+        """Release a noisy answer through the ledger: it is written down before anybody sees it.
+
+        Parameters
+        ----------
+        value : the answer on ``database``, or the answers by name for several numbers
+        noise : from `design_noise` or `design_joint_noise`, for this audit
+        ledger : what has been released already; the audit should have been made with it
+        database : label of the database that the answer is of, audited or new
+
+        Returns
+        -------
+        Released
+            ``answer``, ``repeated`` (the same release gives the same answer), ``entry``.
+        """
+        asked = Asked(
+            self.alone.results, self.query, self.text, self.component, self.origin, self.scope, self.composition
+        )
+        return release_through(ledger, asked, value, noise=noise, database=database)
+
+    def report(self, path: str | PathLike[str], **options: Any) -> Any:
+        """Write the audit as one page of HTML, with what belongs beside it; see `empriv.report.write_report`."""
+        # The door upwards, for convenience: what an audit holds knows nothing of how it is shown.
+        return import_module("empriv.report").write_report(self, path, **options)
+
+    def chart(self, name: str, epsilon: float | None = None) -> Any:
+        """One chart of the report: ``audit.chart("delta").save("delta.png")``; docs/report.md lists the names."""
+        return import_module("empriv.report").chart(self, name, epsilon)
+
+    def _repr_html_(self) -> str:
+        return str(import_module("empriv.report").notebook_html(self))
+
+
+def check_epsilons(epsilon: Iterable[float] | float) -> tuple[float, ...]:
+    """The epsilons asked for, rising and without doubles."""
+    given: Any = epsilon
+    if isinstance(given, str | bytes):
+        raise InputError(f"`epsilon` must be a number, or several, got {type(given).__name__}.")
+    try:
+        numbers = [float(one) for one in (given if np.ndim(given) else [given])]
+    except (TypeError, ValueError):
+        raise InputError("`epsilon` must be a number, or several.") from None
+    if not numbers:
+        raise InputError("`epsilon` must hold at least one number, got none.")
+    for one in numbers:
+        if not (math.isfinite(one) and one >= 0):
+            raise InputError(f"`epsilon` must be finite and at least 0, got {one:g}.")
+    return tuple(sorted(set(numbers)))
+
+
+def _key(epsilon: npt.ArrayLike, level: float = 0.95, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:
+    """Under what bounds are kept."""
+    return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level, method, rng)
+
+
+def _finite_or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,221 @@
+"""Releases compose only jointly: what the ledger holds, measured together with what is asked now.
+
+The earlier queries are asked again of the same databases, or read from the ledger where their text does not suffice,
+and given the noise that they were released with. What is written to the ledger, and what it allows, is the ledger's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from empriv.collecting.origins import Origin
+from empriv.errors import InputError
+from empriv.ledger import Figures, Identity, Joint, Ledger, Release, Released, ReleaseEntry, identity_of
+from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring.line.risk import measure
+from empriv.noise.drawn import with_noise
+from empriv.noise.joint_noise import JointNoise
+from empriv.noise.law import Law
+from empriv.noise.noise import Noise
+from empriv.results import Results
+
+NOW = "asked now"  # name of the new query beside the earlier ones
+_DRAWS = 32
+_POINTS = 1_000  # noisy results with everyone that are measured, at least
+_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """A query beside all that was released before from the same databases.
+
+    Attributes
+    ----------
+    results : results of the earlier queries and of this one, as a vector, without noise
+    laws : the noise of each earlier number, by its name
+    own : names of the numbers that are asked now
+    entries : ids of the ledger's entries that are covered
+    """
+
+    results: Results = field(repr=False)
+    laws: Mapping[str, Law] = field(repr=False)
+    own: tuple[str, ...]
+    entries: tuple[int, ...]
+
+    @property
+    def own_results(self) -> Results:
+        """Results of the query that is asked now."""
+        if self.own == (NOW,):
+            return self.results.component(NOW)
+        return replace(self.results.select(self.own), components=tuple(map(_inner, self.own)))
+
+    def noisy(self, own: Mapping[str, Law] | None = None) -> Results:
+        """The vector as it is or would be released: noise on the earlier numbers, and on those asked now if given."""
+        draws = max(4, -(-_POINTS // self.results.n_databases))
+        laws = {**self.laws, **(own or {})}
+        return with_noise(self.results, laws, draws=draws, rng=np.random.default_rng(_SEED))
+
+    def joint(self, own: Mapping[str, Law], epsilon: float) -> Joint:
+        """Figures of all numbers together, with their noise."""
+        risk = measure(self.noisy(own))
+        assert isinstance(risk, JointRisk)
+        return Joint(epsilon, float(risk.delta(epsilon)), float(risk.total_risk(epsilon)), entries=self.entries)
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the results."""
+        laws = {name: law.to_json() for name, law in self.laws.items()}
+        return {"laws": laws, "own": list(self.own), "entries": list(self.entries)}
+
+    @staticmethod
+    def from_json(facts: Mapping[str, Any] | None, results: Results) -> Composition | None:
+        """The inverse of `to_json`; facts that are none raise KeyError, TypeError or ValueError."""
+        if facts is None:
+            return None
+        laws = {str(name): Law.from_json(law) for name, law in facts["laws"].items()}
+        own, entries = tuple(map(str, facts["own"])), tuple(map(int, facts["entries"]))
+        if set(results.components or ()) != {*laws, *own}:
+            raise ValueError("components")
+        return Composition(results, laws, own, entries)
+
+
+def composition(
+    results: Results, ledger: Ledger, identity: Identity, again: Callable[[str], Results]
+) -> Composition | None:
+    """What was released before from these databases, beside the results of a new query; None if nothing was.
+
+    Parameters
+    ----------
+    results : of the new query
+    ledger : where the releases are remembered
+    identity : the databases
+    again : asks the text of an earlier query of the same databases
+    """
+    if results.draws is not None:
+        raise InputError("`ledger` must go with a query that is not randomised: its noise is what is designed.")
+    entries = ledger.released(identity)
+    if not entries:
+        return None
+    parts: dict[str, Results] = {}
+    laws: dict[str, Law] = {}
+    for entry in _different(entries):
+        found = _asked_again(entry, ledger, again)
+        inner = found.components or (None,)
+        if len(inner) != len(_laws(entry)):
+            raise InputError(
+                f"Entry {entry.id} of the ledger must hold as many laws as its query gives numbers, got "
+                f"{len(_laws(entry))} for {len(inner)}."
+            )
+        label = f"released in entry {entry.id}"
+        parts[label] = found
+        for component, law in zip(inner, _laws(entry), strict=True):
+            laws[label if component is None else f"{label}: {component}"] = law
+    own = (NOW,) if results.components is None else tuple(f"{NOW}: {inner}" for inner in results.components)
+    stacked = Results.stack({**parts, NOW: results})
+    return Composition(stacked, laws, own, tuple(entry.id for entry in entries))
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What an audit says of the query that is released.
+
+    Attributes
+    ----------
+    results : of the query alone
+    query, text, component, origin, scope, composition : as in `Audit`
+    """
+
+    results: Results = field(repr=False)
+    query: str
+    text: str | None
+    component: str | None
+    origin: Origin | None
+    scope: str
+    composition: Composition | None
+
+
+def release_through(
+    ledger: Ledger, asked: Asked, value: float | Mapping[str, float], *, noise: Noise | JointNoise, database: Any
+) -> Released:
+    """Release a noisy answer through the ledger; see `Audit.release`."""
+    results = asked.results
+    if not _same(noise.risk.results, results):
+        raise InputError("`noise` must be designed for this audit, got noise for other results.")
+    laws: Mapping[str, Law]
+    if isinstance(noise, JointNoise):
+        laws, target = noise.laws, Figures(noise.epsilon, noise.delta)
+    else:
+        laws, target = {NOW: noise.law}, Figures(noise.epsilon, noise.delta, noise.total_risk)
+    limit = ledger.policy.epsilon
+    epsilon = target.epsilon if limit is None else limit
+    own = laws if results.components is None else {f"{NOW}: {name}": law for name, law in laws.items()}
+    release = Release(
+        identity=identity_of([*results.databases.tolist(), database], asked.origin, scope=asked.scope),
+        database=database,
+        query=asked.query if asked.text is None else asked.text,
+        component=asked.component,
+        method=noise.method if isinstance(noise, Noise) else "joint",
+        law={"laws": [law.to_json() for law in laws.values()]},
+        asked=target,
+        achieved=_achieved(noise, epsilon),
+        joint=None if asked.composition is None else asked.composition.joint(own, epsilon),
+        n_individuals=results.n_individuals,
+        results=results if asked.text is None else None,
+    )
+
+    def draw() -> float | tuple[float, ...]:
+        if isinstance(noise, Noise):
+            if isinstance(value, Mapping):
+                raise InputError("`value` must be one number, got several.")
+            return noise.release(value)
+        if not isinstance(value, Mapping):
+            raise InputError("`value` must hold each number by name, got one number.")
+        drawn = noise.release(value)
+        return tuple(drawn[name] for name in laws)
+
+    return ledger.release(release, draw)
+
+
+def _achieved(noise: Noise | JointNoise, epsilon: float) -> Figures:
+    """What the release achieves by itself, at the epsilon that the ledger asks for."""
+    if isinstance(noise, Noise):
+        total = noise.certificate.achieved_total_risk(epsilon)
+        return Figures(epsilon, noise.achieved_delta(epsilon), total)
+    if epsilon >= noise.achieved_epsilon and noise.achieved_delta == 0:
+        return Figures(epsilon, 0.0, 0.0)
+    risk = noise.remeasure(draws=_DRAWS, rng=_SEED)
+    return Figures(epsilon, float(risk.delta(epsilon)), float(risk.total_risk(epsilon)))
+
+
+def _same(one: Results, other: Results) -> bool:
+    return one.components == other.components and np.array_equal(one.q, other.q, equal_nan=True)
+
+
+def _inner(name: str) -> str:
+    return name.removeprefix(f"{NOW}: ")
+
+
+def _laws(entry: ReleaseEntry) -> list[Law]:
+    try:
+        return [Law.from_json(law) for law in entry.law["laws"]]
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"Entry {entry.id} of the ledger must hold a law of empriv's own, got another.") from None
+
+
+def _different(entries: Sequence[ReleaseEntry]) -> list[ReleaseEntry]:
+    """One entry of each query and noise: asked of another database it is no further query."""
+    found: dict[tuple[str, str | None, str], ReleaseEntry] = {}
+    for entry in entries:
+        found.setdefault((entry.query, entry.component, repr(sorted(dict(entry.law).items()))), entry)
+    return list(found.values())
+
+
+def _asked_again(entry: ReleaseEntry, ledger: Ledger, again: Callable[[str], Results]) -> Results:
+    kept = ledger.results_of(entry)
+    if kept is not None:
+        return kept
+    found = again(entry.query)
+    return found if entry.component is None else found.component(entry.component)

@@ -1,0 +1,150 @@
+"""What an adversary knows: collected from the rows, for `measure_against`, and kept with a saved audit.
+
+SQL expressions and functions are run on every database like queries. What they mean is for `measuring.known`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Density
+from empriv.measuring.given.adversaries import Adversary, Buckets, OwnContribution, Weighted
+from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
+from empriv.results import Results
+
+if TYPE_CHECKING:
+    from empriv.collecting import Databases, Engine
+
+
+def known_values(
+    adversary: Adversary,
+    data: Databases | None,
+    *,
+    databases: npt.NDArray[Any],
+    engine: Engine | None = None,
+    progress: bool | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> Any:
+    """What the adversary knows of each database: ``known`` of `measure_against`.
+
+    Parameters
+    ----------
+    adversary : as `as_adversary` gives it
+    data : the rows, or None if only results are at hand: then what is known must be arrays
+    databases : labels of the results' databases, in whose order the values are returned
+    engine, progress, notice : as for `collect`
+    """
+    if isinstance(adversary, OwnContribution):
+        return adversary.contributions
+    several = isinstance(adversary.g, list | tuple) and any(isinstance(g, str) or callable(g) for g in adversary.g)
+    columns: list[Any] = []
+    for g in adversary.g if several else [adversary.g]:
+        if not (isinstance(g, str) or callable(g)):
+            columns.append(g)
+            continue
+        if data is None:
+            raise InputError("`adversary` must be an array for results alone: there are no rows to collect it from.")
+        from empriv.collecting import collect
+
+        found = collect(data, g, engine=engine, progress=progress, notice=notice)
+        place = {label: row for row, label in enumerate(found.databases.tolist())}
+        if set(place) != set(databases.tolist()):
+            raise InputError("`adversary` must be known of the databases that the results are of, got others.")
+        q = found.q[[place[label] for label in databases.tolist()]]
+        columns.extend(q.T if q.ndim == 2 else [q])
+    return columns[0] if len(columns) == 1 else columns
+
+
+def adversary_facts(against: AdversaryRisk | None, epsilons: Sequence[float]) -> dict[str, Any] | None:
+    """An adversary in a form fit for JSON, without what is known of any one database."""
+    if against is None:
+        return None
+    return {
+        "kind": _kind(against.adversary),
+        "knows": knows(against.adversary),
+        "n_conditions": len(against.effective),
+        "smallest_effective": float(against.effective.min()),
+        "left_out": against.left_out,
+        "delta_knowing_nothing": [float(delta) for delta in against.unconditional.delta(np.asarray(epsilons, float))],
+        "sentences": list(against.sentences),
+        "warnings": list(against.warnings),
+    }
+
+
+def knows(adversary: Adversary) -> list[str]:
+    """What is known, in words: SQL text, the name of a function, or that values were given."""
+    if isinstance(adversary, OwnContribution):
+        return ["their own contribution"]
+    several = isinstance(adversary.g, list | tuple) and any(isinstance(g, str) or callable(g) for g in adversary.g)
+    return [_named(g) for g in (adversary.g if several else [adversary.g])]
+
+
+def adversary_to_parts(against: AdversaryRisk | None) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
+    """Facts and arrays of a saved audit, from which the same adversary is measured again."""
+    if against is None:
+        return None, {}
+    adversary = against.adversary
+    labels: list[list[str | None] | None] = []
+    arrays = {}
+    for place, column in enumerate(against.known):
+        plain = column.dtype.kind in "biuf"
+        labels.append(None if plain else [_label(one) for one in column.tolist()])
+        if plain:
+            arrays[f"known_{place}"] = column
+    facts = {
+        "kind": _kind(adversary),
+        "knows": knows(adversary),
+        "labels": labels,
+        "count": adversary.count if isinstance(adversary, Buckets) else None,
+        "drawn": adversary.sample if isinstance(adversary, OwnContribution) else None,
+        "rng": adversary.rng if isinstance(adversary, OwnContribution) else None,
+    }
+    return facts, arrays
+
+
+def adversary_from_parts(
+    facts: Mapping[str, Any] | None, arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density
+) -> AdversaryRisk | None:
+    """The inverse of `adversary_to_parts`; facts that are none raise KeyError, TypeError or ValueError."""
+    if facts is None:
+        return None
+    known: list[npt.NDArray[Any]] = [
+        arrays[f"known_{place}"] if labels is None else np.array(labels, object)
+        for place, labels in enumerate(facts["labels"])
+    ]
+    named = [str(name) for name in facts["knows"]]
+    match facts["kind"]:
+        case "own contribution":
+            given = known[0] if known else None
+            return measure_against(results, OwnContribution(given, facts["drawn"], facts["rng"]), density=density)
+        case "buckets":
+            return measure_against(results, Buckets(named, facts["count"]), known, density=density)
+        case "weighted":
+            return measure_against(results, Weighted(named), known, density=density)
+        case _:
+            raise ValueError("kind of adversary")
+
+
+def _kind(adversary: Adversary) -> str:
+    match adversary:
+        case OwnContribution():
+            return "own contribution"
+        case Buckets():
+            return "buckets"
+        case Weighted():
+            return "weighted"
+
+
+def _named(g: Any) -> str:
+    if isinstance(g, str):
+        return g
+    return str(getattr(g, "__qualname__", "values given")) if callable(g) else "values given"
+
+
+def _label(value: Any) -> str | None:
+    return None if value is None or value != value else str(value)

@@ -1,0 +1,238 @@
+"""`audit` and `load`: from rows or from a file to an `Audit`; collect, measure, wiring only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from empriv.auditing.audit import Audit, check_epsilons
+from empriv.auditing.composing import Composition, composition
+from empriv.auditing.knowledge import adversary_from_parts, known_values
+from empriv.base.storage import read_archive
+from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
+from empriv.errors import FileFormatError, InputError
+from empriv.ledger import Ledger, identity_of
+from empriv.measuring.densities.density import Density, Kde
+from empriv.measuring.densities.specs import density_from_json
+from empriv.measuring.given.adversaries import as_adversary
+from empriv.measuring.given.adversary_risk import measure_against
+from empriv.measuring.line.risk import measure
+from empriv.noise.joint_noise import JointNoise
+from empriv.noise.noise import Noise
+from empriv.results import Results
+from empriv.scale.scans import Scan
+
+if TYPE_CHECKING:
+    from empriv.collecting import Databases, Engine, Query
+    from empriv.collecting.functions.frames import FrameKind
+
+DEFAULT_EPSILONS = (0.05, 0.1, 0.2)
+_DAMAGED = "The file is damaged: its facts about the audit are not what empriv writes."
+
+
+def audit(
+    data: Databases | Results,
+    query: str | Callable[..., Any] | Query | Sequence[str | Callable[..., Any] | Query] | None = None,
+    *,
+    epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
+    density: Density | None = None,
+    component: str | None = None,
+    adversary: Any = None,
+    ledger: Ledger | None = None,
+    scope: str = "",
+    draws: int | None = None,
+    rng: int = 0,
+    post: Callable[[Any], Any] | None = None,
+    engine: Engine | None = None,
+    memory_limit: str | None = None,
+    jobs: int | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | None = None,
+    notice: Callable[[str], None] | None = None,
+    frame: FrameKind = "dict",
+) -> Audit:
+    """Measure how private a query already is on these databases.
+
+    Parameters
+    ----------
+    data : databases, from `databases`, `subsamples` or `splits`; or `Results` that were collected before
+    query : SQL text, an SQL expression of aggregates, or a function of the rows; or a list of several, which are
+        audited together; not with `Results`
+    epsilon : the epsilons to report; any others can be asked later
+    density : how densities are estimated; default ``Kde("laplace", "one-se")``
+    component : audit this component of a vector query alone, by name; otherwise all are audited together
+    adversary : what an adversary knows of each database: an SQL expression, a function of the rows, an array, or
+        `Weighted`, `Buckets` or `OwnContribution` of these; delta is then the largest over what they may see
+    ledger : audit the query together with all that was released from the same databases before
+    scope : name of the body of data in the ledger, if one ledger is kept for several
+    draws, rng, post, engine, memory_limit, jobs, checkpoint, progress, notice, frame : as for `collect`
+
+    Returns
+    -------
+    Audit
+    """
+    epsilons = check_epsilons(epsilon)
+    density = Kde() if density is None else density
+    if not isinstance(density, Density):
+        raise InputError(f"`density` must have a method `fit`, got {type(density).__name__}. Hint: empriv.Kde().")
+    if adversary is not None and ledger is not None:
+        raise InputError("`adversary` must not be given with `ledger`: several numbers against one are not measured.")
+    if isinstance(data, Results):
+        if query is not None:
+            raise InputError("`query` must not be given with `Results`, which hold its answers already.")
+        if ledger is not None:
+            raise InputError("`ledger` must go with the rows, of which earlier queries are asked again, got `Results`.")
+        found = _measured(data, epsilons, density, component, grouped=True)
+        return _against(found, adversary, None, None, progress, notice)
+    if query is None:
+        raise InputError("`query` must be SQL text or a function of the rows.")
+    from empriv.collecting import collect
+    from empriv.collecting.queries import canonical_text, queries_in, query_of
+
+    several = isinstance(query, list | tuple)
+    given: Sequence[Any] = query if isinstance(query, list | tuple) else [query]
+    queries = [query_of(one, post=post) for one in given]
+    if post is not None:
+        queries = [replace(one, post=post) for one in queries]
+    results = collect(
+        data, queries if several else queries[0], draws=draws, rng=rng, engine=engine, memory_limit=memory_limit,
+        jobs=jobs, checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
+    )  # fmt: skip
+    origin = describe(data)
+    asked = "; ".join(one.text if one.post is None else f"{one.text}, then {_name(one.post)}" for one in queries)
+    found = replace(
+        _measured(results, epsilons, density, component, grouped=any(one.groups for one in queries)),
+        query=asked, origin=origin, text=canonical_text(queries), scope=scope,
+    )  # fmt: skip
+    if ledger is not None:
+
+        def again(text: str) -> Results:
+            asked = queries_in(text)
+            return collect(
+                data, asked if len(asked) > 1 else asked[0], engine=engine, memory_limit=memory_limit,
+                progress=progress, notice=notice,
+            )  # fmt: skip
+
+        identity = identity_of(results.databases.tolist(), origin, scope=scope)
+        return _composed(found, composition(found.results, ledger, identity, again))
+    return _against(found, adversary, data, engine, progress, notice)
+
+
+def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Scan | Results | Noise | JointNoise:
+    """Read what the method ``save`` of an audit, a scan, results or noise wrote.
+
+    Parameters
+    ----------
+    path : the file
+    density : measure a saved audit with this density instead of the one that it was made with; needed for an audit or
+        a scan if that was of a kind of your own, since a file does not hold code
+    """
+    meta, arrays = read_archive(path, kinds=("results", "audit", "scan", "noise", "joint noise"))
+    if meta["kind"] == "scan":
+        return Scan.load(path, density=density)
+    if meta["kind"] != "audit":
+        if density is not None:
+            raise InputError(f"`density` must be given for a saved audit only, got a file that holds {meta['kind']}.")
+        if meta["kind"] == "noise":
+            return Noise.load(path)
+        if meta["kind"] == "joint noise":
+            return JointNoise.load(path)
+        return Results.from_parts(meta, arrays)
+    results = Results.from_parts(meta, arrays)
+    facts = _facts(meta)
+    if density is None:
+        if meta["density"] is None:
+            raise InputError(
+                "`density` must be given: the audit was made with a density of your own, which a file cannot hold. "
+                "Hint: empriv.load(path, density=...)."
+            )
+        density = density_from_json(meta["density"])
+    found = Audit(results=results, risk=measure(results, density=density), density=density, **facts)
+    try:
+        # Files of earlier versions know neither adversaries nor earlier releases.
+        against = adversary_from_parts(meta.get("adversary"), arrays, results, density)
+        together = Composition.from_json(meta.get("composition"), results)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileFormatError(_DAMAGED) from error
+    return replace(_composed(found, together), against=against)
+
+
+def _measured(
+    results: Results, epsilons: tuple[float, ...], density: Density, component: str | None, *, grouped: bool
+) -> Audit:
+    if results.n_individuals == 0:
+        raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
+    names = results.components
+    if names is None and component is not None:
+        raise InputError("`component` must be None: the query gives one number.")
+    if names is not None and component is not None:
+        results = _one_component(results, names, component, grouped)
+    return Audit(
+        results=results,
+        risk=measure(results, density=density),
+        epsilons=epsilons,
+        query="The query",
+        origin=None,
+        density=density,
+        component=component,
+        n_components=None if names is None or component is None else len(names),
+    )
+
+
+def _against(
+    found: Audit,
+    adversary: Any,
+    data: Databases | None,
+    engine: Engine | None,
+    progress: bool | None,
+    notice: Callable[[str], None] | None,
+) -> Audit:
+    """The audit against an adversary, if one is named."""
+    if adversary is None:
+        return found
+    who = as_adversary(adversary)
+    known = known_values(who, data, databases=found.results.databases, engine=engine, progress=progress, notice=notice)
+    risk = measure_against(found.results, who, known, density=found.density, progress=progress, notice=notice)
+    return replace(found, against=risk)
+
+
+def _composed(found: Audit, together: Composition | None) -> Audit:
+    """The audit together with earlier releases, if there are any."""
+    if together is None:
+        return found
+    noisy = together.noisy()
+    return replace(found, results=noisy, risk=measure(noisy, density=found.density), composition=together)
+
+
+def _one_component(results: Results, names: Sequence[str], component: str, grouped: bool) -> Results:
+    # The keys of groups are values in the rows: an error must not show them. Names of select items are the user's own.
+    listed = f"{len(names):,} components, one for each group" if grouped else f"the components {', '.join(names)}"
+    if component not in names:
+        raise InputError(f"`component` must name one of {listed}, got {component!r}.")
+    return results.component(component)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of a saved audit, none of which is taken on trust."""
+    try:
+        source = origin_from_json(meta["source"])
+        component, n_components = text_or_none(meta["component"]), meta["n_components"]
+        if not isinstance(n_components, int | None) or (component is None) != (n_components is None):
+            raise TypeError("n_components")
+        return {
+            "epsilons": check_epsilons(meta["epsilons"]),
+            "query": text(meta["query"]),
+            "origin": source,
+            "component": component,
+            "n_components": n_components,
+            "text": text_or_none(meta.get("text")),
+            "scope": text(meta.get("scope", "")),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(_DAMAGED) from error

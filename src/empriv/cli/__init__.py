@@ -1,0 +1,1 @@
+"""The command line: one file for each command, the options they share, and how a run ends."""

@@ -1,0 +1,135 @@
+"""The command `compare`: saved audits, or the protocols of an audit.toml, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from empriv.cli.config import Settings, read_config, settings_of
+from empriv.cli.options import epsilon_option, json_option, quiet_option
+from empriv.cli.output import write_json
+from empriv.cli.runs import check_targets, interruptible, load_audit, paths_read, source_of
+from empriv.errors import InputError
+
+# Keys of a file that `empriv audit` writes or judges by: a comparison must not write over what an audit wrote.
+_OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "target", "basis", "show_ids", "top")
+
+
+@click.command(short_help="Compare protocols, or saved audits.")
+@click.argument("paths", nargs=-1, metavar="[SAVED...]")
+@click.option("--config", metavar="PATH", help="Compare the protocols of this audit.toml, instead of saved audits.")
+@click.option("--truth", metavar="NAME", help="The one whose answers are right: errors of the others are against it.")
+@epsilon_option
+@click.option("--draws", type=click.IntRange(min=1), metavar="N", help="Draws of randomised protocols, each database.")
+@click.option("--rng", type=click.IntRange(min=0), metavar="N", help="Seed of all random numbers. [default: 0]")
+@json_option
+@click.option("--report", metavar="PATH", help="Write the comparison as one page of HTML.")
+@quiet_option
+def compare(paths: tuple[str, ...], config: str | None, **given: Any) -> None:
+    """Put protocols side by side: delta, its upper bound, total risk, errors, and which differences are real.
+
+    SAVED are audits that were saved with --save; their names are those of the files. Or --config names an audit.toml
+    with tables such as [protocols.rounded], each with a kind and what it needs.
+
+    \b
+    Examples:
+      empriv compare raw.empriv rounded.empriv --truth raw --epsilon 0.1 --report compare.html
+      empriv compare --config audit.toml --json compare.json
+    """
+    if (config is None) == (not paths):
+        raise click.UsageError("Either SAVED files or --config must be given.")
+    read = {} if config is None else _read(config)
+    settings = settings_of({key: value for key, value in read.items() if key not in _OF_AUDITS}, given)
+    quiet = settings.quiet or settings.json == "-"
+    read_too = list(paths) if config is None else [config, *paths_read(settings)]
+    check_targets((settings.json, settings.report), read_too)
+
+    def work() -> Any:
+        found = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, quiet)
+        figures = None if settings.json is None else found.to_json()
+        return found, figures, None if quiet else str(found)
+
+    found, figures, said = interruptible(work, quiet=quiet, saying="Collecting, measuring and comparing")
+    from empriv.cli.terminal import printable
+
+    if said is not None:
+        click.echo("\n".join(map(printable, said.splitlines())))
+    if settings.json is not None and figures is not None:
+        write_json(settings.json, figures)
+    if settings.report is not None:
+        found.report(settings.report)
+        if not quiet:
+            click.echo(printable(f"Wrote {Path(settings.report).name}."))
+
+
+def _read(config: str) -> dict[str, Any]:
+    try:
+        return read_config(config)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ...] | None) -> Any:
+    if len(paths) < 2:
+        raise click.UsageError("SAVED must be at least two files.")
+    names = [Path(path).stem for path in paths]
+    if len(set(names)) < len(names):
+        raise InputError("Files must have different names, by which the audits are told apart.")
+    from empriv.comparing import compare as compare_all
+
+    audits = {name: load_audit(path, settings.epsilon) for name, path in zip(names, paths, strict=True)}
+    asked = sorted({one for audit in audits.values() for one in audit.epsilons})
+    return compare_all(audits, truth=settings.truth, epsilon=epsilons or asked, rng=settings.rng)
+
+
+def _asked(settings: Settings, quiet: bool) -> Any:
+    """The protocols of a file, on its rows."""
+    for name in ("files", "individual", "protocols"):
+        if not getattr(settings, name):
+            raise click.UsageError(f"--config must name a file with {name!r}.")
+    settings.check_comparison()
+    from empriv.comparing import compare as compare_all
+    from empriv.measuring.densities.specs import density_from_text
+
+    return compare_all(
+        protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
+        density=density_from_text(settings.density), component=settings.component, draws=settings.draws,
+        rng=settings.rng, memory_limit=settings.memory_limit, progress=False if quiet else None,
+        notice=_unsaid if quiet else None,
+    )  # fmt: skip
+
+
+def protocols_of(settings: Settings) -> dict[str, Any]:
+    """The protocols that a file describes, each of the file's query unless it has one of its own or a base."""
+    from empriv import protocols
+
+    made: dict[str, Any] = {}
+
+    def build(name: str, above: tuple[str, ...]) -> Any:
+        if name in made:
+            return made[name]
+        if name in above:
+            raise InputError(f"`protocols.{name}.base` must not lead back to itself.")
+        table = dict(settings.protocols[name])
+        kind, base, query = table.pop("kind"), table.pop("base", None), table.pop("query", None)
+        if base is not None:
+            start = build(base, (*above, name))
+        else:
+            start = query or (settings.query[0] if settings.query else None)
+            if start is None:
+                raise InputError(f"`protocols.{name}` must have a query, or the file one for all.")
+        if kind == "noised":
+            from empriv.auditing.run import load
+
+            table["noise"] = load(table["noise"])
+        made[name] = getattr(protocols, kind)(start, **table)
+        return made[name]
+
+    return {name: build(name, ()) for name in settings.protocols}
+
+
+def _unsaid(sentence: str) -> None:
+    """What would be said of a long run is not, where only figures are wanted."""
+    del sentence

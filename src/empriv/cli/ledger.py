@@ -1,0 +1,242 @@
+"""``empriv ledger``: make, read, verify and export a ledger of releases.
+
+Parsing and printing only; `empriv.ledger` is imported inside commands. Documented in docs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from empriv.cli.output import POLICY_FAILED
+from empriv.cli.runs import check_targets
+from empriv.errors import InputError
+
+if TYPE_CHECKING:
+    from empriv.ledger import Entry, Figures, Ledger, Policy
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_path = click.argument("path", metavar="LEDGER")
+_json = click.option("--json", metavar="PATH", help="Write this as JSON; - prints it instead.")
+
+
+def _limits(command: F) -> F:
+    """The options that make a policy."""
+    for option in (
+        click.option(
+            "--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries there may be."
+        ),
+        click.option("--total-risk", type=float, metavar="R", help="Most total risk of all of them at --epsilon."),
+        click.option("--delta", type=float, metavar="D", help="Most delta of all of them together at --epsilon."),
+        click.option("--epsilon", type=float, metavar="E", help="The epsilon of --delta and --total-risk."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(short_help="Remember what was released.")
+def ledger() -> None:
+    """Remember what was released from which databases: releases compose only jointly.
+
+    \b
+    Example:
+      empriv ledger init releases.ledger --epsilon 0.1 --delta 0.01 --queries 5
+    """
+
+
+@ledger.command(short_help="Make a new ledger.")
+@_path
+@_limits
+def init(path: str, **limits: Any) -> None:
+    """Make a new ledger, with limits on everything that is released from overlapping databases together.
+
+    \b
+    Example:
+      empriv ledger init releases.ledger --epsilon 0.1 --delta 0.01 --queries 5
+    """
+    from empriv.ledger import Ledger
+
+    policy = _policy(limits)
+    if Path(path).exists():
+        raise InputError(f"LEDGER must be a new file, got {Path(path).name!r}, which exists.")
+    made = Ledger(path, policy=policy)
+    _say(f"Made {made.path.name}: {_policy_words(policy)}.")
+
+
+@ledger.command(short_help="Show or change the limits.")
+@_path
+@_limits
+def policy(path: str, **limits: Any) -> None:
+    """Show the limits that hold, or set others from here on. A change is an entry, and earlier entries stay.
+
+    \b
+    Example:
+      empriv ledger policy releases.ledger --epsilon 0.1 --delta 0.02 --queries 8
+    """
+    held = _open(path)
+    if any(value is not None for value in limits.values()):
+        held.change_policy(_policy(limits))
+    words = _policy_words(held.policy)
+    _say(f"{words[0].upper()}{words[1:]}.")
+
+
+@ledger.command("list", short_help="Show the entries.")
+@_path
+@_json
+def list_entries(path: str, json: str | None) -> None:
+    """Show all entries, oldest first. Databases are counted, never named.
+
+    \b
+    Example:
+      empriv ledger list releases.ledger
+    """
+    check_targets((json,), (path,))
+    entries = _open(path).entries()
+    if json is not None:
+        _write(json, [_facts(entry) for entry in entries])
+    if json == "-":
+        return
+    for entry in entries:
+        for line in _lines(entry):
+            _say(line)
+
+
+@ledger.command(short_help="Look for tampering.")
+@_path
+@click.option("--head", metavar="COUNT:HASH", help="A head noted earlier, which the chain must still hold.")
+@_json
+def verify(path: str, head: str | None, json: str | None) -> None:
+    """Compute every hash anew, and print the head. Exit with code 3 if the ledger is not as empriv wrote it.
+
+    Note the head somewhere else: only against it does a ledger show that was replaced as a whole.
+
+    \b
+    Example:
+      empriv ledger verify releases.ledger
+    """
+    from empriv.ledger import Head
+
+    try:
+        noted = None if head is None else Head.parse(head)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
+    check_targets((json,), (path,))
+    found = _open(path).verify(noted)
+    if json is not None:
+        end = None if found.head is None else str(found.head)
+        _write(json, {"intact": found.intact, "count": found.count, "head": end, "faults": list(found.faults)})
+    if json != "-":
+        for fault in found.faults:
+            click.secho(fault, fg="red", bold=True)
+        if found.intact:
+            against = "" if noted is None else f" Entry {noted.count} is the one that was noted."
+            _say(f"Intact: {_count(found.count)}, each as it was written.{against}")
+            _say(f"Head: {found.head}")
+    if not found.intact:
+        click.get_current_context().exit(POLICY_FAILED)
+
+
+@ledger.command(short_help="Write the entries as JSON lines.")
+@_path
+@click.argument("target", metavar="TO")
+def export(path: str, target: str) -> None:
+    """Write all entries as JSON lines, from which the chain can be verified without the ledger.
+
+    It holds queries, laws, figures and noisy answers; no labels of databases, no individuals and no results.
+
+    \b
+    Example:
+      empriv ledger export releases.ledger releases.jsonl
+    """
+    count = _open(path).export(target)
+    _say(f"Wrote {_count(count)} to {Path(target).name}.")
+
+
+def _open(path: str) -> Ledger:
+    from empriv.ledger import Ledger
+
+    # A wrong path must not look like a ledger without releases.
+    return Ledger(path, create=False)
+
+
+def _policy(limits: dict[str, Any]) -> Policy:
+    from empriv.ledger import Policy
+
+    try:
+        return Policy(**limits)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _policy_words(policy: Policy) -> str:
+    parts = [
+        f"{name} at most {limit:g} at epsilon {policy.epsilon:g}"
+        for name, limit in (("delta", policy.delta), ("total_risk", policy.total_risk))
+        if limit is not None
+    ]
+    if policy.queries is not None:
+        parts.append(f"at most {policy.queries:,} {'query' if policy.queries == 1 else 'queries'}")
+    return " and ".join(parts) if parts else "no limits"
+
+
+def _lines(entry: Entry) -> list[str]:
+    from empriv.ledger import PolicyEntry, ReleaseEntry
+
+    first = f"{entry.id:>4}  {entry.time[:19].replace('T', ' ')} UTC  "
+    if isinstance(entry, PolicyEntry):
+        what = "made" if entry.kind == "created" else "policy changed"
+        return [f"{first}{what}: {_policy_words(entry.policy)}"]
+    assert isinstance(entry, ReleaseEntry)
+    answers = entry.answer if isinstance(entry.answer, tuple) else (entry.answer,)
+    shown = ", ".join(f"{one:.10g}" for one in answers[:4]) + (", ..." if len(answers) > 4 else "")
+    component = "" if entry.component is None else f" [{entry.component}]"
+    lines = [
+        f"{first}released: {shown}",
+        f"      {' '.join(entry.query.split())}{component}",
+        f"      {entry.n_databases:,} databases, {entry.n_individuals:,} individuals; {entry.method} noise; alone "
+        f"{_figures_words(entry.achieved)}",
+    ]
+    if entry.joint is not None:
+        earlier = ", ".join(map(str, entry.joint.entries)) or "none"
+        lines.append(f"      together with entries {earlier}: {_figures_words(entry.joint)}")
+    return lines
+
+
+def _figures_words(figures: Figures) -> str:
+    parts = (("delta", figures.delta), ("total_risk", figures.total_risk))
+    told = " and ".join(f"{name} {value:.4g}" for name, value in parts if value is not None)
+    return f"{told or 'no figures'} at epsilon {figures.epsilon:g}"
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(entry)
+
+
+def _write(path: str, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    from empriv.base.storage import write_atomically
+
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None
+
+
+def _say(line: str) -> None:
+    from empriv.cli.terminal import printable
+
+    click.echo(printable(line))
+
+
+def _count(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"

@@ -1,0 +1,107 @@
+"""How what was found is printed and written, and with which exit code a command ends.
+
+Nothing here imports numerics before something is to be printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from empriv.base.harmless import pseudonyms
+from empriv.cli.policy import Outcome, Target
+from empriv.cli.terminal import printable
+from empriv.errors import InputError
+
+if TYPE_CHECKING:
+    from empriv.auditing.audit import Audit
+    from empriv.scale.scans import Scan
+    from empriv.validate.verdict import Verdict
+
+DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+def verdict_on(found: Audit | Scan, target: Target, basis: str) -> Verdict:
+    """The verdict on a target of --target."""
+    limits = {target.figure: target.limit}
+    return found.verdict(epsilon=target.epsilon, basis=basis, **limits)
+
+
+def exit_by(outcomes: Sequence[Outcome], verdicts: Sequence[tuple[str, Verdict]]) -> None:
+    """End with 3 if a policy or target failed, with 4 if a target is unresolved, else go on."""
+    given = {str(verdict) for _, verdict in verdicts}
+    if any(outcome.failed for outcome in outcomes) or "fail" in given:
+        click.get_current_context().exit(POLICY_FAILED)
+    if "unresolved" in given:
+        click.get_current_context().exit(UNRESOLVED)
+
+
+def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[Any]]:
+    """The riskiest individuals as they are printed, by pseudonyms of this run unless they are to be named."""
+    shown = {name: column.tolist() for name, column in columns.items()}
+    if not show_ids:
+        names = pseudonyms(shown["individual"], secrets.token_bytes(32), shortest=4)
+        shown["individual"] = [f"individual {name}" for name in names]
+    return shown
+
+
+def judged(outcomes: Sequence[Outcome], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
+    """What policies and targets came to, beside the figures in JSON."""
+    found: dict[str, Any] = {}
+    if outcomes:
+        found["policies"] = [outcome.to_json() for outcome in outcomes]
+    if verdicts:
+        found["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
+    return found
+
+
+def print_verdicts(verdicts: Sequence[tuple[str, Verdict]]) -> None:
+    for text, verdict in verdicts:
+        colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
+        click.secho(printable(f"Verdict on {text}: {verdict.upper()}."), fg=colour, bold=True)
+        for line in (verdict.sentence, *verdict.reasons):
+            click.echo(printable(f"  {line}"))
+
+
+def print_outcomes(outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
+        click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Print as far as somebody reads: who closes the output early, as ``| head`` does, loses no file."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def write_json(path: str, figures: Mapping[str, Any]) -> None:
+    """Write figures to a file, or print them for ``-``."""
+    from empriv.base.storage import write_atomically
+
+    text = json.dumps(figures, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    content = text.encode("utf-8", "backslashreplace")
+    if path == "-":
+        click.echo(content.decode(), nl=False)
+    else:
+        write_to(path, lambda target: write_atomically(target, content))
+
+
+def write_to(path: str, write: Callable[[str], None]) -> None:
+    """Write one file, or say in a sentence why it cannot be."""
+    try:
+        write(path)
+    except OSError as error:
+        raise InputError(f"Output must go to a file that can be written, got {path!r}: {error.strerror}.") from None

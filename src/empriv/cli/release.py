@@ -1,0 +1,123 @@
+"""The command `release`: one answer with saved noise, written to the ledger before it is printed.
+
+Numerics are imported inside the command, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from empriv.cli.output import POLICY_FAILED
+from empriv.cli.runs import load_audit
+from empriv.errors import InputError, RefusalError
+
+if TYPE_CHECKING:
+    from empriv.noise.joint_noise import JointNoise
+    from empriv.noise.noise import Noise
+
+
+@click.command(short_help="Release one answer with saved noise.")
+@click.argument("path", metavar="NOISE")
+@click.option(
+    "--value", "values", multiple=True, metavar="V",
+    help="The answer; - reads it from standard input, so that no list of processes shows it. For several numbers "
+    "NAME=V, repeated.",
+)  # fmt: skip
+@click.option(
+    "--database", metavar="LABEL", help="The database that the answer is of; without --value, its audited one."
+)
+@click.option("--ledger", metavar="PATH", help="Write the release to this ledger first; it may refuse. Needs --audit.")
+@click.option("--audit", metavar="SAVED", help="The saved audit that the noise was designed for.")
+def release(path: str, values: tuple[str, ...], database: str | None, ledger: str | None, audit: str | None) -> None:
+    """Print an answer with noise that was saved by `empriv noise --save`.
+
+    Without a ledger every call spends privacy anew, and nothing remembers it. With one, the same release gives the
+    same answer, and a release that would break the ledger's policy is refused (exit code 3).
+
+    \b
+    Examples:
+      echo 1234.5 | empriv release noise.empriv --value -
+      empriv release noise.empriv --audit audit.empriv --database 1998-06-30 --ledger releases.ledger
+    """
+    if not values and database is None:
+        raise click.UsageError("Give --value, --database, or both.")
+    if (ledger is None) != (audit is None):
+        raise click.UsageError("--ledger and --audit must be given together.")
+    if ledger is not None and database is None:
+        raise click.UsageError("--ledger needs --database, which says what the answer is of.")
+    import empriv
+    from empriv.noise.joint_noise import JointNoise
+
+    saved: Any = empriv.load(path)
+    if not isinstance(saved, empriv.Noise | JointNoise):
+        raise InputError("NOISE must be a file that `empriv noise --save` wrote, got another.")
+    saved.check_release()
+    answer: Any = _answers(saved, values) if values else _audited(saved, str(database))
+    if ledger is None:
+        noisy: Any = saved.release(answer)
+        noisy = tuple(noisy.values()) if isinstance(noisy, dict) else noisy
+    else:
+        from empriv.ledger import Ledger
+
+        made = load_audit(str(audit), (saved.epsilon,))
+        label = _label(made.results.databases.tolist(), str(database))
+        try:
+            done = made.release(answer, noise=saved, ledger=Ledger(ledger, create=False), database=label)
+        except RefusalError as error:
+            click.echo(f"Refused: {error}", err=True)
+            click.get_current_context().exit(POLICY_FAILED)
+        noisy = done.answer
+        if done.repeated:
+            click.echo("Released before: this is the answer that was given then.", err=True)
+    click.echo(_said(saved), err=True)
+    for one in noisy if isinstance(noisy, tuple) else (noisy,):
+        click.echo(repr(one))
+
+
+def _said(saved: Noise | JointNoise) -> str:
+    delta = "" if saved.delta is None else f", delta {saved.delta:g}"
+    laws = [saved.law] if not hasattr(saved, "laws") else list(saved.laws.values())
+    return f"Noisy answer at epsilon {saved.epsilon:g}{delta}; " + "; ".join(
+        f"{law.words[0].lower()}{law.words[1:]}" for law in laws
+    )
+
+
+def _answers(saved: Noise | JointNoise, values: tuple[str, ...]) -> float | dict[str, float]:
+    if not hasattr(saved, "laws"):
+        if len(values) != 1:
+            raise click.UsageError("--value must be given once for one number.")
+        return _number(sys.stdin.readline().strip() if values[0] == "-" else values[0])
+    pairs = [value.rpartition("=") for value in values]
+    if any(not equals for _, equals, _ in pairs):
+        raise click.UsageError("--value must read NAME=V for several numbers.")
+    return {name: _number(text) for name, _, text in pairs}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError("`--value` must be a number.") from None  # what was given stays unsaid
+
+
+def _audited(saved: Noise | JointNoise, database: str) -> float | dict[str, float]:
+    """The answer, or the answers by name, of one audited database."""
+    results = saved.risk.results
+    here = [index for index, label in enumerate(results.databases) if str(label) == database]
+    if len(here) != 1:
+        raise InputError(f"`--database` must name one of the databases, got a label that matches {len(here)}.")
+    if results.draws is not None:
+        raise InputError("`--database` must be of a query without draws. Hint: --value.")
+    if results.outcomes[here[0]].any():
+        raise InputError("`--database` must have answers that are numbers.")
+    if results.components is None:
+        return float(results.q[here[0]])
+    return dict(zip(results.components, map(float, results.q[here[0]]), strict=True))
+
+
+def _label(labels: list[Any], text: str) -> Any:
+    """The audited label that reads so, or the text itself for a database that was not audited."""
+    return next((label for label in labels if str(label) == text), text)

@@ -1,0 +1,186 @@
+"""The command `scan`: parse, call the public API, print; for tables whose results do not fit in memory.
+
+Numerics and rich are imported inside the command, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from empriv.cli.config import Settings, settings_of
+from empriv.cli.options import (
+    epsilon_option,
+    fail_if_option,
+    json_option,
+    query_option,
+    quiet_option,
+    show_ids_option,
+    source_options,
+    target_options,
+    top_option,
+)
+from empriv.cli.output import (
+    exit_by,
+    judged,
+    print_outcomes,
+    print_verdicts,
+    printing,
+    ranking,
+    verdict_on,
+    write_json,
+    write_to,
+)
+from empriv.cli.policy import Outcome, Policy, Target, judge, parse_policy, parse_target
+from empriv.cli.runs import check_targets, engine_of, paths_read, source_of
+from empriv.cli.terminal import Page, console_for, show
+from empriv.errors import InputError
+
+if TYPE_CHECKING:
+    from empriv.scale.scans import Scan
+    from empriv.validate.verdict import Verdict
+
+KEPT = 100
+"""Riskiest individuals that a scan keeps at each epsilon, if no more are to be listed."""
+
+
+@click.command(short_help="Audit a query on a table larger than memory.")
+@source_options
+@query_option
+@epsilon_option
+@click.option(
+    "--delta",
+    multiple=True,
+    type=click.FloatRange(0.0, 1.0),
+    metavar="D",
+    help="Also find the epsilon from which on delta is at most D. May be repeated. [always: 0]",
+)
+@click.option(
+    "--density", metavar="NAME", default="laplace:one-se", show_default=True, help="As `empriv audit` takes it."
+)
+@click.option("--component", metavar="NAME", help="Scan this one of several numbers that the query gives.")
+@click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
+@click.option("--bounds/--no-bounds", default=True, help="Upper bounds too; they take time. [default: bounds]")
+@click.option("--checkpoint", metavar="PATH", help="Keep what is done in this file, and go on from it when run again.")
+@json_option
+@click.option("--save", metavar="PATH", help="Save the scan, for empriv.load (mode 0600).")
+@fail_if_option
+@target_options
+@show_ids_option
+@top_option
+@quiet_option
+def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given: Any) -> None:
+    """Audit a query on a table whose results do not fit in memory.
+
+    Individuals are measured some at a time, at the epsilons asked for and no others, and summed up; the riskiest are
+    kept. FILES are as for `empriv audit`. Exit codes are as well.
+
+    \b
+    Examples:
+      empriv scan "sales/*.parquet" --database day --individual client_id --query "avg(amount)" --memory-limit 2GB
+      empriv scan sales.parquet --database day --individual client_id --query "sum(amount)" --epsilon 0.1 \\
+        --checkpoint scan.part --save scan.empriv --target "delta <= 0.01 at 0.1"
+    """
+    query = given.pop("query")
+    settings = settings_of({}, {**given, "query": None if query is None else (query,), "files": given["files"] or None})
+    _check_usage(settings)
+    policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
+    if not bounds and any(policy.figure.startswith("upper(") for policy in policies):
+        raise click.UsageError("--no-bounds must not be given with a --fail-if of upper(...).")
+    check_targets((settings.json, settings.save, checkpoint), paths_read(settings))
+    quiet = settings.quiet or settings.json == "-"
+    found = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
+    tell(found, settings, policies, targets)
+
+
+def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -> None:
+    """Show a saved scan, at the epsilons it was made for."""
+    import empriv
+
+    if settings.report is not None:
+        raise click.UsageError("--report must not be given for a saved scan: it is for audits.")
+    found = empriv.Scan.load(path)
+    for epsilon in epsilons or ():
+        found.delta(epsilon)  # refuses one that it was not made for
+    policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
+    tell(found, settings, policies, targets)
+
+
+def tell(found: Scan, settings: Settings, policies: Sequence[Policy], targets: Sequence[Target]) -> None:
+    """Print and write what was found, and end with the exit code of policies and targets."""
+    outcomes = [judge(policy, found) for policy in policies]
+    verdicts = [(target.text, verdict_on(found, target, settings.basis)) for target in targets]
+    if not (settings.quiet or settings.json == "-"):
+        with printing():
+            _print(found, settings, verdicts, outcomes)
+    # The summary is on the screen by now: a file that cannot be written loses nothing else.
+    if settings.save is not None:
+        write_to(settings.save, found.save)
+    if settings.json is not None:
+        write_json(settings.json, found.to_json() | judged(outcomes, verdicts))
+    exit_by(outcomes, verdicts)
+
+
+def _check_usage(settings: Settings) -> None:
+    if not settings.files:
+        raise click.UsageError("Missing argument 'FILES...'.")
+    for name in ("individual", "query"):
+        if not getattr(settings, name):
+            raise click.UsageError(f"Missing option '--{name}'.")
+
+
+def _scanned(
+    settings: Settings,
+    policies: Sequence[Policy],
+    targets: Sequence[Target],
+    *,
+    deltas: Sequence[float],
+    bounds: bool,
+    checkpoint: str | None,
+    quiet: bool,
+) -> Scan:
+    """The scan, also at the epsilons and deltas that policies and targets name.
+
+    It runs in the main thread, which hears Ctrl-C: the engine's statement is then ended, and what it wrote removed.
+    """
+    import empriv
+    from empriv.measuring.densities.specs import density_from_text
+
+    try:
+        density = density_from_text(settings.density)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
+    of_epsilon = [policy.at for policy in policies if policy.figure == "epsilon"]
+    others = [policy.at for policy in policies if policy.figure != "epsilon"] + [target.epsilon for target in targets]
+    with engine_of(settings.memory_limit) as engine:
+        return empriv.scan(
+            source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *others],
+            delta=[0.0, *deltas, *of_epsilon], density=density, component=settings.component,
+            top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
+            engine=engine, progress=False if quiet else None,
+        )  # fmt: skip
+
+
+def _print(
+    found: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Outcome]
+) -> None:
+    from empriv.words.summary import tail_sentence
+
+    print_verdicts(verdicts)
+    first = found.epsilons[0]
+    page = Page(
+        summary=found.summary(), curve=((), ()), ranked_at=first,
+        ranking=ranking(found.individuals(first, top=settings.top), settings.show_ids) if settings.top else None,
+        pseudonyms=not settings.show_ids, n_individuals=found.n_individuals, tail=tail_sentence(found.epsilon(0.0)),
+    )  # fmt: skip
+    show(page, console_for(sys.stdout))
+    for delta in found.deltas:
+        if delta > 0:
+            epsilon = found.epsilon(delta)
+            said = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
+            click.echo(f"delta is at most {delta:g} {said}.")
+    print_outcomes(outcomes)

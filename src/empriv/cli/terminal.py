@@ -1,0 +1,231 @@
+"""An audit on the terminal: tables, a chart, and text from data made harmless.
+
+Words come from `summary`; here they are laid out. rich is imported when something is printed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from empriv.base.harmless import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from empriv.words.summary import Summary
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+_ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_WIDEST = 100
+_ROWS = 7
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is shown of an audit.
+
+    Attributes
+    ----------
+    summary : the words
+    curve : epsilons, and delta at each
+    ranking : columns of the riskiest individuals, under the names to be shown; None shows none
+    ranked_at : the epsilon of the ranking
+    pseudonyms : whether the names are pseudonyms
+    n_individuals : how many there are
+    tail : sentence about epsilon at delta = 0
+    """
+
+    summary: Summary
+    curve: tuple[Sequence[float], Sequence[float]]
+    ranking: Mapping[str, Sequence[Any]] | None
+    ranked_at: float
+    pseudonyms: bool
+    n_individuals: int
+    tail: str
+
+
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """Text without characters that steer a terminal or cannot be shown: they become escapes such as ``\\x1b``."""
+    return visible(text).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def chart(
+    x: Sequence[float], y: Sequence[float], *, marks: Sequence[float] = (), width: int = 72, plain: bool = False
+) -> list[str]:
+    """Lines of a chart of y against x, y on a logarithmic scale where it spans more than a hundredfold.
+
+    ``marks`` are places on the x axis whose points are drawn large; ``plain`` keeps to ASCII. Without a positive y
+    there is nothing to draw, and no line.
+    """
+    positive = [value for value in y if value > 0]
+    if not positive or len(x) < 2:
+        return []
+    most = max(positive)
+    least = max(min(positive), most * 1e-6)
+    logarithmic = most > 100 * least
+    top = round_up(most)
+    bottom = 10.0 ** math.floor(math.log10(least)) if logarithmic else 0.0
+
+    def height(value: float) -> float:
+        if not logarithmic:
+            return value / top
+        return 0.0 if value <= bottom else math.log(value / bottom) / math.log(top / bottom)
+
+    middle = math.sqrt(top * bottom) if logarithmic else top / 2
+    labels = {0: f"{top:.3g}", _ROWS // 2: f"{middle:.2g}", _ROWS - 1: f"{bottom:.3g}"}
+    margin = max(map(len, labels.values()))
+    columns = max(10, width - margin - 3)
+    cells = _draw(x, [height(value) for value in y], columns)
+    text = [[("*" if plain else chr(0x2800 + cell)) if cell else " " for cell in row] for row in cells]
+    for mark in marks:
+        if x[0] <= mark <= x[-1]:
+            across = (mark - x[0]) / (x[-1] - x[0])
+            row = round((1 - _at(x, [height(value) for value in y], mark)) * (4 * _ROWS - 1)) // 4
+            text[row][round(across * (2 * columns - 1)) // 2] = "o" if plain else "●"
+    side, corner, line = ("|", "+", "-") if plain else ("│", "└", "─")
+    lines = [f"{labels.get(row, ''):>{margin}} {side}{''.join(text[row]).rstrip()}" for row in range(_ROWS)]
+    lines.append(f"{'':{margin}} {corner}{line * columns}")
+    ticks = [" "] * (columns + 8)
+    for quarter in range(5) if columns >= 40 else (0, 4):
+        label = f"{x[0] + (x[-1] - x[0]) * quarter / 4:.3g}"
+        start = min(round(quarter / 4 * (columns - 1)), columns - len(label))
+        ticks[start : start + len(label)] = label
+    lines.append(f"{'':{margin}}  {''.join(ticks).rstrip()}")
+    return lines
+
+
+def _draw(x: Sequence[float], heights: Sequence[float], columns: int) -> list[list[int]]:
+    """Cells of two by four dots, the curve drawn through them without gaps."""
+    cells = [[0] * columns for _ in range(_ROWS)]
+    previous = None
+    for dot in range(2 * columns):
+        place = x[0] + (x[-1] - x[0]) * dot / (2 * columns - 1)
+        row = round((1 - _at(x, heights, place)) * (4 * _ROWS - 1))
+        first = row if previous is None else previous + (row > previous) - (row < previous)
+        for filled in range(min(first, row), max(first, row) + 1):
+            cells[filled // 4][dot // 2] |= _DOTS[filled % 4][dot % 2]
+        previous = row
+    return cells
+
+
+def _at(x: Sequence[float], y: Sequence[float], place: float) -> float:
+    """Linear interpolation."""
+    for k in range(len(x) - 2):
+        if place <= x[k + 1]:
+            break
+    else:
+        k = len(x) - 2
+    share = min(1.0, max(0.0, (place - x[k]) / (x[k + 1] - x[k])))
+    return y[k] + share * (y[k + 1] - y[k])
+
+
+def round_up(value: float) -> float:
+    """The next number that is easy to read."""
+    scale = 10.0 ** math.floor(math.log10(value))
+    return next(step for step in _ROUND if step * scale >= value * (1 - 1e-12)) * scale
+
+
+def console_for(stream: TextIO) -> Console:
+    """A console that takes nothing in a text for a command."""
+    from rich.console import Console
+
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the program, before files are written
+
+    console = Plain(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    if console.width > _WIDEST:
+        console.width = _WIDEST  # longer lines are hard to read
+    return console
+
+
+def show(page: Page, console: Console) -> None:
+    """Print an audit."""
+    from rich.padding import Padding
+    from rich.rule import Rule
+
+    said = page.summary
+
+    def say(text: str, style: str = "") -> None:
+        console.print(_text(text, console, style))
+
+    console.print()
+    say(said.asked, "bold")
+    for alarm in said.alarms:
+        console.print()
+        console.print(Padding(_text(alarm, console, "bold red"), (0, 2)))
+    console.print()
+    console.print(_figures(page, console))
+    console.print()
+    say(said.sentences[0])
+    for warning in said.warnings:
+        say(f"Note: {warning}", "yellow")
+    plain = not console.encoding.startswith("utf")
+    marks = [figure.epsilon for figure in said.figures]
+    lines = chart(*page.curve, marks=marks, width=console.width - 4, plain=plain)
+    if lines:
+        console.print()
+        say("delta of the most exposed individual (up) against epsilon (across)", "bold")
+        for line in lines:
+            console.print(_text("  " + line, console, "cyan"), no_wrap=True, overflow="crop")
+    if page.ranking is not None:
+        names = "pseudonyms of this run; --show-ids names them" if page.pseudonyms else "by their identifiers"
+        console.print()
+        say(f"Most exposed individuals at epsilon {page.ranked_at:g} ({names})", "bold")
+        console.print(_ranking(page.ranking, console))
+    console.print(Rule(style="dim", characters="-" if plain else "─"))
+    for note in (*said.notes, page.tail):
+        say(note)
+    console.print()
+
+
+def _figures(page: Page, console: Console) -> Table:
+    from empriv.words.sentences import number
+
+    table = _table("epsilon", "delta (most exposed)", "total risk (anybody)", "individuals exposed")
+    for figure in page.summary.figures:
+        table.add_row(
+            _text(f"{figure.epsilon:g}", console, "bold"),
+            _text(number(figure.delta, 3), console),
+            _text(number(figure.total_risk, 3), console),
+            _text(f"{figure.n_exposed:,} of {page.n_individuals:,}", console),
+        )
+    return table
+
+
+def _ranking(ranking: Mapping[str, Sequence[Any]], console: Console) -> Table:
+    from empriv.words.sentences import percent
+
+    table = _table("individual", "delta_i", "largest influence", "in databases")
+    table.columns[0].justify = "left"
+    columns = (ranking[name] for name in ("individual", "delta_i", "largest_influence", "databases"))
+    for individual, delta, influence, databases in zip(*columns, strict=True):
+        change = "number or not" if math.isnan(influence) else f"{influence:,.5g}"
+        table.add_row(
+            _text(str(individual), console),
+            _text(percent(float(delta)), console),
+            _text(change, console),
+            _text(f"{databases:,}", console),
+        )
+    return table
+
+
+def _table(*headers: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim")
+    for header in headers:
+        table.add_column(header, justify="right")
+    return table
+
+
+def _text(text: str, console: Console, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(printable(text, console.encoding), style=style)

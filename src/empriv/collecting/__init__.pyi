@@ -1,0 +1,20 @@
+__all__ = [
+    "Databases",
+    "DuckDBEngine",
+    "Engine",
+    "Query",
+    "SparkEngine",
+    "collect",
+    "databases",
+    "explain",
+    "repeats",
+    "splits",
+    "subsamples",
+]
+
+from .engines.duckdb.session import DuckDBEngine
+from .engines.protocol import Engine
+from .engines.spark.session import SparkEngine
+from .pipeline import collect, explain
+from .queries import Query
+from .sources import Databases, databases, repeats, splits, subsamples

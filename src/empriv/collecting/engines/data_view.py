@@ -1,0 +1,150 @@
+"""The view ``data``: every row with its database and its individual, from any kind of source.
+
+Text for an engine that speaks DuckDB's SQL; who is in a random database is decided by md5, which every engine has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sources import Databases, Draws, Files, Frame
+from empriv.collecting.sql.pointing import listed, nearest
+from empriv.errors import SourceError
+
+
+def data_view(data: Databases, relations: list[str], columns_of: Callable[[str], Mapping[str, str]]) -> Iterable[str]:
+    """Statements that make the view ``data`` from one relation per part."""
+    columns = list(columns_of(relations[0]))
+    for column in columns:
+        if column.lower().startswith("empriv_"):
+            raise SourceError(f"A column must not be called {column!r}: empriv needs names of this kind itself.")
+    if len(columns) == 1 and isinstance(data.parts[0], Files) and re.search(r"[,;\t|]", columns[0]):
+        raise SourceError(
+            "The lines of a CSV file must all have as many fields as the first, got a file that can only be read as "
+            "one column. Hint: look for lines that are cut short, and for separators in values without quotes."
+        )
+    individual = _individual([find_column(name, columns, "individual", data) for name in data.individual])
+    known = f" WHERE {individual} IS NOT NULL" if data.unidentified == "drop" else ""
+    if data.labels is not None:
+        selects = []
+        for label, relation in zip(data.labels, relations, strict=True):
+            if set(columns_of(relation)) != set(columns):
+                raise SourceError("All tables of a list must have the same columns.")
+            value = text_literal(label) if isinstance(label, str) else str(label)
+            selects.append(
+                f"SELECT {', '.join(map(quoted, columns))}, {value} AS {DATABASE}, {individual} AS {INDIVIDUAL} "
+                f"FROM {relation}{known}"
+            )
+        yield f"CREATE TEMP VIEW {DATA} AS {' UNION ALL '.join(selects)}"
+    elif data.draws is not None:
+        yield from _drawn(data.draws, relations[0], columns, individual, known)
+    else:
+        assert data.database is not None
+        yield (
+            f"CREATE TEMP VIEW {DATA} AS SELECT *, {_database(data.database, columns, data)} AS {DATABASE}, "
+            f"{individual} AS {INDIVIDUAL} FROM {relations[0]}{known}"
+        )
+
+
+def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, known: str) -> Iterable[str]:
+    if draws.repeats:
+        every = ", ".join(map(quoted, columns))
+        yield (
+            f"CREATE TEMP VIEW {DATA} AS SELECT {every}, draw AS {DATABASE}, {individual} AS {INDIVIDUAL} "
+            f"FROM (SELECT * FROM {relation}{known}) AS r, RANGE({draws.count}) AS draws(draw)"
+        )
+        return
+    if draws.split and any(column.lower() == "is_test" for column in columns):
+        raise SourceError("A table to be split must not have a column `is_test` already.")
+    if draws.by == "individual":
+        unit = f"CAST({individual} AS VARCHAR)"
+    else:
+        texts = (f"CAST({quoted(column)} AS VARCHAR)" for column in columns)
+        content = " || ".join(f"COALESCE(LENGTH({text}) || ':' || {text}, '-')" for text in texts)
+        every = ", ".join(map(quoted, columns))
+        unit = f"MD5({content}) || ':' || ROW_NUMBER() OVER (PARTITION BY {every})"
+    yield (
+        f"CREATE TEMP TABLE empriv_master AS SELECT *, {individual} AS {INDIVIDUAL}, {unit} AS empriv_unit "
+        f"FROM {relation}{known}"
+    )
+    # Hexadecimal digits compare as text: every engine decides alike.
+    threshold = format(min(int(draws.fraction * 2**128), 2**128 - 1), "032x")
+    drawn = f"MD5('{draws.seed}:' || draw || ':' || empriv_unit) < '{threshold}'"
+    yield (
+        f"CREATE TEMP TABLE empriv_members AS SELECT draw, empriv_unit, {drawn} AS drawn "
+        f"FROM (SELECT DISTINCT empriv_unit FROM empriv_master WHERE empriv_unit IS NOT NULL), "
+        f"RANGE({draws.count}) AS draws(draw)" + ("" if draws.split else f" WHERE {drawn}")
+    )
+    every = ", ".join(f"r.{quoted(column)}" for column in columns)
+    test = ", COALESCE(m.drawn, FALSE) AS is_test" if draws.split else ""
+    yield (
+        f"CREATE TEMP VIEW {DATA} AS SELECT {every}{test}, m.draw AS {DATABASE}, r.{INDIVIDUAL} "
+        "FROM empriv_master AS r JOIN empriv_members AS m ON r.empriv_unit = m.empriv_unit "
+        # Nobody's rows are in every database.
+        f"UNION ALL SELECT {every}{', FALSE' if draws.split else ''}, n.draw, r.{INDIVIDUAL} FROM empriv_master AS r, "
+        f"RANGE({draws.count}) AS n(draw) WHERE r.empriv_unit IS NULL"
+    )
+
+
+def _individual(columns: list[str]) -> str:
+    if len(columns) == 1:
+        return quoted(columns[0])
+    missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
+    fields = ", ".join(f"{quoted(f'c{number}')}: {quoted(column)}" for number, column in enumerate(columns))
+    return f"(CASE WHEN {missing} THEN NULL ELSE {{{fields}}} END)"
+
+
+def _database(database: str, columns: list[str], data: Databases) -> str:
+    if database in columns:
+        return quoted(database)
+    try:
+        tree = parse_one(database, dialect="duckdb")
+    except SqlglotError:
+        tree = None
+    if tree is None or isinstance(tree, exp.Query | exp.DDL | exp.DML | exp.Command):
+        raise SourceError(f"`database` must be a column or an SQL expression{nearest(database, columns)}")
+    for column in tree.find_all(exp.Column):
+        find_column(column.name, columns, "database", data)
+    return f"({tree.sql(dialect='duckdb')})"
+
+
+def find_column(name: str, columns: Iterable[str], argument: str, data: Databases | None = None) -> str:
+    """The column of this name, upper and lower case apart; an error with the nearest name if there is none."""
+    columns = list(columns)
+    if name in columns:
+        return name
+    for column in columns:
+        if column.lower() == name.lower():
+            return column
+    near = nearest(name, columns)
+    hint = _where_to_look(name, columns, data) if near == "." or _is_index(name, data) else near
+    raise SourceError(f"`{argument}` must name a column of the source, got {name!r}{hint}")
+
+
+def _where_to_look(name: str, columns: list[str], data: Databases | None) -> str:
+    if _is_index(name, data):
+        return ", which is the frame's index. Hint: frame.reset_index() makes a column of it."
+    if data is None or any(isinstance(part, Files) and part.kind == "csv" for part in data.parts):
+        # Of a file without a header, what stands for names may be values of the first row.
+        return ". Hint: the names stand in the first line of a CSV file."
+    return f". Hint: there are {listed(columns)}."
+
+
+def _is_index(name: str, data: Databases | None) -> bool:
+    part = None if data is None else data.parts[0]
+    names = getattr(getattr(part.frame, "index", None), "names", ()) if isinstance(part, Frame) else ()
+    return name in [str(one) for one in names]
+
+
+def quoted(name: str) -> str:
+    """An identifier, whatever characters it holds."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,400 @@
+"""The DuckDB engine: reads every kind of source, runs statements, gives NumPy arrays.
+
+Only this module and `duckdb_errors` import duckdb.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp, parse_one
+
+from empriv.collecting.engines.data_view import data_view, quoted, text_literal
+from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
+from empriv.collecting.engines.protocol import PRESENCE, Column, Integers, Rows
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
+from empriv.collecting.sql.advice import check_files
+from empriv.collecting.sql.aggregates import Type
+from empriv.errors import InputError, SourceError
+
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
+_LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's int64
+T = TypeVar("T")
+_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json_auto"}
+
+
+@dataclass(frozen=True)
+class DuckDBEngine:
+    """Runs queries in this process with DuckDB.
+
+    Parameters
+    ----------
+    memory_limit : such as ``"2GB"``; beyond it DuckDB writes to disk
+    threads : number of threads; all cores unless given
+    temp_directory : where DuckDB writes what does not fit in memory
+    """
+
+    memory_limit: str | None = None
+    threads: int | None = None
+    temp_directory: str | None = None
+
+    @contextmanager
+    def session(self, data: Databases) -> Iterator[DuckDBSession]:
+        """Open the databases for querying."""
+        check_files(data)
+        # What does not fit in memory holds people's rows: it goes where nobody else may read, and is removed at last.
+        with _own_directory(self.temp_directory) as directory:
+            config: dict[str, Any] = {"temp_directory": directory}
+            for name, value in (("memory_limit", self.memory_limit), ("threads", self.threads)):
+                if value is not None:
+                    config[name] = str(value)
+            try:
+                connection = duckdb.connect(":memory:", config=config)
+            except duckdb.Error:
+                raise InputError(
+                    "`memory_limit` and `threads` must be settings that DuckDB understands. "
+                    'Hint: a memory limit reads "2GB".'
+                ) from None
+            with ThreadPoolExecutor(1) as worker:
+                try:
+                    yield DuckDBSession(connection, data, self.threads, worker)
+                finally:
+                    connection.close()
+
+
+def _own_directory(parent: str | None) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="empriv-", dir=parent)
+    except OSError:
+        raise InputError("`temp_directory` must be a directory in which files can be made.") from None
+
+
+@dataclass(frozen=True)
+class Extract:
+    """The rows in a file, sorted by database: gives the rows of any one database, in any process."""
+
+    path: str
+    columns: tuple[str, ...]
+
+    def __call__(self, database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]:
+        own = ", ".join(map(quoted, self.columns))
+        with reading(), duckdb.connect(":memory:", config={"threads": "1"}) as connection:
+            found = connection.execute(
+                f"SELECT {own}, empriv_code FROM read_parquet({text_literal(self.path)}) WHERE {DATABASE} = {database}"
+            ).fetchnumpy()
+        codes = np.asarray(found["empriv_code"], np.int64)
+        return {name: _plain(found[name]) for name in self.columns}, codes
+
+
+@dataclass(frozen=True, eq=False)
+class SameRows:
+    """The rows of one database, which are those of every other too: nothing is read again."""
+
+    columns: dict[str, npt.NDArray[Any]]
+    codes: npt.NDArray[np.int64]
+
+    def __call__(self, _database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]:
+        return self.columns, self.codes
+
+
+@dataclass(eq=False)
+class DuckDBSession:
+    """One connection in which ``data`` and the other tables are views."""
+
+    connection: duckdb.DuckDBPyConnection
+    data: Databases
+    threads: int | None = None
+    worker: Executor | None = None
+    _labelled: bool = False
+    integer_bits: int = 126
+
+    def __post_init__(self) -> None:
+        with reading():
+            # In a notebook without ipywidgets the bar is off, and DuckDB refuses to be told so.
+            with suppress(duckdb.InvalidInputException):
+                self._run("SET enable_progress_bar = false")
+            for name, table in self.data.tables.items():
+                self._run(f"CREATE TEMP VIEW {quoted(name)} AS SELECT * FROM {self._relation(table, name)}")
+            relations = []
+            for number, part in enumerate(self.data.parts):
+                relation = self._relation(part, f"empriv_part{number}")
+                if isinstance(part, Select) or (isinstance(part, Files) and part.kind != "parquet"):
+                    # Read once: text is slow to parse, and every statement reads the rows more than once.
+                    order = " ORDER BY ALL" if isinstance(part, Select) else ""
+                    self._run(f"CREATE TEMP TABLE empriv_part{number} AS SELECT * FROM {relation}{order}")
+                    relation = f"empriv_part{number}"
+                relations.append(relation)
+            for statement in data_view(self.data, relations, self._columns_of):
+                self._run(statement)
+        self._check_nulls()
+        self._make_labels("empriv_databases", DATABASE)
+        self._check_moments()
+
+    @cached_property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        hidden = {DATABASE, INDIVIDUAL}
+        own = {DATA: [name for name in self._columns_of(DATA) if name not in hidden]}
+        return own | {name: list(self._columns_of(quoted(name))) for name in self.data.tables}
+
+    @cached_property
+    def databases(self) -> npt.NDArray[Any]:
+        return self._labels("empriv_databases")
+
+    @cached_property
+    def individuals(self) -> npt.NDArray[Any]:
+        self.label_individuals()
+        return self._labels("empriv_individuals")
+
+    @cached_property
+    def integers(self) -> Integers | None:
+        if self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS - _LONG_INTEGERS:
+            return None
+        with reading():
+            ((rows, first, last),) = self._run(f"SELECT COUNT(*), MIN({INDIVIDUAL}), MAX({INDIVIDUAL}) FROM {DATA}")
+        if first is None or last - first >= 2 * rows + 1024:
+            return None
+        return Integers(first, last - first + 1)
+
+    def label_individuals(self) -> None:
+        if not self._labelled:
+            self._make_labels("empriv_individuals", INDIVIDUAL)
+            self._labelled = True
+
+    def types(self, statement: exp.Expr) -> dict[str, Type]:
+        with querying():
+            return {name: _type(type_) for name, type_ in self._describe(statement.sql(dialect="duckdb")).items()}
+
+    def fetch(self, statement: exp.Expr) -> dict[str, Column]:
+        with querying():
+            return self._fetch(statement.sql(dialect="duckdb"))
+
+    def store(self, name: str, statement: exp.Expr) -> None:
+        with querying():
+            self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {statement.sql(dialect='duckdb')}")
+
+    def append(self, name: str, statement: exp.Expr) -> None:
+        with querying():
+            self._run(f"INSERT INTO {quoted(name)} {statement.sql(dialect='duckdb')}")
+
+    def count_individuals(self) -> int:
+        self.label_individuals()
+        with reading():
+            return int(self._run("SELECT COUNT(*) FROM empriv_individuals")[0][0])
+
+    def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
+        self.label_individuals()
+        with reading():
+            return self._labels("empriv_individuals", f"WHERE code >= {first} AND code < {stop}")
+
+    def interrupt(self) -> None:
+        self.connection.interrupt()
+
+    def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.connection.register(f"{name}_arrays", dict(columns))
+        self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT * FROM {quoted(name + '_arrays')}")
+        self.connection.unregister(f"{name}_arrays")
+
+    def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        self.label_individuals()
+        with reading():
+            found = self._fetch(PRESENCE)
+        return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
+
+    @contextmanager
+    def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
+        own = ", ".join(map(quoted, self.columns[DATA]))
+        with reading():
+            self._run(f"CREATE OR REPLACE TEMP TABLE empriv_one AS {self._coded(f'd.code = {database}')}")
+
+        def rest(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Table) or node.name.lower() != DATA or node.db:
+                return node
+            left = f"SELECT {own} FROM empriv_one WHERE empriv_code <> $left_out"
+            return cast(exp.Select, parse_one(left, dialect="duckdb")).subquery(node.alias_or_name)
+
+        sql = statement.transform(rest).sql(dialect="duckdb")
+
+        def run(individual: int) -> Rows | None:
+            try:
+                # Nobody has code -2 here, and nobody's rows -1: with everyone, no row is left out.
+                return self._run(sql, {"left_out": -2 if individual < 0 else individual})
+            except ABOUT_VALUES:
+                return None
+
+        with querying(), self._one_thread():
+            yield run
+
+    @contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """One thread adds in one order, so that doubles come out alike each time."""
+        self._run("SET threads = 1")
+        try:
+            yield
+        finally:
+            self._run("RESET threads" if self.threads is None else f"SET threads = {self.threads}")
+
+    def extract(self, directory: str) -> Extract | SameRows:
+        path = str(Path(directory) / "rows.parquet")
+        same = self.data.draws is not None and self.data.draws.repeats
+        wanted = self._coded("d.code = 0" if same else "TRUE")
+        with reading():
+            self._run(f"COPY ({wanted}) TO {text_literal(path)} (FORMAT PARQUET)")
+        found = Extract(path, tuple(self.columns[DATA]))
+        return SameRows(*found(0)) if same else found
+
+    def _coded(self, condition: str) -> str:
+        """All columns with positions of database and individual, in the order of the source where it has one."""
+        self.label_individuals()
+        own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
+        ordered = self.data.draws is None and not any(isinstance(part, Stored) for part in self.data.parts)
+        number = ", ROW_NUMBER() OVER () AS empriv_order" if ordered else ""
+        order = "d.code, p.empriv_order" if ordered else f"d.code, {own}"
+        return (
+            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS empriv_code "
+            f"FROM (SELECT *{number} FROM {DATA}) AS p JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+            f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition} ORDER BY {order}"
+        )
+
+    def _run(self, sql: str, parameters: Any = None) -> list[Any]:
+        return self._interruptible(lambda: self.connection.execute(sql, parameters).fetchall())
+
+    def _fetch(self, sql: str) -> dict[str, Column]:
+        found = self._interruptible(lambda: self.connection.execute(sql).fetchnumpy())
+        return {name: Column(np.ma.getdata(values), np.ma.getmaskarray(values)) for name, values in found.items()}
+
+    def _interruptible(self, work: Callable[[], T]) -> T:
+        """Run a statement in a thread, so that Ctrl-C, which reaches the main thread, can stop it at once."""
+        if self.worker is None or threading.current_thread() is not threading.main_thread():
+            return work()
+        running = self.worker.submit(work)
+        try:
+            return running.result()
+        except BaseException:
+            # Again and again: an interrupt that comes before the statement has begun is lost.
+            while not running.done():
+                self.connection.interrupt()
+                wait([running], timeout=0.05)
+            raise
+
+    def _describe(self, sql: str) -> dict[str, str]:
+        return {row[0]: str(row[1]) for row in self._run(f"DESCRIBE {sql}")}
+
+    def _columns_of(self, relation: str) -> dict[str, str]:
+        return self._describe(f"SELECT * FROM {relation}")
+
+    def _relation(self, table: Table, name: str) -> str:
+        match table:
+            case Files(paths, kind):
+                return f"{_READERS[kind]}([{', '.join(map(text_literal, paths))}])"
+            case Stored(path, stored):
+                self._run(f"ATTACH {text_literal(path)} AS {quoted(name + '_file')} (READ_ONLY)")
+                return ".".join(map(quoted, (name + "_file", *stored.split("."))))
+            case Select(sql):
+                return f"({sql.strip().rstrip(';')})"
+            case Frame(frame):
+                names = [str(column).lower() for column in getattr(frame, "columns", getattr(frame, "schema", ()))]
+                if hasattr(frame, "column_names"):
+                    names = [column.lower() for column in frame.column_names]
+                if len(set(names)) != len(names):
+                    raise SourceError(
+                        "The columns of a table must have different names, apart from upper and lower case."
+                    )
+                self.connection.register(f"{name}_frame", frame)
+                return quoted(f"{name}_frame")
+
+    def _check_nulls(self) -> None:
+        with reading():
+            ((rows, databases, individuals),) = self._run(
+                f"SELECT COUNT(*), COUNT({DATABASE}), COUNT({INDIVIDUAL}) FROM {DATA}"
+            )
+        if rows == 0:
+            raise SourceError("There must be at least one row, got 0.")
+        if databases < rows:
+            raise SourceError(
+                f"`database` must not be NULL, but is in {rows - databases} of {rows} rows. "
+                "Hint: leave these rows out with an SQL source, or give them a database with coalesce()."
+            )
+        if individuals < rows and self.data.unidentified == "error":
+            raise SourceError(
+                f"`individual` must not be NULL, but is in {rows - individuals} of {rows} rows. "
+                'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out '
+                "(--unidentified on the command line)."
+            )
+
+    def _check_moments(self) -> None:
+        """Refuse times as databases where most moments have one row: surely the day was meant, or the hour."""
+        column = self.data.database
+        if column is None or not re.fullmatch(r"TIMESTAMP.*|TIME", self._columns_of(DATA)[DATABASE]):
+            return
+        if column.lower() not in [name.lower() for name in self.columns[DATA]]:
+            return  # an expression is what the user made of it
+        with reading():
+            sizes = f"SELECT COUNT(*) AS n FROM {DATA} GROUP BY {DATABASE}"
+            ((alone, every),) = self._run(f"SELECT COUNT(*) FILTER (WHERE n = 1), COUNT(*) FROM ({sizes})")
+        if 2 * alone > every:
+            raise SourceError(
+                f"`database` must put many rows in one database, but it is a time, and {alone:,} of {every:,} "
+                f"databases have one row. Hint: date_trunc('day', {quoted(column)}) makes a database of each day."
+            )
+
+    def _make_labels(self, name: str, column: str) -> None:
+        with reading():
+            self._run(
+                f"CREATE TEMP TABLE {name} AS "
+                "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
+                f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE {column} IS NOT NULL)"
+            )
+
+    def _labels(self, name: str, where: str = "") -> npt.NDArray[Any]:
+        type_ = self._describe(f"SELECT label FROM {name}")["label"]
+        if type_ in _INTEGERS - _LONG_INTEGERS:
+            return self._fetch(f"SELECT CAST(label AS BIGINT) AS label FROM {name} {where} ORDER BY code")[
+                "label"
+            ].values
+        if type_.startswith("STRUCT"):
+            rows = self._run(f"SELECT label FROM {name} {where} ORDER BY code")
+            return np.array(
+                [json.dumps(list(row[0].values()), default=str, ensure_ascii=False) for row in rows], np.str_
+            )
+        texts = self._fetch(f"SELECT CAST(label AS VARCHAR) AS label FROM {name} {where} ORDER BY code")["label"].values
+        return texts.astype(np.str_)
+
+
+def _plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array in which NULL is NaN, NaT or None."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    missing = np.ma.getmaskarray(values)
+    kind = values.dtype.kind
+    if kind in "iuf":
+        return np.where(missing, np.nan, np.ma.getdata(values).astype(np.float64))
+    if kind in "mM":
+        return np.where(missing, np.array("NaT", values.dtype), np.ma.getdata(values))
+    plain = np.ma.getdata(values).astype(object)
+    plain[missing] = None
+    return plain
+
+
+def _type(type_: str) -> Type:
+    if type_ in _INTEGERS:
+        return Type("integer")
+    if type_.startswith("DECIMAL"):
+        digits, scale = type_.removeprefix("DECIMAL(").rstrip(")").split(",")
+        return Type("decimal", int(digits), int(scale))
+    if type_ in {"DOUBLE", "FLOAT"}:
+        return Type("double")
+    return Type("boolean" if type_ == "BOOLEAN" else "other")

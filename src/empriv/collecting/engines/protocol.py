@@ -1,0 +1,145 @@
+"""What collecting asks of a data engine: a new engine is one file with these two classes.
+
+Statements are trees, written once; each engine puts them in its own dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp
+
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sources import Databases
+from empriv.collecting.sql.aggregates import Type
+from empriv.errors import QueryError
+
+if TYPE_CHECKING:
+    from empriv.collecting.functions.chunks import Chunk
+    from empriv.collecting.functions.chunks import Query as Called
+
+Rows = list[tuple[Any, ...]]
+
+# Which individual is in which database, by their codes.
+PRESENCE = (
+    f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
+    f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+    f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY d.code, i.code"
+)
+
+
+class FailedOnRows(QueryError):
+    """The query is well formed, but fails on some rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column of results: values, and where they are NULL."""
+
+    values: npt.NDArray[Any]
+    null: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Integers from ``first``, of which there are at most ``size``."""
+
+    first: int
+    size: int
+
+
+# In the place of integers: individuals are named by their labels, which an engine of many machines need not number.
+BY_LABEL = Integers(0, 0)
+
+
+class Session(Protocol):
+    """A `Databases` made ready to be queried under the name ``data``, with its labels."""
+
+    @property
+    def databases(self) -> npt.NDArray[Any]: ...
+
+    @property
+    def individuals(self) -> npt.NDArray[Any]: ...
+
+    @property
+    def integers(self) -> Integers | None:
+        """The range of the individuals, if they are integers so close that each may have a place of its own."""
+
+    @property
+    def integer_bits(self) -> int:
+        """How many bits the integers have in which doubles are added up."""
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        """Columns of ``data`` and of the other tables, by table."""
+
+    def label_individuals(self) -> None:
+        """Make the table ``empriv_individuals`` of codes and labels, if it is not there; databases have theirs."""
+
+    def types(self, statement: exp.Expr) -> dict[str, Type]:
+        """Type of each column that the statement would give."""
+
+    def fetch(self, statement: exp.Expr) -> dict[str, Column]:
+        """Run a statement whose columns are numbers, booleans or text."""
+
+    def store(self, name: str, statement: exp.Expr) -> None:
+        """Run a statement and keep its rows as a table of this name for as long as the session lasts."""
+
+    def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Make a table of numbers for as long as the session lasts."""
+
+    def rerun(self, statement: exp.Expr, database: int) -> AbstractContextManager[Callable[[int], Rows | None]]:
+        """A function that runs a query on one database without an individual (-1: nobody); None where it fails."""
+
+    def extract(self, directory: str) -> Callable[[int], tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]]:
+        """Put the rows into a directory, and return a function that gives those of one database.
+
+        The function can be pickled. It gives the columns, in a repeatable order of rows, and whose each row is, as
+        the position of the individual (-1: nobody's).
+        """
+
+    def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Every pair of database and individual that has rows, as positions, in order."""
+
+
+class Engine(Protocol):
+    """Opens sessions; must be possible to pickle."""
+
+    def session(self, data: Databases) -> AbstractContextManager[Session]: ...
+
+
+class ClusterSession(Session, Protocol):
+    """A session on other machines, where functions are called and DataFrames are."""
+
+    @property
+    def spark(self) -> Any: ...
+
+    def frame(self, statement: exp.Expr) -> Any:
+        """The DataFrame of a statement, not run yet."""
+
+    def keep(self, frame: Any) -> Any:
+        """Have a DataFrame computed once only, for as long as the session lasts."""
+
+    def fingerprint(self) -> str:
+        """The rows in one text, by which they are known again."""
+
+    def run_calls(self, query: Called, *, show: bool | None = None) -> list[Chunk]:
+        """A function called on every database with everyone, and without each individual."""
+
+
+@runtime_checkable
+class ClusterEngine(Protocol):
+    """An engine whose rows are on other machines; ``partitions`` is into how many parts individuals are dealt."""
+
+    @property
+    def spark(self) -> Any: ...
+
+    @property
+    def partitions(self) -> int | None: ...
+
+    def session(self, data: Databases) -> AbstractContextManager[ClusterSession]: ...

@@ -1,0 +1,315 @@
+"""The Spark engine: the same statements in Spark's SQL, run on a cluster.
+
+Nothing but DataFrames and SQL is asked of Spark, so that Spark Connect serves as well; pyspark is imported when an
+engine is used. Statements are put into Spark's words by `spark_sql`, tables are read by `spark_sources`, jobs are
+watched and ended by `spark_jobs`, and `spark_errors` keeps rows out of messages. Temporary views have names of their
+own, and go when the session does.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp, parse_one
+
+from empriv.base.progress import progress as progress_bar
+from empriv.collecting.engines.data_view import data_view, quoted
+from empriv.collecting.engines.protocol import PRESENCE, Column, Integers, Rows
+from empriv.collecting.engines.spark.arrow import CODE, called_batches, chunk_from, columns_of, labels_of
+from empriv.collecting.engines.spark.dialect import kept_parts, plain_ranges, to_spark
+from empriv.collecting.engines.spark.failures import querying, reading
+from empriv.collecting.engines.spark.jobs import Percent, cancellable
+from empriv.collecting.engines.spark.tables import from_arrow, relation, to_arrow
+from empriv.collecting.functions.chunks import Chunk, Query
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sources import Databases, databases
+from empriv.collecting.sql.aggregates import Type
+from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
+
+# Digits of Spark's integers; sums of the longest may need more than 64 bits.
+_INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_MOST_TASKS = 10_000
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Runs queries on a Spark cluster.
+
+    Parameters
+    ----------
+    spark : a SparkSession, also one of Spark Connect
+    partitions : into how many parts individuals are dealt for measuring; Spark's shuffle partitions unless given
+    """
+
+    spark: Any
+    partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            import pyarrow  # noqa: F401
+            import pyspark  # noqa: F401
+        except ImportError:
+            raise MissingExtraError("pyspark", "spark") from None
+        if not hasattr(self.spark, "sql") or not hasattr(self.spark, "createDataFrame"):
+            raise InputError(f"`spark` must be a SparkSession, got {type(self.spark).__name__}.")
+        if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
+            raise InputError(f"`partitions` must be a whole number of 1 or more, got {self.partitions!r}.")
+        if str(self.spark.conf.get("spark.sql.ansi.enabled")).lower() != "true":
+            raise InputError(
+                "`spark` must run with spark.sql.ansi.enabled, since sums overflow in silence otherwise. "
+                'Hint: spark.conf.set("spark.sql.ansi.enabled", "true").'
+            )
+
+    @contextmanager
+    def session(self, data: Databases) -> Iterator[SparkFrames]:
+        """Open the databases for querying."""
+        opened = SparkFrames(self.spark, data)
+        try:
+            with cancellable(self.spark, opened.token):
+                opened.prepare()
+                yield opened
+        finally:
+            opened.close()
+
+
+@dataclass(eq=False)
+class SparkFrames:
+    """Temporary views in a Spark session: ``data``, the other tables, labels, and what is kept between statements."""
+
+    spark: Any
+    data: Databases
+    token: str = field(default_factory=lambda: f"empriv_{secrets.token_hex(6)}")
+    integer_bits: int = 62
+    _views: dict[str, str] = field(default_factory=dict)
+    _parts: dict[str, str] = field(default_factory=dict)
+    _kept: list[Any] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Make the views; called once."""
+        with reading():
+            for name, table in self.data.tables.items():
+                self._view(name, relation(self.spark, table, self.frame))
+            relations = []
+            for number, part in enumerate(self.data.parts):
+                frame = relation(self.spark, part, self.frame)
+                names = [column.lower() for column in frame.columns]
+                if len(set(names)) != len(names):
+                    raise SourceError(
+                        "The columns of a table must have different names, apart from upper and lower case."
+                    )
+                self._view(f"empriv_part{number}", frame)
+                relations.append(f"empriv_part{number}")
+            for sql in data_view(self.data, relations, self._columns_of):
+                made = parse_one(plain_ranges(sql), dialect="duckdb")
+                assert isinstance(made, exp.Create)
+                frame = self.frame(cast(exp.Expr, made.expression))
+                self._view(made.this.name, self.keep(frame) if made.kind == "TABLE" else frame)
+        self._check_nulls()
+        self._make_labels("empriv_databases", DATABASE)
+
+    def close(self) -> None:
+        """Free what was kept, then drop all views: Spark Connect knows a frame by the views that it reads."""
+        for frame in reversed(self._kept):
+            with suppress(Exception):
+                frame.unpersist()
+        for name in (*self._views.values(), *self._parts.values()):
+            with suppress(Exception):
+                self.spark.catalog.dropTempView(name)
+        self._kept.clear()
+        self._views.clear()
+        self._parts.clear()
+
+    @cached_property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        own = {DATA: [name for name in self._columns_of(DATA) if name not in (DATABASE, INDIVIDUAL)]}
+        return own | {name: list(self._columns_of(name)) for name in self.data.tables}
+
+    @cached_property
+    def databases(self) -> npt.NDArray[Any]:
+        return self._labels("empriv_databases")
+
+    @cached_property
+    def individuals(self) -> npt.NDArray[Any]:
+        self.label_individuals()
+        return self._labels("empriv_individuals")
+
+    @cached_property
+    def integers(self) -> Integers | None:
+        if self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS:
+            return None
+        found = self._text(f"SELECT COUNT(*) AS n, MIN({INDIVIDUAL}) AS a, MAX({INDIVIDUAL}) AS b FROM {DATA}")
+        ((rows, first, last),) = found
+        if first is None or last - first >= 2 * rows + 1024:
+            return None
+        return Integers(first, last - first + 1)
+
+    def label_individuals(self) -> None:
+        if "empriv_individuals" not in self._views:
+            self._make_labels("empriv_individuals", INDIVIDUAL)
+
+    def types(self, statement: exp.Expr) -> dict[str, Type]:
+        with querying():
+            return {name: _type(kind) for name, kind in self.frame(statement).dtypes}
+
+    def fetch(self, statement: exp.Expr) -> dict[str, Column]:
+        with querying():
+            return columns_of(to_arrow(self.frame(statement)))
+
+    def store(self, name: str, statement: exp.Expr) -> None:
+        with querying():
+            self._view(name, self.keep(self.frame(statement)))
+
+    def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        import pyarrow
+
+        self._view(name, from_arrow(self.spark, pyarrow.table(dict(columns))))
+
+    def frame(self, statement: exp.Expr) -> Any:
+        """The Spark DataFrame of a statement, not run yet; what it names MATERIALIZED is kept for the next ones."""
+        parts, rest = kept_parts(statement)
+        names = dict(self._views)
+        for name, part in parts:
+            text = to_spark(part, names)
+            if text not in self._parts:
+                self._parts[text] = f"{self.token}_{name}_{len(self._parts)}"
+                self.keep(self.spark.sql(text)).createOrReplaceTempView(self._parts[text])
+            names[name] = self._parts[text]
+        return self.spark.sql(to_spark(rest, names))
+
+    def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        self.label_individuals()
+        with reading():
+            found = self._fetch_text(PRESENCE)
+        return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
+
+    @contextmanager
+    def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
+        # One database is fetched, and queried here: a Spark job for each individual would take seconds each.
+        from empriv.collecting.engines.duckdb.session import DuckDBEngine
+
+        with reading():
+            rows = to_arrow(self.frame(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
+            rows = rows.drop([DATABASE]).sort_by([(name, "ascending") for name in rows.drop([DATABASE]).column_names])
+            codes = rows[CODE].to_numpy()
+            tables = {name: to_arrow(self.frame(exp.select("*").from_(name))) for name in self.data.tables}
+        import pyarrow
+
+        place = rows.column_names.index(CODE)
+        rows = rows.set_column(place, CODE, pyarrow.array(codes, mask=codes < 0))
+        here = databases([rows], individual=CODE, tables=tables, unidentified="keep")
+        with DuckDBEngine(threads=1).session(here) as local:
+            known = local.individuals.tolist()
+            with local.rerun(statement, 0) as run:
+                yield lambda individual: run(-1 if individual < 0 else known.index(individual))
+
+    def extract(self, directory: str) -> Callable[[int], Any]:  # noqa: ARG002 — the protocol's
+        raise QueryError("Rows are not extracted from Spark: functions are called in its executors.")
+
+    def run_calls(self, query: Query, *, show: bool | None = None) -> list[Chunk]:
+        """A function called on every database with everyone, and without each individual, in the executors."""
+        coded = self.frame(parse_one(self._coded("TRUE"), dialect="duckdb"))
+        own = tuple(self.columns[DATA])
+
+        def call(batches: Iterator[Any]) -> Iterator[Any]:
+            return called_batches(query, own, batches)
+
+        # As many partitions as databases, unless there are more than a driver can watch.
+        count = min(len(self.databases), _MOST_TASKS)
+        with (
+            progress_bar(100, "Calls without each individual", show=show) as advance,
+            Percent(self.spark, advance, count).up_to(100),
+            querying(),
+        ):
+            dealt = coded.repartition(count, DATABASE).sortWithinPartitions(DATABASE)
+            found = dealt.mapInArrow(call, "chunk binary").collect()
+        return [chunk_from(bytes(row[0])) for row in found]
+
+    def fingerprint(self) -> str:
+        """The rows in one text: their columns, their number, and the sum of hashes of them, table by table."""
+        said = []
+        for name in (DATA, *self.data.tables):
+            view = self._views[name.lower()]
+            with querying():
+                total = "CAST(SUM(CAST(XXHASH64(*) AS DECIMAL(38, 0))) AS STRING)"
+                rows = self.spark.sql(f"SELECT COUNT(*), {total} FROM {view}").collect()
+            said.append(f"{name} {self._columns_of(name)} {tuple(rows[0])}")
+        return "; ".join(said)
+
+    def _coded(self, condition: str) -> str:
+        """All columns with positions of database and individual."""
+        self.label_individuals()
+        own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
+        return (
+            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS {CODE} FROM {DATA} AS p "
+            f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+            f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition}"
+        )
+
+    def _view(self, name: str, frame: Any) -> None:
+        own = f"{self.token}_{name.lower()}"
+        frame.createOrReplaceTempView(own)
+        self._views[name.lower()] = own
+
+    def keep(self, frame: Any) -> Any:
+        """Have a DataFrame computed once only, for as long as the session lasts."""
+        kept = frame.persist()
+        self._kept.append(kept)
+        return kept
+
+    def _fetch_text(self, sql: str) -> dict[str, Column]:
+        return columns_of(to_arrow(self.frame(parse_one(sql, dialect="duckdb"))))
+
+    def _text(self, sql: str) -> list[tuple[Any, ...]]:
+        with reading():
+            return [tuple(row) for row in self.frame(parse_one(sql, dialect="duckdb")).collect()]
+
+    def _columns_of(self, relation: str) -> dict[str, str]:
+        return dict(self.spark.table(self._views[relation.strip('"').lower()]).dtypes)
+
+    def _check_nulls(self) -> None:
+        ((rows, filed, named),) = self._text(f"SELECT COUNT(*), COUNT({DATABASE}), COUNT({INDIVIDUAL}) FROM {DATA}")
+        if rows == 0:
+            raise SourceError("There must be at least one row, got 0.")
+        if filed < rows:
+            raise SourceError(
+                f"`database` must not be NULL, but is in {rows - filed} of {rows} rows. "
+                "Hint: leave these rows out with an SQL source, or give them a database with coalesce()."
+            )
+        if named < rows and self.data.unidentified == "error":
+            raise SourceError(
+                f"`individual` must not be NULL, but is in {rows - named} of {rows} rows. "
+                'Hint: unidentified="keep" keeps these rows as nobody\'s, unidentified="drop" leaves them out.'
+            )
+
+    def _make_labels(self, name: str, column: str) -> None:
+        with reading():
+            statement = (
+                "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
+                f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE NOT {column} IS NULL) AS l"
+            )
+            self._view(name, self.keep(self.frame(parse_one(statement, dialect="duckdb"))))
+
+    def _labels(self, name: str) -> npt.NDArray[Any]:
+        kind = dict(self.spark.table(self._views[name]).dtypes)["label"]
+        text = "label" if kind in _INTEGERS or kind.startswith("struct") else "CAST(label AS TEXT) AS label"
+        with reading():
+            found = to_arrow(self.frame(parse_one(f"SELECT {text}, code FROM {name} ORDER BY code", dialect="duckdb")))
+        return labels_of(found["label"])
+
+
+def _type(kind: str) -> Type:
+    if kind in _INTEGERS:
+        return Type("integer", _INTEGERS[kind])
+    if kind.startswith("decimal"):
+        digits, scale = kind.removeprefix("decimal(").rstrip(")").split(",")
+        return Type("decimal", int(digits), int(scale))
+    if kind in {"double", "float"}:
+        return Type("double")
+    return Type("boolean" if kind == "boolean" else "other")

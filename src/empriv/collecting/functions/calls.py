@@ -1,0 +1,385 @@
+"""Python queries: a function called on every database with everyone, and again without each individual.
+
+The work is split into chunks, stretches of one database's individuals, which joblib runs in parallel and which a
+`checkpoint` keeps. Where the rows come from is for `sources`; what the results mean is for `measure`.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sys
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.progress import progress as progress_bar
+from empriv.collecting.functions.checkpoints import fingerprint, open_checkpoint
+from empriv.collecting.functions.chunks import Chunk, Fetch, Query, Task, run_task
+from empriv.collecting.functions.frames import FRAME_KINDS, FrameKind, frame_package
+from empriv.collecting.functions.returned import SCALAR, places
+from empriv.errors import InputError, QueryError
+from empriv.results import Outcome, Results
+
+_CHUNK_SECONDS = 1.0
+_LOCAL_SECONDS = 1.0
+_NOTICE_SECONDS = 10.0
+_CHUNK_BYTES = 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Who is in which database, the other way round than `Results` has it."""
+
+    starts: npt.NDArray[np.int64]
+    entries: npt.NDArray[np.int64]
+    individuals: npt.NDArray[np.int64]
+
+    def members(self, database: int) -> npt.NDArray[np.int64]:
+        return self.individuals[self.starts[database] : self.starts[database + 1]]
+
+    def n_items(self, database: int) -> int:
+        return 1 + int(self.starts[database + 1] - self.starts[database])
+
+
+def collect_calls(
+    function: Callable[..., Any],
+    *,
+    fetch: Fetch,
+    databases: npt.NDArray[Any],
+    individuals: npt.NDArray[Any],
+    starts: npt.NDArray[np.int64],
+    entry_database: npt.NDArray[np.int32],
+    frame: FrameKind = "dict",
+    draws: int | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Results:
+    """Results of a Python function on each database, with everyone and without each individual.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(rows)`` gives a number, a sequence of numbers, a mapping of names to numbers, or None. With
+        ``draws`` it is called as ``function(rows, rng)``. The rows are its own: it may change them.
+    fetch : callable
+        ``fetch(j)`` gives the columns of database ``j`` and, for each row, the index of its individual, -1 for
+        nobody. It is pickled with every chunk: it should hold where the data is, or NumPy arrays (which joblib
+        shares between processes), rather than large objects.
+    databases, individuals, starts, entry_database : who is in which database, as in `Results`
+    frame : what the rows are: a "dict" of arrays, or a "pandas", "polars" or "arrow" frame
+    draws : number of calls for each result of a randomised function, each with a generator of its own, seeded by
+        (seed, database, individual or nobody, draw): so no result depends on the order of the work
+    seed : a whole number
+    jobs : number of processes; None takes all cores, or what an outer ``joblib.parallel_config`` says
+    checkpoint : a file that keeps finished work, so that a run interrupted in any way goes on from there when called
+        again with the same arguments. It is never deleted here: that is the caller's to do, once the results are
+        safe. It knows the function, seed, draws, frame, databases and individuals, and refuses others; it does not
+        know the values in the rows, so delete it when they change.
+    progress : whether to show progress; None does so on a terminal, for work that lasts
+
+    Notes
+    -----
+    An exception raised by the function is an outcome, `Outcome.ERROR`, unless it does so on every database.
+    """
+    query = Query(function, fetch, _checked_frame(frame), _checked_draws(draws), _checked_seed(seed))
+    if not callable(function):
+        raise InputError(f"`function` must be callable, got a value of type {type(function).__name__}.")
+    databases, individuals = np.asarray(databases), np.asarray(individuals)
+    starts, entry_database = np.asarray(starts, np.int64), np.asarray(entry_database, np.int32)
+    plan = _invert(starts, entry_database, len(databases), len(individuals))
+    total = len(databases) + len(entry_database)
+    chunks: list[Chunk] = []
+    with ExitStack() as stack:
+        keep = None
+        if checkpoint is not None:
+            mark = fingerprint(
+                function, query.frame, query.draws, query.seed, databases, individuals, starts, entry_database
+            )
+            keep = stack.enter_context(open_checkpoint(checkpoint, mark))
+            chunks.extend(keep.finished)
+        calls = query.draws or 1
+        advance = stack.enter_context(progress_bar(total * calls, "Calls without each individual", show=progress))
+        advance(sum(len(chunk.values) for chunk in chunks) * calls)
+        crew = _Crew(jobs)
+        notice = _Notice(plan, calls, crew.workers, quiet=progress is False)
+        names = next((chunk.names for chunk in chunks if chunk.names is not None), None)
+        while tasks := _next_tasks(plan, chunks, crew.workers):
+            if tasks[0].first > 0:
+                _refuse_if_all_failed(chunks)
+            with closing(crew.run(query, tasks)) as fresh:
+                for chunk in fresh:
+                    names = chunk.names if names is None else names
+                    # Looked at here as well as in `_assemble`: not after hours of work that cannot be used.
+                    places(chunk.names, names or SCALAR, database=chunk.database)
+                    if keep is not None:
+                        keep.append(chunk)
+                    chunks.append(chunk)
+                    advance(len(chunk.values) * calls)
+                    notice.consider(chunks)
+    _refuse_if_all_failed(chunks)
+    return _assemble(
+        chunks,
+        plan,
+        draws=query.draws,
+        databases=databases,
+        individuals=individuals,
+        starts=starts,
+        entry_database=entry_database,
+    )
+
+
+def query_for(function: Callable[..., Any], *, frame: FrameKind, draws: int | None, seed: int) -> Query:
+    """What an engine that calls functions itself needs to know; it brings its own way to fetch rows."""
+    return Query(function, _no_fetch, _checked_frame(frame), _checked_draws(draws), _checked_seed(seed))
+
+
+def _no_fetch(database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+    raise QueryError(f"The rows of database {database} are not here.")
+
+
+def assemble_calls(
+    chunks: list[Chunk],
+    *,
+    draws: int | None,
+    databases: npt.NDArray[Any],
+    individuals: npt.NDArray[Any],
+    starts: npt.NDArray[np.int64],
+    entry_database: npt.NDArray[np.int32],
+) -> Results:
+    """Results from the chunks of whole databases, wherever they were run."""
+    plan = _invert(starts, entry_database, len(databases), len(individuals))
+    _refuse_if_all_failed(chunks)
+    return _assemble(
+        chunks, plan, draws=draws, databases=databases, individuals=individuals, starts=starts,
+        entry_database=entry_database,
+    )  # fmt: skip
+
+
+def _checked_frame(frame: str) -> FrameKind:
+    if frame not in FRAME_KINDS:
+        raise InputError(f"`frame` must be one of {', '.join(map(repr, FRAME_KINDS))}, got {frame!r}.")
+    kind: FrameKind = frame  # type: ignore[assignment]
+    if kind != "dict":
+        frame_package(kind)
+    return kind
+
+
+def _checked_draws(draws: int | None) -> int | None:
+    if draws is None:
+        return None
+    if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
+        raise InputError(f"`draws` must be a whole number of 1 or more, or None, got {draws!r}.")
+    return int(draws)
+
+
+def _checked_seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InputError(f"`seed` must be a whole number of 0 or more, got {seed!r}.")
+    return int(seed)
+
+
+def _invert(
+    starts: npt.NDArray[np.int64], entry_database: npt.NDArray[np.int32], n_databases: int, n_individuals: int
+) -> _Plan:
+    entries = len(entry_database)
+    if len(starts) != n_individuals + 1 or starts[0] != 0 or starts[-1] != entries or np.any(np.diff(starts) < 0):
+        raise InputError("`starts` must rise from 0 to the number of entries, with one more value than individuals.")
+    if entries and not (0 <= entry_database.min() and entry_database.max() < n_databases):
+        raise InputError(f"`entry_database` must hold indices from 0 to {n_databases - 1}.")
+    who = np.repeat(np.arange(n_individuals, dtype=np.int64), np.diff(starts))
+    if np.any((np.diff(entry_database) <= 0) & (np.diff(who) == 0)):
+        raise InputError("`entry_database` must increase within each individual.")
+    order = np.argsort(entry_database, kind="stable")
+    firsts = np.searchsorted(entry_database[order], np.arange(n_databases + 1))
+    return _Plan(starts=firsts.astype(np.int64), entries=order.astype(np.int64), individuals=who[order])
+
+
+def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[Task]:
+    """What is yet to be done: first everyone on each database, which tells how long calls take; then the rest."""
+    n_databases = len(plan.starts) - 1
+    left = _unfinished(plan, chunks)
+    everyone = [Task(j, 0, np.array([-1]), plan.members(j), math.inf) for j in range(n_databases) if 0 in left[j][:1]]
+    if everyone:
+        return everyone
+    call_seconds, fetch_seconds, item_bytes = _costs(chunks, n_databases)
+    lengths = [len(items) for items in left]
+    # Enough chunks to keep every worker busy to the end, long enough to pay for fetching the rows.
+    fair = float(call_seconds @ lengths) / (4 * workers)
+    tasks = []
+    for j in range(n_databases):
+        seconds = max(min(_CHUNK_SECONDS, fair), 5 * fetch_seconds[j], 0.05)
+        size = max(1, min(int(seconds / call_seconds[j]), _CHUNK_BYTES // item_bytes))
+        members = plan.members(j)
+        for stretch in _stretches(left[j], size):
+            whom = members[stretch.start - 1 : stretch.stop - 1]
+            tasks.append(Task(j, stretch.start, whom, None, 2 * seconds))
+    return tasks
+
+
+def _unfinished(plan: _Plan, chunks: list[Chunk]) -> list[npt.NDArray[np.int64]]:
+    done = [np.zeros(plan.n_items(j), np.bool_) for j in range(len(plan.starts) - 1)]
+    for chunk in chunks:
+        done[chunk.database][chunk.first : chunk.stop] = True
+    return [np.flatnonzero(~flags) for flags in done]
+
+
+def _stretches(items: npt.NDArray[np.int64], size: int) -> Iterator[range]:
+    """Runs of consecutive items, at most ``size`` long."""
+    breaks = np.flatnonzero(np.diff(items) != 1) + 1
+    for run in np.split(items, breaks):
+        for at in range(0, len(run), size):
+            part = run[at : at + size]
+            yield range(int(part[0]), int(part[-1]) + 1)
+
+
+def _costs(chunks: list[Chunk], n_databases: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]:
+    """Seconds for an item and for fetching, on each database; bytes of an item."""
+    items, calls, fetches, fetched = (np.zeros(n_databases) for _ in range(4))
+    for chunk in chunks:
+        items[chunk.database] += len(chunk.values)
+        calls[chunk.database] += chunk.call_seconds
+        fetches[chunk.database] += 1
+        fetched[chunk.database] += chunk.fetch_seconds
+    widest = max((chunk.values[0].size for chunk in chunks), default=1)
+    # A database not yet called upon is taken to be like the others.
+    mean = max(float(calls.sum()), 1e-7) / max(float(items.sum()), 1.0)
+    per_item = np.where(items > 0, np.maximum(calls, 1e-7) / np.maximum(items, 1), mean)
+    return per_item, fetched / np.maximum(fetches, 1), 9 * widest
+
+
+class _Crew:
+    """Who runs the chunks: this process while the work is short, then joblib with its workers."""
+
+    def __init__(self, jobs: int | None) -> None:
+        from joblib import effective_n_jobs
+        from joblib.parallel import get_active_backend
+
+        if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs == 0):
+            raise InputError(f"`jobs` must be a whole number other than 0, or None, got {jobs!r}.")
+        backend, outer_jobs = get_active_backend()
+        # A backend that somebody configured is the same object each time; the default is made anew.
+        configured = outer_jobs is not None or get_active_backend()[0] is backend
+        self._streams = bool(backend.supports_return_generator)
+        self._jobs = jobs if jobs is not None else (-1 if outer_jobs is None else outer_jobs)
+        self._local_until = -math.inf if configured or jobs is not None else time.monotonic() + _LOCAL_SECONDS
+        self.workers = max(1, int(effective_n_jobs(self._jobs)))
+
+    def run(self, query: Query, tasks: list[Task]) -> Generator[Chunk, None, None]:
+        """Chunks as they are finished, in any order."""
+        # Starting processes takes about a second: not for work that is over by then.
+        at = 0
+        while at < len(tasks) and time.monotonic() < self._local_until:
+            yield run_task(query, tasks[at])
+            at += 1
+        try:
+            yield from self._run_parallel(query, tasks[at:])
+        except BrokenExecutor:
+            broken = "A worker process ended abruptly, perhaps for want of memory. Hint: ask for fewer `jobs`."
+        except pickle.PicklingError:
+            broken = "The query's function must be such that it can be sent to other processes. Hint: `jobs=1`."
+        else:
+            return
+        raise QueryError(broken)
+
+    def _run_parallel(self, query: Query, tasks: list[Task]) -> Generator[Chunk, None, None]:
+        from joblib import Parallel, delayed
+
+        # Some backends (Spark) give results only all at once: then by waves, so that each is kept when it is done.
+        wave = len(tasks) if self._streams else 4 * self.workers
+        for at in range(0, len(tasks), max(wave, 1)):
+            parallel = Parallel(
+                n_jobs=self._jobs, batch_size=1, return_as="generator_unordered" if self._streams else "list"
+            )
+            found = parallel(delayed(run_task)(query, task) for task in tasks[at : at + wave])
+            if isinstance(found, list):
+                yield from found
+            else:
+                try:
+                    for chunk in found:  # noqa: UP028 — `yield from` would close it outside of the filter below
+                        yield chunk
+                finally:
+                    with warnings.catch_warnings():
+                        # joblib warns of work that was done for nothing; a run that stops early knows.
+                        warnings.simplefilter("ignore", UserWarning)
+                        found.close()
+
+
+def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
+    whole = sorted((chunk for chunk in chunks if chunk.first == 0), key=lambda chunk: chunk.database)
+    if all((chunk.outcomes[0] == Outcome.ERROR).all() for chunk in whole):
+        raise QueryError(
+            f"The query must work on some database with everyone, got an exception on every one: "
+            f"{whole[0].failure}, on database {whole[0].database}. "
+            "Hint: its message is withheld, since it may hold row values; call the function yourself to see it. "
+            'Rows are a dict of arrays, unless `frame` is "pandas", "polars" or "arrow".'
+        )
+
+
+class _Notice:
+    """Says once how long the work will take, as soon as that is known and if it is long."""
+
+    def __init__(self, plan: _Plan, calls: int, workers: int, *, quiet: bool) -> None:
+        self._items = 1 + np.diff(plan.starts)
+        self._calls = calls
+        self._workers = workers
+        self._next = math.inf if quiet else time.monotonic() + 0.5
+
+    def consider(self, chunks: list[Chunk]) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + 1.0
+        left = self._items.copy()
+        for chunk in chunks:
+            left[chunk.database] -= len(chunk.values)
+        seconds = float(_costs(chunks, len(left))[0] @ left) / self._workers
+        if seconds > _NOTICE_SECONDS:
+            self._next = math.inf
+            workers = f"{self._workers} workers" if self._workers > 1 else "1 worker"
+            count = int(left.sum()) * self._calls
+            print(f"empriv: {count:,} calls to make, about {_duration(seconds)} with {workers}.", file=sys.stderr)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _assemble(chunks: list[Chunk], plan: _Plan, *, draws: int | None, **presence: Any) -> Results:
+    chunks = sorted(chunks, key=lambda chunk: (chunk.database, chunk.first))
+    # Everyone on the first database that has components gives their order, whichever chunk was finished first.
+    names = next((chunk.names for chunk in chunks if chunk.names is not None), None) or SCALAR
+    shape = (draws or 1, max(len(names), 1))
+    n_databases = len(plan.starts) - 1
+    q, entry_q = np.empty((n_databases, *shape)), np.empty((len(plan.entries), *shape))
+    outcomes, entry_outcomes = np.empty(q.shape, np.int8), np.empty(entry_q.shape, np.int8)
+    for chunk in chunks:
+        at = places(chunk.names, names, database=chunk.database)
+        skip = 1 if chunk.first == 0 else 0
+        if skip:
+            q[chunk.database], outcomes[chunk.database] = chunk.values[0][:, at], chunk.outcomes[0][:, at]
+        base = plan.starts[chunk.database] - 1
+        into = plan.entries[base + chunk.first + skip : base + chunk.stop]
+        entry_q[into], entry_outcomes[into] = chunk.values[skip:, :, at], chunk.outcomes[skip:, :, at]
+    kept = (slice(None), 0 if draws is None else slice(None), 0 if names == SCALAR else slice(None))
+    return Results(
+        q=np.ascontiguousarray(q[kept]),
+        outcomes=np.ascontiguousarray(outcomes[kept]),
+        entry_q=np.ascontiguousarray(entry_q[kept]),
+        entry_outcomes=np.ascontiguousarray(entry_outcomes[kept]),
+        components=None if names == SCALAR else names,
+        draws=draws,
+        **presence,
+    )

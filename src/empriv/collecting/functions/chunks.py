@@ -1,0 +1,148 @@
+"""One stretch of the work of a Python query: a function called on one database without one individual after another.
+
+This is what workers run. How the work is split, and what becomes of the results, is for `calls`.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.collecting.functions.frames import FrameKind, Rows, group_rows
+from empriv.collecting.functions.returned import FAILED, SCALAR, Answer, align, read_answer
+from empriv.errors import EmprivError, QueryError, SourceError
+
+Fetch = Callable[[int], tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What every chunk needs to know."""
+
+    function: Callable[..., Any]
+    fetch: Fetch
+    frame: FrameKind
+    draws: int | None
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Items ``first``, ``first + 1``... of a database; item 0 is everyone, the others are without one individual."""
+
+    database: int
+    first: int
+    individuals: npt.NDArray[np.int64]
+    """Whom each item leaves out, -1 for nobody."""
+    members: npt.NDArray[np.int64] | None
+    """All the individuals of the database, where the rows are to be checked against them."""
+    seconds: float
+    """A chunk that has lasted so long ends early; the rest is done by another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Answers for a stretch of one database's items: item 0 is everyone, item k is without its k-th individual.
+
+    Attributes
+    ----------
+    database, first : position of the database, and of the first item
+    names : components; empty for one number, None if every item failed or was absent
+    values, outcomes : arrays (items, draws, components)
+    failure : type and place of the first exception, or None
+    fetch_seconds, call_seconds : time taken to get the rows, and by all calls
+    """
+
+    database: int
+    first: int
+    names: tuple[str, ...] | None
+    values: npt.NDArray[np.float64]
+    outcomes: npt.NDArray[np.int8]
+    failure: str | None
+    fetch_seconds: float
+    call_seconds: float
+
+    @property
+    def stop(self) -> int:
+        return self.first + len(self.values)
+
+
+def run_task(query: Query, task: Task) -> Chunk:
+    """One chunk; this is what workers do."""
+    began = time.perf_counter()
+    rows = _fetch(query, task)
+    fetched = time.perf_counter()
+    answers: list[list[Answer]] = []
+    failures: list[str] = []
+    for individual in task.individuals.tolist():
+        draws: list[Answer] = []
+        for draw in range(query.draws or 1):
+            answer, failure = _call(query, rows, task.database, individual, draw)
+            draws.append(answer)
+            if failure is not None:
+                failures.append(failure)
+        answers.append(draws)
+        if time.perf_counter() - fetched > task.seconds:
+            break
+    names = next((names for draws in answers for names, _, _ in draws if names is not None), None)
+    aligned = [[align(answer, names or SCALAR, database=task.database) for answer in draws] for draws in answers]
+    return Chunk(
+        database=task.database,
+        first=task.first,
+        names=names,
+        values=np.array([[values for _, values, _ in draws] for draws in aligned], np.float64),
+        outcomes=np.array([[outcomes for _, _, outcomes in draws] for draws in aligned], np.int8),
+        failure=failures[0] if failures else None,
+        fetch_seconds=fetched - began,
+        call_seconds=time.perf_counter() - fetched,
+    )
+
+
+def _fetch(query: Query, task: Task) -> Rows:
+    try:
+        columns, codes = query.fetch(task.database)
+    except EmprivError:
+        raise
+    except Exception as error:
+        trouble = _where(error)
+    else:
+        return group_rows(columns, codes, kind=query.frame, members=task.members, database=task.database)
+    # Raised outside of `except`, so that it does not carry the other's message, which may hold row values.
+    raise SourceError(f"The rows of database {task.database} cannot be read: {trouble}.")
+
+
+def _call(query: Query, rows: Rows, database: int, individual: int, draw: int) -> tuple[Answer, str | None]:
+    """Answer of one call, and what exception it raised, if any."""
+    arguments = [rows.everyone() if individual < 0 else rows.without(individual)]
+    if query.draws is not None:
+        key = (database, individual + 1, draw)
+        arguments.append(np.random.default_rng(np.random.SeedSequence(query.seed, spawn_key=key)))
+    starved = False
+    try:
+        said = query.function(*arguments)
+    except MemoryError:
+        starved = True  # says something of the machine, not of the rows: not an outcome
+    except Exception as error:
+        return FAILED, _where(error)
+    if starved:
+        raise QueryError(f"The query ran out of memory on database {database}. Hint: ask for fewer `jobs`.")
+    return read_answer(said, database=database), None
+
+
+def _where(error: Exception) -> str:
+    """Type and place of an exception; its message may hold row values, and stays behind."""
+    kind = type(error).__name__
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)][1:]
+    if not places:
+        return kind
+    # The first frame is ours, the second the user's function: the last one in that file is the line to look at.
+    file = places[0][0]
+    line = [number for name, number in places if name == file][-1]
+    return f"{kind} in line {line} of {PurePath(file).name}"

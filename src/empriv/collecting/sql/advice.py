@@ -1,0 +1,253 @@
+"""What to tell somebody whose query or file an engine refuses: what is wrong, where, and what may have been meant.
+
+Engines say it in words of their own, which may quote rows; here only names that the user wrote, names of columns and
+tables, and numbers of rows are used. `evaluate` asks for it, and so do engines.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy.typing as npt
+from sqlglot import exp
+
+from empriv.collecting.engines.protocol import Session
+from empriv.collecting.queries import DATA, Query
+from empriv.collecting.sources import Databases, Files
+from empriv.collecting.sql.pointing import listed, nearest, pointed
+from empriv.collecting.sql.templates import fill
+from empriv.errors import QueryError, SourceError
+
+# Aggregates that need numbers, by their names in a tree.
+_NUMERIC = (
+    exp.Sum, exp.Avg, exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.CovarPop,
+    exp.CovarSamp, exp.Corr, exp.Quantile, exp.PercentileCont, exp.Median,
+)  # fmt: skip
+_FUNCTIONS = (
+    "count", "sum", "avg", "min", "max", "median", "quantile_cont", "quantile_disc", "var_pop", "var_samp",
+    "stddev_pop", "stddev_samp", "covar_pop", "covar_samp", "corr", "regr_slope", "bool_and", "bool_or", "count_if",
+    "abs", "round", "floor", "ceil", "sqrt", "ln", "log10", "exp", "power", "greatest", "least", "coalesce", "nullif",
+    "date_trunc", "date_part", "strptime", "epoch", "length", "lower", "upper", "replace", "substring",
+)  # fmt: skip
+# How dates are written that do not sort as text.
+_DATES = (
+    "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d %Y", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y",
+    "%d-%m-%Y", "%m-%d-%Y",
+)  # fmt: skip
+_LOOKED_AT = 1000  # labels; databases are seldom more
+# What other tools call it.
+_SYNONYMS = {
+    "average": "avg", "mean": "avg", "std": "stddev_samp", "stdev": "stddev_samp", "var": "var_samp",
+    "countif": "count_if", "countd": "count(DISTINCT ...)", "nunique": "count(DISTINCT ...)", "ifnull": "coalesce",
+    "percentile": "quantile_cont", "len": "length", "todate": "strptime", "to_date": "strptime",
+}  # fmt: skip
+
+
+def explained(session: Session, query: Query, error: QueryError) -> QueryError:
+    """The error of an engine in the user's terms, where its cause is known: a name, or text that is no number."""
+    assert query.select is not None
+    for trouble in (_wrong_table, _wrong_column, _wrong_function, _text_for_number):
+        with suppress(QueryError):  # looking closer may fail just as the query did
+            found = trouble(session, query, str(error))
+            if found is not None:
+                return QueryError(found)
+    return error
+
+
+def unreadable(kind: str, message: str) -> str:
+    """Why rows cannot be read, from the kind of an engine's error and its message, which is not passed on."""
+    said = message.lower()
+    if re.search(r"utf-?8|unicode|encod", said):
+        return (
+            "The rows cannot be read: a file holds text that is not UTF-8. Hint: save it as UTF-8, or read it by SQL, "
+            "\"SELECT * FROM read_csv('file.csv', encoding='latin-1')\"."
+        )
+    if kind == "IOException" or re.search(r"magic bytes|parquet file|valid duckdb", said):
+        return "The rows cannot be read: a file is missing, or not what its name says."
+    if kind == "ConversionException":
+        return (
+            "The rows cannot be read: a value does not fit the type that its column has elsewhere. Hint: all files "
+            "must write dates and numbers alike; \"SELECT * FROM read_csv('*.csv', all_varchar=true)\" reads text."
+        )
+    hint = " Hint: see whether every line has as many fields." if kind == "InvalidInputException" else ""
+    return f"The rows cannot be read: DuckDB reports a problem of kind {kind}.{hint}"
+
+
+def out_of_order(labels: npt.NDArray[Any], database: str | None) -> str | None:
+    """What to say of databases named by dates that, as text, do not stand in the order of time."""
+    if database is None or labels.dtype.kind != "U" or len(labels) < 2:
+        return None
+    for form in _DATES:
+        try:
+            days = [datetime.strptime(label, form) for label in labels[:_LOOKED_AT].tolist()]
+        except ValueError:
+            continue
+        if days == sorted(days):
+            return None
+        return (
+            "The databases are named by dates, but sort as text: trends and cycles cannot be seen so. "
+            f"Hint: strptime({database}, '{form}') makes dates of them."
+        )
+    return None
+
+
+def check_files(data: Databases) -> None:
+    """Refuse files on this machine that are missing or empty, by name and without their folders."""
+    for part in (*data.parts, *data.tables.values()):
+        for path in part.paths if isinstance(part, Files) else ():
+            if "://" in path or "{" in path:
+                continue  # elsewhere, or a pattern of the engine's own
+            if glob.has_magic(path) and not Path(path).exists():
+                if not glob.glob(path, recursive=True):  # noqa: PTH207 — a pattern may be absolute
+                    raise SourceError(f"`source` must match a file, got {PurePath(path).name!r}.")
+                continue
+            place, name = Path(path), PurePath(path).name
+            if not place.exists():
+                raise SourceError(f"The file must exist, got {name!r}.")
+            if place.is_file() and place.stat().st_size == 0:
+                raise SourceError(f"The file must hold rows, got {name!r}, which is empty.")
+
+
+def _wrong_table(session: Session, query: Query, _said: str) -> str | None:
+    assert query.select is not None
+    known = {name.lower() for name in session.columns} | {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
+    aliases = set(known)
+    for table in query.select.find_all(exp.Table):
+        aliases.add(table.alias_or_name.lower())
+        if not isinstance(table.this, exp.Identifier) or table.name.lower() in known:
+            continue
+        others = [name for name in session.columns if name != DATA]
+        there = f"there are {listed([DATA, *others])}" if others else f"the rows are called {DATA}: write FROM {DATA}"
+        where, caret = _place(query, table.this), _caret(query, table.this)
+        return f"The query reads a table {table.name!r}{where} that does not exist. Hint: {there}.{caret}"
+    aliases |= {one.alias.lower() for one in query.select.find_all(exp.Subquery)}
+    for column in query.select.find_all(exp.Column):
+        if column.table and column.table.lower() not in aliases:
+            at = column.args["table"]
+            return (
+                f"The query uses a table {column.table!r}{_place(query, at)} that it does not read. "
+                f"Hint: write {column.name} alone, or {DATA}.{column.name}."
+            ) + _caret(query, at)
+    return None
+
+
+def _wrong_column(session: Session, query: Query, _said: str) -> str | None:
+    assert query.select is not None
+    known = [column for columns in session.columns.values() for column in columns]
+    names = {name.lower() for name in known} | {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
+    names |= {alias.alias.lower() for alias in query.select.find_all(exp.Alias)}
+    for column in query.select.find_all(exp.Column):
+        if column.name.lower() in names or isinstance(column.this, exp.Star):
+            continue
+        # Who puts a text in double quotes names a column by mistake: only a close name is then the likelier cause.
+        in_quotes = bool(column.this.args.get("quoted"))
+        hint = nearest(column.name, known, at_least=0.75 if in_quotes else 0.5)
+        if hint == "." and in_quotes:
+            return _quoted_text(query, column.this)
+        if hint != "." and not re.fullmatch(r"\w+", _suggested(hint)):
+            hint += f' Write "{_suggested(hint)}", in double quotes.'
+        where = _place(query, column.this)
+        return f"The query uses a column {column.name!r}{where} that does not exist{hint}" + _caret(query, column.this)
+    return None
+
+
+def _quoted_text(query: Query, node: exp.Expr) -> str:
+    """Of what was perhaps meant as a text, which may be of an individual: the place, and nothing that it says."""
+    start, masked = node.meta.get("start"), query.text
+    if start is not None:
+        masked = f"{masked[: start + 1]}{'…' * len(node.name)}{masked[start + 1 + len(node.name) :]}"
+    return (
+        f"The query uses a column{_at(masked, start)} that does not exist. Hint: a text stands in single quotes, "
+        f"double quotes are for names.{'' if start is None else pointed(masked, *_line_column(masked, start))}"
+    )
+
+
+def _suggested(hint: str) -> str:
+    return hint.split("did you mean ")[1].rstrip("?")[1:-1]
+
+
+def _wrong_function(_session: Session, query: Query, said: str) -> str | None:
+    assert query.select is not None
+    if "unction with name" not in said:
+        return None
+    for function in query.select.find_all(exp.Anonymous):
+        name = str(function.this)
+        if not re.search(rf"\b{re.escape(name)}\b", said, re.IGNORECASE):
+            continue
+        meant = _SYNONYMS.get(name.lower())
+        hint = nearest(name, _FUNCTIONS) if meant is None else f". Hint: did you mean {meant!r}?"
+        place = re.search(rf"\b{re.escape(name)}\s*\(", query.text, re.IGNORECASE)
+        caret = pointed(query.text, *_line_column(query.text, place.start())) if place else ""
+        where = _at(query.text, place.start() if place else None)
+        return f"The query calls a function {name!r}{where} that does not exist{hint}{caret}"
+    return None
+
+
+def _text_for_number(session: Session, query: Query, _said: str) -> str | None:
+    """Whether a column of text is added up, and how many of its values are numbers, as they stand or with commas."""
+    if not isinstance(query.select, exp.Select):
+        return None
+    for aggregate, column in _summed(query.select):
+        base = query.select.copy()
+        for part in ("group", "having", "order", "limit", "distinct", "qualify"):
+            base.set(part, None)
+        base.set("expressions", [exp.alias_(column.copy(), "x")])
+        if session.types(base)["x"].kind != "other":
+            continue
+        text = fill("CAST(x AS TEXT)", x=column)
+        base.set("expressions", [
+            exp.alias_(fill(template, x=text), name)
+            for name, template in (
+                ("n", "COUNT(x)"),
+                ("plain", "COUNT(TRY_CAST(x AS DOUBLE))"),
+                ("comma", "COUNT(TRY_CAST(REPLACE(x, ',', '.') AS DOUBLE))"),
+            )
+        ])  # fmt: skip
+        found = session.fetch(base)
+        n, plain, comma = (int(found[name].values[0]) for name in ("n", "plain", "comma"))
+        name = column.sql("duckdb")
+        if comma == n and plain < n:
+            hint = f"it has decimal commas: CAST(replace({name}, ',', '.') AS DOUBLE) makes numbers of them."
+        elif plain == n:
+            hint = f"CAST({name} AS DOUBLE) makes numbers of its values."
+        elif plain:
+            hint = f"TRY_CAST({name} AS DOUBLE) makes numbers of {plain:,} of its {n:,} values, and NULL of the others."
+        else:
+            hint = f"none of its {n:,} values is a number as it stands; count({name}) counts them."
+        where, caret = _place(query, column.this), _caret(query, column.this)
+        return f"The query needs a number in {aggregate}(), but {name!r}{where} is not one. Hint: {hint}{caret}"
+    return None
+
+
+def _summed(select: exp.Select) -> Iterator[tuple[str, exp.Column]]:
+    for aggregate in select.find_all(*_NUMERIC):
+        for argument in (aggregate.this, aggregate.args.get("expression")):
+            bare = argument.unnest() if isinstance(argument, exp.Expr) else None
+            if isinstance(bare, exp.Column):
+                yield aggregate.sql_name().lower(), bare
+
+
+def _place(query: Query, node: exp.Expr) -> str:
+    return _at(query.text, node.meta.get("start"))
+
+
+def _caret(query: Query, node: exp.Expr) -> str:
+    start = node.meta.get("start")
+    return "" if start is None else pointed(query.text, *_line_column(query.text, start))
+
+
+def _at(text: str, start: int | None) -> str:
+    if start is None:
+        return ""
+    line, column = _line_column(text, start)
+    return f" at line {line}, column {column}"
+
+
+def _line_column(text: str, at: int) -> tuple[int, int]:
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)

@@ -1,0 +1,179 @@
+"""Whether a query can be rewritten, and what it is made of then: the rows that it reads, and its aggregates.
+
+Tree in, tree out: what becomes of the parts is for `rewrite`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlglot import exp
+
+from empriv.collecting.queries import DATA, Query
+from empriv.collecting.sql.aggregates import AGGREGATES, Aggregate, NotDecomposable
+from empriv.collecting.sql.templates import Node, fill, text
+
+_REFUSED = {
+    "distinct": "SELECT DISTINCT",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "fetch": "FETCH",
+    "having": "HAVING",
+    "qualify": "QUALIFY",
+    "sample": "a sample of the rows",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """An aggregate in the query, with FILTER and DISTINCT dissolved."""
+
+    name: str
+    aggregate: Aggregate
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A query that can be rewritten: where its rows come from, and its aggregates."""
+
+    query: Query
+    select: exp.Select
+    alias: str
+    calls: tuple[Call, ...]
+
+    def rows(self, *expressions: Node) -> exp.Select:
+        """Select these from the rows that the query reads."""
+        scan = exp.Select()
+        for part in ("with_", "with", "from_", "from", "joins", "where"):
+            value = self.select.args.get(part)
+            if value is not None:
+                scan.set(part, [item.copy() for item in value] if isinstance(value, list) else value.copy())
+        return scan.select(*expressions, copy=False)
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether every row of ``data`` is read."""
+        return not any(self.select.args.get(part) for part in ("joins", "where"))
+
+    def column(self, name: str) -> exp.Column:
+        return exp.column(name, table=self.alias)
+
+    @property
+    def arguments(self) -> dict[str, Node]:
+        """Arguments of all aggregates, by the names that they have in ``empriv_rows``."""
+        texts = dict.fromkeys(text(x) for call in self.calls for x in call.arguments if not isinstance(x, exp.Literal))
+        nodes = {text(x): x for call in self.calls for x in call.arguments}
+        return {f"a{number}": nodes[argument] for number, argument in enumerate(texts)}
+
+    @property
+    def summed(self) -> set[str]:
+        """Names of the arguments whose range must be known if they are doubles."""
+        needed = {text(x) for call in self.calls if call.aggregate.sums for x in call.arguments}
+        return {name for name, x in self.arguments.items() if text(x) in needed}
+
+
+def decompose(query: Query) -> Decomposition:
+    """See whether a query can be rewritten; raise `NotDecomposable` with the reason if not."""
+    select = query.select
+    if not isinstance(select, exp.Select):
+        raise NotDecomposable("it combines several SELECTs")
+    for part, words in _REFUSED.items():
+        if select.args.get(part):
+            raise NotDecomposable(f"it has {words}")
+    group = select.args.get("group")
+    if group is not None and any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
+        raise NotDecomposable("it has grouping sets")
+    alias = _alias_of_data(select)
+    calls: list[Call] = []
+    for position in query.items:
+        replace_calls(select.expressions[position].unalias().copy(), calls, query)
+    return Decomposition(query, select, alias, tuple(calls))
+
+
+def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
+    """Put ``empriv_call_0`` ... in the place of aggregates, and check that nothing else depends on rows."""
+
+    def put(node: Node) -> Node:
+        if isinstance(node, exp.Subquery | exp.Exists) or node.find_ancestor(exp.Subquery, exp.Exists):
+            return node
+        if node in query.groups:
+            return exp.column(f"k{query.groups.index(node)}", table="empriv_key")
+        if isinstance(node, exp.Window):
+            raise NotDecomposable("it has a window function")
+        call = _call(node)
+        if call is None:
+            return node
+        calls.append(call)
+        return exp.column(f"call{len(calls) - 1}", table="empriv_call")
+
+    tree = tree.transform(put)
+    for node in tree.walk(prune=lambda node: isinstance(node, exp.Subquery | exp.Exists)):
+        if isinstance(node, exp.AggFunc):
+            raise NotDecomposable(f"{node.sql_name().lower()} is not an aggregate that can be rewritten")
+        if isinstance(node, exp.Star) or (
+            isinstance(node, exp.Column) and node.table not in {"empriv_call", "empriv_key"}
+        ):
+            raise NotDecomposable("it uses columns outside the aggregates that can be rewritten")
+        if isinstance(node, exp.Column) and node.table == "empriv_key":
+            raise NotDecomposable("a result is computed from a group key")
+    return tree
+
+
+def _call(node: Node) -> Call | None:
+    """Understand an aggregate that the table knows."""
+    condition = None
+    if isinstance(node, exp.Filter):
+        condition, node = node.expression.this, node.this
+    descending = False
+    if isinstance(node, exp.WithinGroup):
+        ordered = node.expression.expressions
+        if len(ordered) != 1 or not isinstance(node.this, exp.PercentileCont | exp.PercentileDisc):
+            return None
+        descending = bool(ordered[0].args.get("desc"))
+        name = "quantile_cont" if isinstance(node.this, exp.PercentileCont) else "quantile_disc"
+        arguments = [ordered[0].this, node.this.this]
+    elif isinstance(node, exp.AggFunc):
+        name = text(node).partition("(")[0].lower()
+        arguments = [value for value in node.args.values() if isinstance(value, exp.Expression)]
+    elif isinstance(node, exp.Anonymous):
+        name, arguments = node.name.lower(), list(node.expressions)
+    else:
+        return None
+    if name == "count" and (not arguments or isinstance(arguments[0], exp.Star)):
+        arguments = [exp.Literal.number(1)]
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+        name, arguments = f"{name} distinct", list(arguments[0].expressions)
+    aggregate = AGGREGATES.get(name)
+    if aggregate is None or len(arguments) != aggregate.arity or any(isinstance(x, exp.Order) for x in arguments):
+        return None
+    columns = arguments[:-1] if aggregate.constant else arguments
+    if descending:
+        if name == "quantile_disc" or not isinstance(arguments[1], exp.Literal):
+            return None
+        arguments[1] = exp.Literal.number(str(1 - Decimal(arguments[1].this)))
+    if condition is not None:
+        columns = [fill("CASE WHEN c THEN x END", c=condition, x=x) for x in columns]
+    if len(columns) == 2:
+        # Aggregates of pairs look at those rows where neither is NULL.
+        one, other = columns
+        columns = [fill("CASE WHEN NOT y IS NULL THEN x END", x=x, y=y) for x, y in ((one, other), (other, one))]
+    return Call(name, aggregate, (*columns, *arguments[len(columns) :]))
+
+
+def _alias_of_data(select: exp.Select) -> str:
+    """By which name the query knows ``data``; only joins that keep its rows apart can be rewritten."""
+    tables = [table for table in select.find_all(exp.Table) if table.name.lower() == DATA and not table.db]
+    if len(tables) != 1:
+        raise NotDecomposable("it reads `data` more than once" if tables else "it does not read `data` itself")
+    (table,) = tables
+    holder = table.parent
+    if not isinstance(holder, exp.From | exp.Join) or holder.parent is not select:
+        raise NotDecomposable("it reads `data` inside a subquery")
+    for join in select.args.get("joins") or ():
+        if join.method or join.side not in ("", "LEFT") or join.kind not in ("", "INNER", "CROSS", "OUTER"):
+            raise NotDecomposable(f"it has a {' '.join(filter(None, (join.method, join.side, join.kind)))} JOIN")
+        if join.side == "LEFT" and join is holder:
+            raise NotDecomposable("it has a LEFT JOIN of `data`")
+    return str(table.alias_or_name)

@@ -1,0 +1,166 @@
+"""SQL that cannot be rewritten: run on every database, and again without each individual.
+
+The answers are the same as those of a rewritten query, at the cost of one run per database and individual.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from empriv.base.progress import QUIET_SECONDS
+from empriv.base.progress import progress as progress_bar
+from empriv.collecting.assemble import Answers
+from empriv.collecting.engines.protocol import Rows, Session
+from empriv.collecting.queries import Query
+from empriv.errors import QueryError
+from empriv.results import IntArray, Outcome
+
+# The cost is said after so many runs: at once, and yet as measured.
+TIMED_RUNS = 2
+Key = tuple[Any, ...]
+Notice = Callable[[str], None]
+Told = dict[Key, list[tuple[float, int]]] | None
+LARGEST_EXACT = 2**53
+BEYOND = (
+    "A result is an integer, or a decimal of as many digits, beyond 2^53, where a double loses its last digit. "
+    "Hint: divide it, or cast it to DOUBLE to accept the loss."
+)
+
+
+def rerun(
+    session: Session,
+    query: Query,
+    pairs: tuple[IntArray, IntArray],
+    *,
+    reason: str,
+    show: bool | None = None,
+    notice: Notice | None = None,
+) -> tuple[Answers, list[str]]:
+    """Answers with everyone and for these pairs of database and individual, and the names of the groups."""
+    if query.groups and not query.keys:
+        raise QueryError("The query must select the key that it groups by.")
+    assert query.select is not None
+    database, individual = pairs
+    n = len(session.databases)
+    database = np.concatenate((np.arange(n), database))
+    individual = np.concatenate((np.full(n, -1), individual))
+    order = np.lexsort((individual, database))
+    database, individual = database[order], individual[order]
+    say = notice or to_stderr
+    told: list[Told] = []
+    with progress_bar(len(database), "running the query without each individual", show=show) as advance:
+        for j, members in _by_database(database, individual):
+            started = time.perf_counter()
+            with session.rerun(query.select, j) as run:
+                opened = time.perf_counter()
+                for i in members:
+                    told.append(_read(run(int(i)), query))
+                    advance()
+                    if len(told) == min(TIMED_RUNS, len(database)):
+                        each = (time.perf_counter() - opened) / len(told)
+                        total = n * (opened - started) + len(database) * each
+                        if notice is not None or total > QUIET_SECONDS:
+                            say(f"The query runs once per individual, since {reason}: {_cost(len(database), total)}.")
+    failed = np.array([answer is None for answer in told])
+    if failed[individual < 0].all():
+        raise QueryError(
+            "The query fails on every database. Hint: a text that is no number or date makes CAST fail; TRY_CAST gives "
+            "NULL in its place."
+        )
+    return _answers(database, individual, told, query, n)
+
+
+def _by_database(database: IntArray, individual: IntArray) -> Iterator[tuple[int, IntArray]]:
+    for j, start, count in zip(*np.unique(database, return_index=True, return_counts=True), strict=True):
+        yield int(j), individual[start : start + count]
+
+
+def _read(rows: Rows | None, query: Query) -> Told:
+    """What one run said: for each group, the numbers and outcomes of the items."""
+    if rows is None:
+        return None
+    if not query.groups and len(rows) > 1:
+        raise QueryError(
+            "The query must give one row. Hint: an aggregate, such as sum(x), makes one number of all "
+            "rows; group by a key to have one for each group."
+        )
+    told = {}
+    for row in rows:
+        key = tuple(row[position] for position in query.keys)
+        if key in told:
+            raise QueryError("The query must give one row per group. Hint: select every key that it groups by.")
+        told[key] = [_number(row[position]) for position in query.items]
+    return told
+
+
+def _number(value: Any) -> tuple[float, int]:
+    if value is None:
+        return math.nan, Outcome.NULL
+    if isinstance(value, int) and abs(value) > LARGEST_EXACT:
+        raise QueryError(BEYOND)
+    # A decimal is an integer of its last digits.
+    if isinstance(value, Decimal) and int("".join(map(str, value.as_tuple().digits))) > LARGEST_EXACT:
+        raise QueryError(BEYOND)
+    number = float(value)
+    if math.isnan(number):
+        return math.nan, Outcome.NAN
+    if math.isinf(number):
+        return math.nan, Outcome.PLUS_INFINITY if number > 0 else Outcome.MINUS_INFINITY
+    return number, Outcome.NUMBER
+
+
+def _answers(
+    database: IntArray, individual: IntArray, told: list[Told], query: Query, n_databases: int
+) -> tuple[Answers, list[str]]:
+    keys = sorted({key for answer in told if answer is not None for key in answer}, key=_sortable) or [()]
+    place = {key: g for g, key in enumerate(keys)}
+    shape = (len(told), len(keys), len(query.items))
+    values, codes = np.full(shape, np.nan), np.full(shape, Outcome.NULL, np.int8)
+    for t, answer in enumerate(told):
+        if answer is None:
+            codes[t] = Outcome.ERROR
+            continue
+        for key, numbers in answer.items():
+            values[t, place[key]] = [number for number, _ in numbers]
+            codes[t, place[key]] = [code for _, code in numbers]
+    groups = len(keys)
+    answers = Answers(
+        np.repeat(individual.astype(np.int64) * n_databases + database, groups),
+        n_databases,
+        np.tile(np.arange(groups), len(told)),
+        tuple((values[:, :, k].ravel(), codes[:, :, k].ravel()) for k in range(len(query.items))),
+    )
+    return answers, [" / ".join(map(_label, key)) for key in keys]
+
+
+def _sortable(key: Key) -> tuple[Any, ...]:
+    return tuple((part is None, str(type(part)), 0 if part is None else part) for part in key)
+
+
+def _label(part: Any) -> str:
+    if part is None:
+        return "NULL"
+    return str(part).lower() if isinstance(part, bool) else str(part)
+
+
+def _cost(runs: int, total: float) -> str:
+    words = (
+        f"{total:.0f} seconds"
+        if total < 120
+        else f"{total / 60:.0f} minutes"
+        if total < 7200
+        else f"{total / 3600:.0f} hours"
+    )
+    return f"{runs} runs, about {words}"
+
+
+def to_stderr(sentence: str) -> None:
+    """What is done with a sentence that nobody else takes."""
+    print(sentence, file=sys.stderr)

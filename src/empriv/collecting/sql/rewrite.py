@@ -1,0 +1,348 @@
+"""One SQL query, rewritten into one statement that gives its result with everyone and without each individual.
+
+States per database and individual are added up per database; the query's own expression is then taken of the total
+(with everyone) and of what is left of the total (without each individual). Tree in, tree out: nothing is run here.
+
+    empriv_rows      the rows that pass WHERE, with the arguments of the aggregates (a0, a1 ...) and group keys (k0 ...)
+    empriv_scales    what states need of a whole database: centres of squares, windows of quantiles
+    empriv_partials  states per database, individual and group
+    empriv_totals    states per database and group
+    empriv_without   states with everyone (individual -1) and without each individual
+
+The statement reads ``data``, whose columns ``empriv_database`` and ``empriv_individual`` say where a row belongs, and
+the tables of labels ``empriv_databases``, ``empriv_individuals`` and, for GROUP BY, ``empriv_groups``. It gives
+positions of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from sqlglot import exp
+
+from empriv.collecting.engines.protocol import BY_LABEL, Integers
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.sql import quantiles
+from empriv.collecting.sql.aggregates import Builder, Facts
+from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
+from empriv.collecting.sql.quantiles import on
+from empriv.collecting.sql.templates import Node, fill, query, text
+
+GROUP = "empriv_group"
+
+
+def leave_one_out(
+    plan: Decomposition, facts: Facts, *, integers: Integers | None = None, again: bool = False
+) -> exp.Select:
+    """The statement: database, individual, group if any, then q0, q1 ... and ``flagged`` if some may be inexact.
+
+    An individual is given as a code, or, with ``integers``, as the label less the first of them.
+
+    With ``again``, what is left of the rows for each pair in the table ``empriv_flagged`` is taken for a database of
+    its own, from which nobody is left out.
+    """
+    written = _written(plan, facts, integers, again=again)
+    everyone, each = written.without
+    parts = [*written.parts, ("empriv_without", everyone.union(each, distinct=False), None)]
+    return written.statement(parts)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The same statement in steps, for results that are read some individuals at a time.
+
+    Attributes
+    ----------
+    tables : statements whose rows are to be kept as tables of these names, in this order
+    everyone : results with everyone
+    each : results without each individual
+    """
+
+    tables: tuple[tuple[str, exp.Select], ...]
+    everyone: exp.Select
+    each: exp.Select
+
+
+def stages(plan: Decomposition, facts: Facts, *, integers: Integers | None = None, only: str | None = None) -> Stages:
+    """The statement in steps, with ``empriv_partials`` a table; ``only`` is a condition on ``p.empriv_individual``."""
+    written = _written(plan, facts, integers, again=False)
+    (_, rows, _), *parts = written.parts
+    tables = []
+    for name, part, _ in parts:
+        assert isinstance(part, exp.Select)
+        step = part.copy()
+        if any(table.name == "empriv_rows" for table in step.find_all(exp.Table)):
+            step = step.with_("empriv_rows", as_=rows.copy())
+            _put_first(step, written.own)
+        tables.append((name, step))
+    everyone, each = written.without
+    each = each if only is None else each.where(only)
+    return Stages(
+        tuple(tables),
+        written.statement([("empriv_without", everyone, None)], own=False),
+        written.statement([("empriv_without", each, None)], own=False),
+    )
+
+
+def passes(
+    plan: Decomposition, facts: Facts, *, integers: Integers | None = None, only: str | None = None
+) -> Stages | None:
+    """The statement in steps that read the rows anew for some individuals at a time: no large table is kept.
+
+    None where a total needs more than the rows of its database: extremes, distinct values and quantiles are found from
+    what each individual has. ``only`` is a condition on ``r.empriv_individual``.
+    """
+    written = _written(plan, facts, integers, again=False)
+    if written.totals is None:
+        return None
+    (_, rows, _), *others = written.parts
+    named = {name: part for name, part, _ in others}
+    tables = []
+    for name, part in (("empriv_scales", named.get("empriv_scales")), ("empriv_totals", written.totals)):
+        if part is not None:
+            step = cast(exp.Select, part.copy()).with_("empriv_rows", as_=rows.copy())
+            _put_first(step, written.own)
+            tables.append((name, step))
+    partials = cast(exp.Select, named["empriv_partials"])
+    partials = partials if only is None else partials.where(only)
+    everyone, each = written.without
+    parts: list[Part] = [("empriv_rows", rows, False), ("empriv_partials", partials, None)]
+    return Stages(
+        tuple(tables),
+        written.statement([("empriv_without", everyone, None)], own=False),
+        written.statement([*parts, ("empriv_without", each, None)]),
+    )
+
+
+Part = tuple[str, exp.Expr, bool | None]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a statement is put together from: columns of results, named parts, and the query's own WITH.
+
+    ``totals`` are those of each database from its rows, None where they need what each individual has.
+    """
+
+    columns: tuple[Node, ...]
+    parts: tuple[Part, ...]
+    without: tuple[exp.Select, exp.Select]
+    totals: exp.Select | None
+    own: exp.Expr | None
+
+    def statement(self, parts: Sequence[Part], *, own: bool = True) -> exp.Select:
+        found = exp.select(*(column.copy() for column in self.columns)).from_("empriv_without", copy=False)
+        for name, part, materialized in parts:
+            found = found.with_(name, as_=part, materialized=materialized, copy=False)
+        _put_first(found, self.own if own else None)
+        return found
+
+
+def _put_first(statement: exp.Select, own: exp.Expr | None) -> None:
+    if own is not None:
+        with_ = statement.args.get("with_") or statement.args["with"]
+        with_.set("expressions", [*(cte.copy() for cte in own.expressions), *with_.expressions])
+
+
+def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, again: bool) -> _Written:
+    builder = Builder(facts)
+    names = {text(x): name for name, x in plan.arguments.items()}
+    results = []
+    for position in plan.query.items:
+        calls: list[Call] = []
+        tree = replace_calls(plan.select.expressions[position].unalias().copy(), calls, plan.query)
+        values = [
+            call.aggregate.build(
+                builder, *(exp.column(names[text(x)]) if text(x) in names else x.copy() for x in call.arguments)
+            )
+            for call in calls
+        ]
+        results.append(_put_results(tree, values))
+    keys = [f"k{k}" for k in range(len(plan.query.groups))]
+    present = builder.add("COUNT(*)") if keys else None
+
+    whose: tuple[Node, Node] = (plan.column(DATABASE), plan.column(INDIVIDUAL))
+    if again:
+        whose = (
+            exp.alias_(plan.column("empriv_pair"), DATABASE),
+            exp.alias_(fill("CASE WHEN FALSE THEN i END", i=plan.column(INDIVIDUAL)), INDIVIDUAL),
+        )
+    rows = plan.rows(
+        *whose,
+        *(exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True)),
+        *(exp.alias_(x.copy(), name) for name, x in plan.arguments.items()),
+    )
+    if again:
+        table = next(table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
+        table.replace(_left_for_pairs(integers).subquery(plan.alias))
+    own = rows.args.pop("with_", None) or rows.args.pop("with", None)
+    columns: list[Node] = [exp.column(name) for name in (DATABASE, INDIVIDUAL, *([GROUP] if keys else []))]
+    for number, result in enumerate(results):
+        value = result if present is None else fill("CASE WHEN n > 0 THEN q END", n=present, q=result)
+        columns.append(exp.alias_(value, f"q{number}"))
+    if builder.flags:
+        columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
+    labels = "empriv_flagged" if again else "empriv_databases"
+    parts = tuple(_parts(builder, keys, rows))
+    totals = None
+    if not (builder.extremes or builder.distincts or builder.quantiles):
+        totals = _with_kept(builder, keys, text(_states(builder, keys, [DATABASE, *keys])))
+    return _Written(tuple(columns), parts, _without(builder, keys, labels, integers), totals, own)
+
+
+def _left_for_pairs(integers: Integers | None) -> exp.Select:
+    code, join = _code("r", integers)
+    return query(
+        f"SELECT r.*, f.code AS empriv_pair FROM {DATA} AS r JOIN empriv_databases AS d ON d.label = r.{DATABASE} "
+        f"JOIN empriv_flagged AS f ON f.{DATABASE} = d.code {'LEFT ' if join else ''}{join} "
+        f"WHERE {code} IS DISTINCT FROM f.{INDIVIDUAL}"
+    )
+
+
+def _code(table: str, integers: Integers | None) -> tuple[str, str]:
+    """The position of an individual, and the join that it needs."""
+    if integers is None:
+        return "i.code", f"JOIN empriv_individuals AS i ON i.label = {table}.{INDIVIDUAL}"
+    if integers is BY_LABEL:
+        return f"{table}.{INDIVIDUAL}", ""
+    return f"CAST(CAST({table}.{INDIVIDUAL} AS BIGINT) - ({integers.first}) AS INTEGER)", ""
+
+
+def _parts(builder: Builder, keys: list[str], rows: exp.Select) -> Iterator[Part]:
+    """The named parts of the statement, in order, and whether they are kept rather than computed at each use."""
+    by, group = [DATABASE, *keys], ", ".join([DATABASE, *keys])
+    yield "empriv_rows", rows, False
+    if builder.scales:
+        scales = exp.select(*by, *(exp.alias_(node.copy(), name) for name, node in builder.scales.items()))
+        yield "empriv_scales", scales.from_("empriv_rows").group_by(*by), True
+    yield "empriv_partials", _states(builder, keys, [DATABASE, INDIVIDUAL, *keys]), True
+
+    totals = [
+        # A sum of counts would be of 128 bits, which is slow.
+        f"CAST(SUM({s}) AS BIGINT) AS {s}" if isinstance(state, exp.Count) else f"SUM({s}) AS {s}"
+        for s, state in builder.additive.items()
+    ]
+    totals += [f"{side}({m}) AS {m}" for m, (_, side) in builder.extremes.items()]
+    totals += [quantiles.most(name, quantile) for name, quantile in builder.quantiles.items()]
+    summed = f"SELECT {', '.join(by + totals)} FROM empriv_partials GROUP BY {group}"
+    yield "empriv_totals", _with_kept(builder, keys, summed), True
+
+    if builder.extremes:
+        yield "empriv_runners", _runners(builder, keys), True
+    for name, x in builder.distincts.items():
+        yield (
+            f"empriv_values_{name}",
+            query(
+                f"SELECT {group}, CASE WHEN COUNT({INDIVIDUAL}) = COUNT(*) AND MIN({INDIVIDUAL}) = MAX({INDIVIDUAL}) "
+                f"THEN MIN({INDIVIDUAL}) END AS {INDIVIDUAL} FROM empriv_rows WHERE NOT {x.name} IS NULL "
+                f"GROUP BY {group}, {x.name}"
+            ),
+            True,
+        )
+        count = f"COUNT(*) AS n FROM empriv_values_{name}"
+        yield f"empriv_all_{name}", query(f"SELECT {group}, {count} GROUP BY {group}"), True
+        sole = f"SELECT {group}, {INDIVIDUAL}, {count} WHERE NOT {INDIVIDUAL} IS NULL GROUP BY {group}, {INDIVIDUAL}"
+        yield f"empriv_sole_{name}", query(sole), True
+    for name, quantile in builder.quantiles.items():
+        for part, select in quantiles.parts(name, quantile, keys):
+            yield part, select, True
+
+
+def _states(builder: Builder, keys: list[str], names: list[str]) -> exp.Select:
+    """The states of the rows by these columns."""
+    source = "empriv_rows AS r"
+    if builder.scales:
+        source += f" JOIN empriv_scales AS c ON {on('r', 'c', keys)}"
+    states = {**builder.additive, **{m: fill(f"{side}(x)", x=x) for m, (x, side) in builder.extremes.items()}}
+    columns = [f"r.{name}" for name in names]
+    found = query(f"SELECT {', '.join(columns)} FROM {source}")
+    found = found.select(*(exp.alias_(state.copy(), name) for name, state in states.items()), copy=False)
+    return found.group_by(*columns, copy=False)
+
+
+def _with_kept(builder: Builder, keys: list[str], totals: str) -> exp.Select:
+    """Totals with the scales that results need: joined here, to a few rows, rather than to one for each individual."""
+    if not builder.kept:
+        return query(totals)
+    kept = "".join(f", c.{name}" for name in sorted(builder.kept))
+    return query(f"SELECT t.*{kept} FROM ({totals}) AS t LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}")
+
+
+def _runners(builder: Builder, keys: list[str]) -> exp.Select:
+    """Next to the largest value: how many individuals hold it, and the largest of the others."""
+    by = ", ".join(f"t.{name}" for name in (DATABASE, *keys))
+    columns = []
+    for m, (_, side) in builder.extremes.items():
+        beyond = "<" if side == "MAX" else ">"
+        columns.append(f"{side}(CASE WHEN p.{m} {beyond} t.{m} THEN p.{m} END) AS {m}")
+        columns.append(f"COUNT(CASE WHEN p.{m} = t.{m} THEN 1 END) AS {m}_holders")
+    return query(
+        f"SELECT {by}, {', '.join(columns)} FROM empriv_partials AS p JOIN empriv_totals AS t "
+        f"ON {on('p', 't', keys)} GROUP BY {by}"
+    )
+
+
+def _without(
+    builder: Builder, keys: list[str], labels: str, integers: Integers | None
+) -> tuple[exp.Select, exp.Select]:
+    """The states with everyone (individual -1), and those without each individual."""
+    group = [f"g.code AS {GROUP}"] if keys else []
+    everyone = [f"d.code AS {DATABASE}", f"-1 AS {INDIVIDUAL}", *group]
+    everyone += [f"COALESCE(t.{s}, 0) AS {s}" for s in builder.additive]
+    everyone += [f"t.{m} AS {m}" for m in builder.extremes]
+    code, join = _code("p", integers)
+    each = [f"d.code AS {DATABASE}", f"{code} AS {INDIVIDUAL}", *group]
+    for s, state in builder.additive.items():
+        # Counts are never NULL where there is a row.
+        counts = isinstance(state, exp.Count)
+        each.append(f"t.{s} - p.{s} AS {s}" if counts else f"COALESCE(t.{s}, 0) - COALESCE(p.{s}, 0) AS {s}")
+    each += [
+        f"CASE WHEN p.{m} = t.{m} AND r.{m}_holders = 1 THEN r.{m} ELSE t.{m} END AS {m}" for m in builder.extremes
+    ]
+    # Without groups, a database in which no row passes WHERE has a result too: SQL's answer on no rows.
+    outer = "JOIN" if keys else "LEFT JOIN"
+    of_everyone = [f"{labels} AS d {outer} empriv_totals AS t ON t.{DATABASE} = d.label"]
+    of_each = [f"empriv_partials AS p JOIN empriv_totals AS t ON {on('p', 't', keys)}"]
+    of_each += [f"JOIN {labels} AS d ON d.label = t.{DATABASE}"]
+    of_each += [join]
+    if keys:
+        matched = " AND ".join(f"g.{k} IS NOT DISTINCT FROM t.{k}" for k in keys)
+        of_everyone.append(f"JOIN empriv_groups AS g ON {matched}")
+        of_each.append(f"JOIN empriv_groups AS g ON {matched}")
+    if builder.extremes:
+        of_each.append(f"JOIN empriv_runners AS r ON {on('t', 'r', keys)}")
+    for columns in (everyone, each):
+        columns += [f"t.{name}" for name in sorted(builder.kept)]
+    if builder.quantiles:
+        for tables in (of_everyone, of_each):
+            tables.append(f"LEFT JOIN empriv_scales AS c ON {on('t', 'c', keys)}")
+    for name in builder.distincts:
+        every, sole = f"{name}_all", f"{name}_sole"
+        for tables in (of_everyone, of_each):
+            tables.append(f"LEFT JOIN empriv_all_{name} AS {every} ON {on('t', every, keys)}")
+        of_each.append(
+            f"LEFT JOIN empriv_sole_{name} AS {sole} ON {on('p', sole, keys)} AND p.{INDIVIDUAL} = {sole}.{INDIVIDUAL}"
+        )
+        everyone.append(f"COALESCE({every}.n, 0) AS {name}")
+        each.append(f"COALESCE({every}.n, 0) - COALESCE({sole}.n, 0) AS {name}")
+    for name, quantile in builder.quantiles.items():
+        for columns, tables, is_each in ((everyone, of_everyone, False), (each, of_each, True)):
+            found, joins = quantiles.joined(name, quantile, keys, each=is_each)
+            columns += found
+            tables += [f"LEFT JOIN {table} ON {condition}" for table, condition in joins]
+    total = query(f"SELECT {', '.join(everyone)} FROM {' '.join(of_everyone)}")
+    without = query(f"SELECT {', '.join(each)} FROM {' '.join(of_each)}")
+    if integers is not None:
+        without = without.where(f"NOT p.{INDIVIDUAL} IS NULL", copy=False)
+    return total, without
+
+
+def _put_results(tree: Node, results: list[Node]) -> Node:
+    def put(node: Node) -> Node:
+        if isinstance(node, exp.Column) and node.table == "empriv_call":
+            return exp.paren(results[int(node.name.removeprefix("call"))].copy(), copy=False)
+        return node
+
+    return tree.transform(put)

@@ -1,0 +1,293 @@
+"""Results some individuals at a time: fetched for one stretch of individuals after another, and forgotten.
+
+Where totals follow from the rows alone, the rows are read anew for as many individuals as can be grouped in memory.
+Otherwise what there is per database and individual is kept as a table, on disk if need be. Either way results are the
+same, to the last bit, as those that `collect` gives at once. What becomes of a stretch is for whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp
+
+from empriv.collecting.assemble import Answers, answer, assemble
+from empriv.collecting.engines.protocol import Engine, FailedOnRows, Integers, Session
+from empriv.collecting.queries import DATA, INDIVIDUAL, Query
+from empriv.collecting.sources import Databases
+from empriv.collecting.sql.aggregates import Facts, NotDecomposable
+from empriv.collecting.sql.decomposing import Decomposition, decompose
+from empriv.collecting.sql.evaluate import (
+    PAIR,
+    as_numbers,
+    beyond,
+    component_names,
+    explained,
+    look_again,
+    store_groups,
+    survey,
+)
+from empriv.collecting.sql.rewrite import GROUP, Stages, passes, stages
+from empriv.errors import QueryError
+from empriv.results import Results
+
+# Entries in a stretch (about 100 bytes each while they are put in order), and rows grouped at once.
+ENTRIES = 4_000_000
+ROWS = 25_000_000
+_BUCKETS = 4096  # of individuals, whose rows are counted together
+
+
+class StreamingSession(Session, Protocol):
+    """A session whose tables may grow, and whose labels can be had in part."""
+
+    def append(self, name: str, statement: exp.Expr) -> None:
+        """Run a statement and add its rows to a table that `store` made."""
+
+    def count_individuals(self) -> int:
+        """Number of labels."""
+
+    def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
+        """Labels at these positions."""
+
+    def interrupt(self) -> None:
+        """End the statement that runs in another thread, if one does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Results with everyone, and those without individuals as an iterator of stretches.
+
+    Attributes
+    ----------
+    everyone : results with everyone, and nobody listed
+    n_stretches : how many stretches there are
+    stretches : function of how many stretches to leave out at the beginning, which gives the others; whoever leaves
+        before the last must close it, since the next one is being fetched already
+    """
+
+    everyone: Results
+    n_stretches: int
+    stretches: Callable[[int], Generator[Results, None, None]]
+
+
+@contextmanager
+def stream(
+    engine: Engine, data: Databases, query: Query, *, entries: int = ENTRIES, rows: int = ROWS
+) -> Iterator[Stream]:
+    """Open a stream of results of an SQL query.
+
+    Raises `NotDecomposable` if the query cannot be rewritten, or fails on some rows: then only `collect` helps.
+    """
+    plan = decompose(query)
+    with engine.session(data) as session:
+        with _not_failing():
+            found = _opened(session, plan, entries, rows)  # type: ignore[arg-type]
+        yield found
+
+
+@contextmanager
+def _not_failing() -> Iterator[None]:
+    try:
+        yield
+    except FailedOnRows:
+        raise NotDecomposable("it fails on some rows") from None
+
+
+def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: int) -> Stream:
+    try:
+        facts = survey(session, plan)
+    except FailedOnRows:
+        raise
+    except QueryError as error:
+        raise explained(session, plan.query, error) from None
+    # Where some rows are not read, whoever has no row that is read must be listed too: by label.
+    integers = session.integers if plan.reads_all else None
+    if integers is None:
+        session.label_individuals()
+    size = session.count_individuals() if integers is None else integers.size
+    asking = _Asking(session, plan, facts, integers, store_groups(session, plan) if plan.query.groups else [""])
+    turns = max(1, min(size, -(-facts.rows // rows)))
+    steps = passes(plan, facts, integers=integers)
+    read_anew = steps is not None
+    if steps is None:
+        steps = stages(plan, facts, integers=integers)
+    _store(session, steps, integers, size, turns)
+    everyone = asking.everyone(steps.everyone)
+    # Each statement fetches what is then cut into parts.
+    if read_anew:
+        parts = max(1, min(size // turns, -(-facts.rows // (turns * entries))))
+        spans = _spans(session, integers, size, turns * parts)
+    else:
+        count = exp.select("COUNT(*) AS n").from_("empriv_partials")
+        pairs = int(session.fetch(count)["n"].values[0])
+        parts, spans = 1, _even_spans(size, max(1, min(size, -(-pairs // entries))))
+    fetches = -(-len(spans) // parts)
+
+    def fetched(number: int) -> Fetched:
+        own = spans[number * parts : (number + 1) * parts]
+        span = own[0][0], own[-1][1]
+        write, table = (passes, "r") if read_anew else (stages, "p")
+        found = write(plan, facts, integers=integers, only=_between(table, integers, span, size))
+        assert found is not None
+        labels = session.individuals_between(*span) if integers is None else None
+        return Fetched(span, asking.answers(found.each, span[1]), labels)
+
+    def stretches(skipped: int = 0) -> Generator[Results, None, None]:
+        first = skipped // parts
+        with closing(_ahead(fetched, range(first, fetches), session.interrupt)) as found, _not_failing():
+            for number, one in enumerate(found, start=first):
+                for part in range(max(skipped, number * parts), min(len(spans), (number + 1) * parts)):
+                    yield asking.stretch(one, spans[part], everyone)
+
+    return Stream(everyone, len(spans), stretches)
+
+
+@dataclass(frozen=True, eq=False)
+class Fetched:
+    """Answers without the individuals at the positions of ``span``, and their labels where these are no integers."""
+
+    span: tuple[int, int]
+    answers: Answers
+    labels: npt.NDArray[Any] | None
+
+
+def _ahead(
+    fetched: Callable[[int], Fetched], numbers: range, interrupt: Callable[[], None]
+) -> Generator[Fetched, None, None]:
+    """What is fetched for each number, the next while the last is in use."""
+    with ThreadPoolExecutor(1) as worker:
+        running = worker.submit(fetched, numbers[0]) if numbers else None
+        try:
+            for number in numbers:
+                assert running is not None
+                found = running.result()
+                running = worker.submit(fetched, number + 1) if number + 1 in numbers else None
+                yield found
+                del found  # two are held at most
+        finally:
+            # Again and again: an interrupt that comes before the statement has begun is lost.
+            while running is not None and not running.done():
+                interrupt()
+                wait([running], timeout=0.05)
+
+
+def _even_spans(size: int, count: int) -> list[tuple[int, int]]:
+    """Positions of individuals in so many stretches."""
+    return [(size * k // count, size * (k + 1) // count) for k in range(count)]
+
+
+def _spans(session: StreamingSession, integers: Integers | None, size: int, count: int) -> list[tuple[int, int]]:
+    """Positions of individuals in at most so many stretches; of integers, with about as many rows each.
+
+    The rows of integers may be anywhere in their range; labels are numbered without gaps.
+    """
+    if integers is None or count == 1:
+        return _even_spans(size, count)
+    place = f"CAST(CAST({INDIVIDUAL} AS BIGINT) - ({integers.first}) AS DOUBLE) * {_BUCKETS} / {size}"
+    found = session.fetch(
+        exp.select(f"CAST(FLOOR({place}) AS BIGINT) AS bucket", "COUNT(*) AS n")
+        .from_(DATA)
+        .where(f"NOT {INDIVIDUAL} IS NULL")
+        .group_by("bucket")
+    )
+    rows = np.bincount(found["bucket"].values, found["n"].values, minlength=_BUCKETS).cumsum()
+    ends = np.searchsorted(rows, rows[-1] * np.arange(1, count) / count) + 1
+    edges = np.unique(np.concatenate(([0], np.minimum(ends, _BUCKETS) * size // _BUCKETS, [size]))).tolist()
+    return list(pairwise(edges))
+
+
+def _store(session: StreamingSession, steps: Stages, integers: Integers | None, size: int, turns: int) -> None:
+    """Keep the steps as tables; what there is per individual is computed in turns, for stretches of individuals.
+
+    A turn groups what fits in memory, and puts the individuals of a stretch next to each other, where they are found
+    again quickly.
+    """
+    for name, statement in steps.tables:
+        if name != "empriv_partials" or turns == 1:
+            session.store(name, statement)
+            continue
+        for number in range(turns):
+            span = size * number // turns, size * (number + 1) // turns
+            some = _between("r", integers, span, size)
+            if number == 0:
+                session.store(name, statement.where(f"({some}) OR r.{INDIVIDUAL} IS NULL"))
+            else:
+                session.append(name, statement.where(some))
+
+
+def _between(table: str, integers: Integers | None, span: tuple[int, int], size: int) -> str:
+    """The condition that an individual's position is in ``span``."""
+    column, (first, stop) = f"{table}.{INDIVIDUAL}", span
+    if integers is not None:
+        low, high = str(integers.first + first), str(integers.first + stop)
+    else:
+        low, high = (f"(SELECT label FROM empriv_individuals WHERE code = {code})" for code in span)
+    conditions = [f"{column} >= {low}"] if first > 0 else []
+    conditions += [f"{column} < {high}"] if stop < size else []
+    return " AND ".join(conditions) or f"NOT {column} IS NULL"
+
+
+@dataclass(frozen=True, eq=False)
+class _Asking:
+    """One query, asked of a session some individuals at a time."""
+
+    session: StreamingSession
+    plan: Decomposition
+    facts: Facts
+    integers: Integers | None
+    groups: list[str]
+
+    def answers(self, statement: exp.Select, size: int) -> Answers:
+        """What a step answers about individuals at positions below ``size``."""
+        n, query = len(self.session.databases), self.plan.query
+        found = self.session.fetch(as_numbers(self.session, statement, query, (n, size)))
+        beyond(found)
+        answers = Answers(
+            found[PAIR].values,
+            n,
+            found[GROUP].values if query.groups else np.zeros(1, np.int64),
+            tuple(answer(found[f"q{number}"]) for number in range(len(query.items))),
+        )
+        look_again(self.session, self.plan, self.facts, self.integers, answers, found)
+        return answers
+
+    def everyone(self, statement: exp.Select) -> Results:
+        """Results with everyone."""
+        nobody = np.zeros(0, np.int64)
+        return self._assembled(self.answers(statement, 0), nobody, Integers(0, 0), None)
+
+    def stretch(self, fetched: Fetched, span: tuple[int, int], everyone: Results) -> Results:
+        """Results without the individuals at the positions of ``span``."""
+        (first, stop), answers = span, fetched.answers
+        pair, n = answers.pair, answers.n_databases
+        if span != fetched.span:
+            some = np.flatnonzero((pair >= first * n) & (pair < stop * n))
+            items = tuple((values[some], codes[some]) for values, codes in answers.items)
+            group = answers.group[some] if self.plan.query.groups else answers.group
+            answers = Answers(pair[some], n, group, items)
+        answers = replace(answers, pair=answers.pair - first * n)
+        if self.integers is not None:
+            return self._assembled(answers, None, Integers(self.integers.first + first, stop - first), everyone)
+        assert fetched.labels is not None
+        labels = fetched.labels[first - fetched.span[0] : stop - fetched.span[0]]
+        return self._assembled(answers, labels, None, everyone)
+
+    def _assembled(
+        self, answers: Answers, labels: npt.NDArray[Any] | None, integers: Integers | None, everyone: Results | None
+    ) -> Results:
+        return assemble(
+            answers,
+            databases=self.session.databases,
+            individuals=labels,
+            integers=integers,
+            components=component_names(self.plan.query, self.groups),
+            n_groups=len(self.groups),
+            everyone=None if everyone is None else (everyone.q, everyone.outcomes),
+        )

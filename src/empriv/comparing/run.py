@@ -1,0 +1,122 @@
+"""`compare`: from protocols and rows to a `Comparison`; wiring only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from empriv.auditing.audit import Audit, check_epsilons
+from empriv.auditing.run import DEFAULT_EPSILONS, audit
+from empriv.collecting.origins import describe
+from empriv.comparing.comparison import MOST, Comparison
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Density
+from empriv.noise.joint_noise import JointNoise
+from empriv.noise.noise import Noise
+from empriv.protocols import Protocol, plain
+from empriv.results import Results
+
+if TYPE_CHECKING:
+    from empriv.collecting import Databases, Engine
+    from empriv.collecting.functions.frames import FrameKind
+
+_ANSWERS, _LEAST_DRAWS, _MOST_DRAWS = 1_500, 4, 64
+
+
+def compare(
+    protocols: Mapping[str, Any],
+    data: Databases | None = None,
+    *,
+    truth: str | None = None,
+    epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
+    density: Density | None = None,
+    component: str | None = None,
+    draws: int | None = None,
+    rng: int = 0,
+    engine: Engine | None = None,
+    memory_limit: str | None = None,
+    jobs: int | None = None,
+    progress: bool | None = None,
+    notice: Callable[[str], None] | None = None,
+    frame: FrameKind = "dict",
+) -> Comparison:
+    """Compare protocols by their privacy, and by their error against the truth.
+
+    Parameters
+    ----------
+    protocols : 2 to 12, by name: SQL text, a function of the rows, a `Protocol` from `empriv.protocols`; or `Results`
+        or an `Audit` made before
+    data : databases, from `databases`, `subsamples`, `splits` or `repeats`; not needed for `Results` and `Audit`
+    truth : name of the protocol whose answers are right, and against which the others' errors are; it must not be
+        randomised. Without it, errors are not known.
+    epsilon : the epsilons to report; any others can be asked later
+    density : how densities are estimated, the same for all
+    component : compare this component of vector queries alone, by name; otherwise all are measured together. An
+        `Audit` keeps its own density and component.
+    draws : of each randomised protocol for each database; unless given, 4 to 64, to make about 1,500 in all
+    rng : seed: protocols draw the same random numbers from it, so that differences are not made by chance
+    engine, memory_limit, jobs, progress, notice, frame : as for `collect`
+
+    Returns
+    -------
+    Comparison
+    """
+    if not isinstance(protocols, Mapping):
+        raise InputError(f"`protocols` must be a dict of names and protocols, got {type(protocols).__name__}.")
+    if not 2 <= len(protocols) <= MOST:
+        raise InputError(f"`protocols` must be 2 to {MOST}, got {len(protocols)}.")
+    if not all(isinstance(name, str) and name.strip() for name in protocols):
+        raise InputError("`protocols` must have names that are texts.")
+    if truth is not None and truth not in protocols:
+        raise InputError(f"`truth` must name one of the protocols ({', '.join(protocols)}), got {truth!r}.")
+    epsilons = check_epsilons(epsilon)
+    # All are understood before any is run.
+    asked = {name: _understood(name, one, data) for name, one in protocols.items()}
+    if truth is not None and _randomised(asked[truth]):
+        raise InputError("`truth` must give one answer for each database, got a randomised protocol.")
+    found: dict[str, Audit] = {}
+    # Randomised ones last: by then the number of databases is known, which says how many draws are enough.
+    for name in sorted(asked, key=lambda name: _randomised(asked[name])):
+        one = asked[name]
+        if isinstance(one, Audit):
+            found[name] = replace(one, epsilons=epsilons)
+            continue
+        if isinstance(one, Results):
+            found[name] = audit(one, epsilon=epsilons, density=density, component=component)
+            continue
+        assert data is not None
+        if draws is None and one.randomised and found:
+            draws = _enough(next(iter(found.values())).results.n_databases)
+        results = one.collect(
+            data, draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, progress=progress,
+            notice=notice, frame=frame,
+        )  # fmt: skip
+        measured = audit(results, epsilon=epsilons, density=density, component=component)
+        found[name] = replace(measured, query=one.describe(), origin=describe(data))
+    ways = {name: one for name, one in asked.items() if isinstance(one, Protocol)}
+    made_from = {name: tuple(other for other in ways if one.made_from(ways[other])) for name, one in ways.items()}
+    return Comparison({name: found[name] for name in protocols}, epsilons, truth, rng, made_from)
+
+
+def _randomised(one: Protocol | Results | Audit) -> bool:
+    return isinstance(one, Protocol) and one.randomised
+
+
+def _enough(n_databases: int) -> int:
+    """Draws for each database that make about `_ANSWERS` in all."""
+    return min(_MOST_DRAWS, max(_LEAST_DRAWS, _ANSWERS // n_databases))
+
+
+def _understood(name: str, given: Any, data: Any) -> Protocol | Results | Audit:
+    """What stands under a name."""
+    if isinstance(given, Results | Audit):
+        return given
+    if isinstance(given, Noise | JointNoise):
+        raise InputError(
+            f"`protocols` must hold queries, protocols, results or audits, got noise for {name!r}. "
+            "Hint: protocols.noised(query, noise)."
+        )
+    if data is None:
+        raise InputError(f"`data` must be given: {name!r} is to be run on it.")
+    return given if isinstance(given, Protocol) else plain(given)

@@ -1,0 +1,390 @@
+"""Densities: what ``density=`` takes, and what fitting it to the results with everyone gives.
+
+A `Density` is a recipe; ``fit`` makes a `Model` of it. Bandwidths are fitted to the results with everyone, and
+belong to the database: pair j has one bandwidth on both sides, because a second fit without the individual would
+put a divergence between the two that is not theirs (``refit=True`` does so, for comparison).
+
+Whoever has a density of their own writes the two protocols; nothing else in empriv needs to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from empriv.errors import InputError
+from empriv.measuring.densities import selection
+from empriv.measuring.densities.kernels import Kernel, kernel_named
+from empriv.measuring.densities.selection import Score
+from empriv.results import FloatArray, IntArray
+
+RULES = ("one-se", "likelihood", "k-fold", "silverman", "scott")
+METHODS = ("breiman", "abramson")
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A fitted density.
+
+    ``points`` are always N results in the order that the model was fitted on, those with everyone or those without
+    an individual; a point at +inf is an atom and has no part in the density. Mass is 1/N for each point.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model in words."""
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """Every candidate that was considered."""
+
+    def pdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        """Density at each x."""
+
+    def cdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        """Mass up to each x."""
+
+    def nodes(self, points: FloatArray) -> FloatArray:
+        """Sorted places, dense enough that a ratio of two such densities turns at most once between neighbours,
+        with every kink or jump among them, and next to no mass beyond the first and last."""
+
+
+@runtime_checkable
+class Density(Protocol):
+    """A recipe for a density. With an attribute ``literal = True``, atoms of numbers are not looked for."""
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Model:
+        """The model of these points; ``databases`` says which points are draws of the same database."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """One kernel at each point: ``p(x) = 1/N sum_j k((x - q_j)/h_j)/h_j``."""
+
+    kernel: Kernel
+    bandwidths: FloatArray
+    name: str
+    scores: tuple[Score, ...] = ()
+    refit: Any = None
+
+    @property
+    def bandwidth(self) -> float:
+        """The one bandwidth, NaN where they vary."""
+        first = float(self.bandwidths[0])
+        return first if np.all(self.bandwidths == first) else float("nan")
+
+    def pdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        here = np.isfinite(points)
+        h = self.bandwidths[here]
+        z = (np.asarray(x, float)[..., None] - points[here]) / h
+        return np.asarray((self.kernel.pdf(z) / h).sum(axis=-1) / len(points))
+
+    def cdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        here = np.isfinite(points)
+        z = (np.asarray(x, float)[..., None] - points[here]) / self.bandwidths[here]
+        return np.asarray(self.kernel.cdf(z).sum(axis=-1) / len(points))
+
+    def nodes(self, points: FloatArray) -> FloatArray:
+        here = np.isfinite(points)
+        offsets = np.array(self.kernel.nodes)
+        offsets = np.concatenate((-offsets, offsets, [-self.kernel.reach, self.kernel.reach]))
+        return np.unique(points[here, None] + self.bandwidths[here, None] * offsets)
+
+
+@dataclass(frozen=True)
+class Kde:
+    """Kernel density estimate with one bandwidth.
+
+    Parameters
+    ----------
+    kernel : name in `KERNELS`
+    bandwidth : a positive number, or a rule
+        "one-se" (default): the widest bandwidth whose leave-one-out log likelihood is within one paired standard
+        error of the best; "likelihood": the best; "k-fold": the best by ten folds; "silverman", "scott": rules of
+        thumb, unsafe where the results have several modes. A number is taken as stated: the density is then
+        exactly that mixture, and atoms of numbers are not looked for.
+    refit : fit the bandwidth anew without each individual, for comparison
+    """
+
+    kernel: str = "laplace"
+    bandwidth: float | str = "one-se"
+    refit: bool = False
+
+    def __post_init__(self) -> None:
+        kernel_named(self.kernel)
+        if isinstance(self.bandwidth, str):
+            if self.bandwidth not in RULES:
+                raise InputError(f"`bandwidth` must be a number or one of {', '.join(RULES)}, got {self.bandwidth!r}.")
+        elif not (np.isfinite(self.bandwidth) and self.bandwidth > 0):
+            raise InputError(f"`bandwidth` must be positive and finite, got {self.bandwidth}.")
+
+    @property
+    def literal(self) -> bool:
+        return not isinstance(self.bandwidth, str)
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Mixture:
+        kernel = kernel_named(self.kernel)
+        scores: tuple[Score, ...] = ()
+        if isinstance(self.bandwidth, str):
+            chosen, scores = _bandwidth(*_finite(points, databases), kernel, self.bandwidth)
+            how = self.bandwidth
+        else:
+            chosen, how = float(self.bandwidth), "as stated"
+        return Mixture(
+            kernel=kernel,
+            bandwidths=np.full(len(points), chosen),
+            name=f"{self.kernel} kernel, bandwidth {chosen:.6g} ({how})",
+            scores=scores,
+            refit=self if self.refit and not self.literal else None,
+        )
+
+
+@dataclass(frozen=True)
+class VariableKde:
+    """Kernel density estimate with a bandwidth for each point, wider where results are sparse.
+
+    Parameters
+    ----------
+    kernel : name in `KERNELS`
+    method : "breiman" (h_j = scale · distance to the ``neighbours``-th nearest distinct result) or "abramson"
+        (h_j = scale · (pilot(q_j) / its geometric mean)^(-1/2), the pilot a `Kde` by likelihood)
+    neighbours, scale : numbers, or None to choose them by leave-one-out log likelihood
+    refit : fit anew without each individual, for comparison
+    """
+
+    kernel: str = "gaussian"
+    method: str = "breiman"
+    neighbours: int | None = None
+    scale: float | None = None
+    refit: bool = False
+
+    def __post_init__(self) -> None:
+        kernel_named(self.kernel)
+        if self.method not in METHODS:
+            raise InputError(f"`method` must be one of {', '.join(METHODS)}, got {self.method!r}.")
+        if self.neighbours is not None and self.neighbours < 1:
+            raise InputError(f"`neighbours` must be at least 1, got {self.neighbours}.")
+        if self.scale is not None and not (np.isfinite(self.scale) and self.scale > 0):
+            raise InputError(f"`scale` must be positive and finite, got {self.scale}.")
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Mixture:
+        kernel = kernel_named(self.kernel)
+        x, groups = _finite(points, databases)
+        bandwidths, names, log = (self._breiman if self.method == "breiman" else self._abramson)(x, groups, kernel)
+        means, errors = selection.means_and_errors(selection.per_database(log, groups))
+        best = int(np.argmax(means))
+        if not np.isfinite(bandwidths[best]).all():
+            raise InputError(
+                f"`neighbours` must be less than the number of distinct results ({len(np.unique(x))}), "
+                f"got {self.neighbours}."
+            )
+        # A point that is an atom has no bandwidth of its own; its pair without an individual gets the middle one.
+        full = np.full(len(points), float(np.median(bandwidths[best])))
+        full[np.isfinite(points)] = bandwidths[best]
+        return Mixture(
+            kernel=kernel,
+            bandwidths=full,
+            name=f"{self.kernel} kernel, variable bandwidth ({self.method}, {names[best]})",
+            scores=_scores(names, means, errors, best),
+            refit=self if self.refit else None,
+        )
+
+    def _breiman(self, x: FloatArray, groups: IntArray, kernel: Kernel) -> tuple[FloatArray, list[str], FloatArray]:
+        distances = selection.neighbour_distances(x)
+        most = max(1, int(np.isfinite(distances).sum(axis=1).min()))
+        ks = (
+            [self.neighbours]
+            if self.neighbours is not None
+            else sorted({min(most, max(1, round(k))) for k in np.geomspace(2, max(2, len(x) / 2), 8)})
+        )
+        if ks[-1] > distances.shape[1]:
+            return np.full((1, len(x)), np.inf), [""], np.zeros((1, len(x)))
+        alphas = [self.scale] if self.scale is not None else list(kernel.canonical * np.geomspace(0.15, 3.0, 12))
+        candidates = [(k, alpha) for k in ks for alpha in alphas]
+        at_k = np.array([distances[:, k - 1] for k, _ in candidates])
+        after_k = np.array([distances[:, min(k, distances.shape[1] - 1)] for k, _ in candidates])
+        after_k = np.where(np.isfinite(after_k), after_k, at_k)
+        alpha = np.array([alpha for _, alpha in candidates])[:, None, None]
+
+        def without(rows: slice) -> FloatArray:
+            # (candidates, points left out, centres): a centre that had the point among its neighbours takes the next
+            near = np.abs(x[rows, None] - x[None, :])[None] <= at_k[:, None, :]
+            return np.asarray(alpha * np.where(near, after_k[:, None, :], at_k[:, None, :]))
+
+        log = selection.log_densities(x, groups, kernel, without)
+        names = [f"neighbours {k}, scale {a:.4g}" for k, a in candidates]
+        return alpha[:, :, 0] * at_k, names, log
+
+    def _abramson(self, x: FloatArray, groups: IntArray, kernel: Kernel) -> tuple[FloatArray, list[str], FloatArray]:
+        pilot_h, _ = _bandwidth(x, groups, kernel, "likelihood")
+        pilot = Mixture(kernel, np.full(len(x), pilot_h), "pilot").pdf(x, x)
+        shape = np.sqrt(np.exp(np.mean(np.log(pilot))) / pilot)
+        scales = np.array([self.scale]) if self.scale is not None else selection.bandwidth_grid(x, kernel, wide=True)
+        bandwidths = scales[:, None] * shape[None, :]
+        log = selection.log_densities(x, groups, kernel, bandwidths)
+        return bandwidths, [f"scale {s:.6g}" for s in scales], log
+
+
+@dataclass(frozen=True)
+class Ecdf:
+    """Numerical differencing of the empirical distribution over ``span`` gaps (default: about sqrt(n)).
+
+    Piecewise constant between the sorted results, nothing outside them, scaled to mass one.
+    """
+
+    span: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.span is not None and self.span < 1:
+            raise InputError(f"`span` must be at least 1, got {self.span}.")
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Differences:
+        x, _ = _finite(points, databases)
+        span = self.span if self.span is not None else max(1, round(len(x) ** 0.5))
+        return Differences(span=span, name=f"empirical distribution, differenced over {span} gaps")
+
+
+@dataclass(frozen=True)
+class Differences:
+    """The fitted `Ecdf`: it has nothing to fit but its span."""
+
+    span: int
+    name: str
+    scores: tuple[Score, ...] = ()
+
+    def steps(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Edges and the heights between them."""
+        x = np.sort(points[np.isfinite(points)])
+        last = len(x) - 1
+        if last < 1 or x[0] == x[-1]:
+            raise InputError("`density` Ecdf must have at least two distinct results on each side, got one.")
+        gap = np.arange(last)
+        low = np.clip(gap - (self.span - 1) // 2, 0, max(0, last - self.span))
+        high = np.minimum(low + self.span, last)
+        width = np.diff(x)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            height = np.where(width > 0, (high - low) / (x[high] - x[low]), 0.0)
+        edges = np.unique(x)
+        height = height[width > 0]
+        mass = (height * np.diff(edges)).sum()
+        return edges, height / mass * (len(x) / len(points))
+
+    def pdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        edges, heights = self.steps(points)
+        place = np.searchsorted(edges, np.asarray(x, float), side="right") - 1
+        inside = (place >= 0) & (place < len(heights))
+        return np.where(inside, heights[np.clip(place, 0, len(heights) - 1)], 0.0)
+
+    def cdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        edges, heights = self.steps(points)
+        cumulative = np.concatenate(([0.0], np.cumsum(heights * np.diff(edges))))
+        return np.asarray(np.interp(np.asarray(x, float), edges, cumulative))
+
+    def nodes(self, points: FloatArray) -> FloatArray:
+        return self.steps(points)[0]
+
+
+@dataclass(frozen=True)
+class BestOf:
+    """The density of highest out-of-sample log likelihood among several, by ten folds of the databases."""
+
+    candidates: Sequence[Density]
+
+    def __post_init__(self) -> None:
+        if not self.candidates:
+            raise InputError("`candidates` must hold at least one density, got none.")
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Model:
+        units = databases if len(np.unique(databases)) > 1 else np.arange(len(points))
+        log = np.array([_held_out(density, points, units) for density in self.candidates])
+        means, errors = selection.means_and_errors(selection.per_database(log, units))
+        if not np.isfinite(means).any():
+            raise InputError("`candidates` must hold a density that can be fitted to parts of the databases, got none.")
+        best = int(np.argmax(means))
+        model = self.candidates[best].fit(points, databases)
+        scores = _scores([_title(density) for density in self.candidates], means, errors, best)
+        name = f"{model.name}, best of {len(scores)}"
+        if isinstance(model, Mixture | Differences):
+            return replace(model, name=name, scores=scores)
+        return Chosen(model, name, scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A user's own model that `BestOf` chose, with the scores of all candidates."""
+
+    model: Model
+    name: str
+    scores: tuple[Score, ...]
+
+    def pdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        return self.model.pdf(x, points)
+
+    def cdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
+        return self.model.cdf(x, points)
+
+    def nodes(self, points: FloatArray) -> FloatArray:
+        return self.model.nodes(points)
+
+
+def _finite(points: FloatArray, databases: IntArray) -> tuple[FloatArray, IntArray]:
+    """Points that are not atoms, and their groups: the databases, or each draw alone if there is one database."""
+    here = np.isfinite(points)
+    groups = databases[here]
+    if not here.any() or np.all(points[here] == points[here][0]):
+        raise InputError("A bandwidth needs at least two distinct results, got fewer.")
+    return points[here], groups if len(np.unique(groups)) > 1 else np.arange(len(groups))
+
+
+def _bandwidth(x: FloatArray, groups: IntArray, kernel: Kernel, rule: str) -> tuple[float, tuple[Score, ...]]:
+    """The bandwidth that a rule chooses, and the scores of all that it considered."""
+    if rule in ("silverman", "scott"):
+        width = 0.9 * selection.spread(x) if rule == "silverman" else 1.06 * float(np.std(x, ddof=1))
+        grid = np.array([kernel.canonical * width * len(x) ** -0.2])
+    else:
+        grid = selection.bandwidth_grid(x, kernel, wide=rule != "one-se")
+    alone = len(np.unique(groups)) == len(groups)
+    if rule != "k-fold" and kernel.name == "laplace" and alone and len(x) > 1000:
+        log = selection.laplace_log_densities(x, grid)
+    else:
+        log = selection.log_densities(x, selection.folds(groups) if rule == "k-fold" else groups, kernel, grid)
+    means, errors = selection.means_and_errors(selection.per_database(log, groups))
+    if len(grid) > 1 and not np.isfinite(means).any():
+        raise InputError("`bandwidth` must be a number here: no candidate of the rule reaches from result to result.")
+    best = selection.one_standard_error(means, errors) if rule == "one-se" else int(np.argmax(means))
+    return float(grid[best]), _scores([f"bandwidth {h:.6g}" for h in grid], means, errors, best)
+
+
+def _scores(names: Sequence[str], means: FloatArray, errors: FloatArray, best: int) -> tuple[Score, ...]:
+    return tuple(
+        Score(name, float(mean), float(error), k == best)
+        for k, (name, mean, error) in enumerate(zip(names, means, errors, strict=True))
+    )
+
+
+def _held_out(density: Density, points: FloatArray, units: IntArray) -> FloatArray:
+    """Log density at each point, fitted to the other folds; ties of the point left out; -inf where no fit is had."""
+    fold = selection.folds(np.unique(units, return_inverse=True)[1])
+    log = np.full(len(points), -np.inf)
+    log[~np.isfinite(points)] = np.nan
+    tolerance = 4 * np.spacing(np.abs(points[np.isfinite(points)]).max())
+    for k in np.unique(fold):
+        training = np.where(fold == k, np.inf, points)
+        held = np.flatnonzero((fold == k) & np.isfinite(points))
+        try:
+            model = density.fit(training, units)
+            for j in held:
+                partners = np.where(np.abs(training - points[j]) <= tolerance, np.inf, training)
+                share = np.count_nonzero(fold != k) / len(points)
+                with np.errstate(divide="ignore"):
+                    log[j] = np.log(model.pdf(points[j : j + 1], partners)[0] / share)
+        except InputError:
+            continue
+    return log
+
+
+def _title(density: Density) -> str:
+    return repr(density) if is_dataclass(density) else type(density).__name__

@@ -1,0 +1,398 @@
+"""`JointRisk`: the privacy of several numbers released together (docs/composition.md).
+
+Numbers that are private one by one may reveal a person together, so the law of the whole vector is measured: exact
+leaks first (`directions`), then a density in white coordinates (`spaces`), integrated by `cubature`. Forgetting
+components is post-processing: no individual's joint delta_i is below that of a component alone. Where the databases
+are too few for so many dimensions, components two by two are measured instead, which is a lower figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.progress import progress
+from empriv.base.threads import workers
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Density, Kde
+from empriv.measuring.densities.selection import Score, spread
+from empriv.measuring.joint import cubature
+from empriv.measuring.joint.cubature import Cloud, Grid, Masses
+from empriv.measuring.joint.directions import Leak, atom_curves, merged, pair_leaks, plane_leaks
+from empriv.measuring.joint.spaces import JointPairs, split_vectors
+from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.risk import Risk, check_delta, epsilon_grid, measure, ranking, total_risk_of
+from empriv.results import FloatArray, IntArray, Results
+
+INTEGRATIONS = ("auto", "grid", "sobol")
+MOST_PAIRS = 45
+_CHUNK = 64
+_MOST_KNOWN = 20_000_000  # figures kept
+
+# (dimension, least number of databases) at which delta at epsilon 0.1 was within 0.05 of the truth: root mean square
+# error over at least 12 runs on the worst of the benign laws of `python benchmarks/joint.py` (docs/composition.md).
+# What was not measured there, or was worse, is not vouched for.
+VOUCHED = ((2, 41), (3, 365), (4, 1000))
+
+
+def vouched_dimension(n_databases: int) -> int:
+    """The largest dimension whose joint density so many databases can carry."""
+    return max((d for d, least in VOUCHED if n_databases >= least), default=1)
+
+
+@dataclass(frozen=True)
+class JointModel:
+    """The density of a vector, in words, with the scores of every bandwidth considered."""
+
+    name: str
+    scores: tuple[Score, ...]
+
+
+def measure_joint(results: Results, *, density: Density | None = None, integration: str = "auto") -> JointRisk:
+    """Privacy of the results of a vector query, jointly.
+
+    Parameters
+    ----------
+    results : of a vector query
+    density : how the densities of single components are estimated; that of the vector is always the product of
+        Laplace kernels on white axes, with its one-SE bandwidth
+    integration : "grid" (one or two dimensions), "sobol", or "auto", which takes the grid where it can
+    """
+    if results.components is None:
+        raise InputError("`results` must be those of a vector query. Hint: empriv.measure(results).")
+    if integration not in INTEGRATIONS:
+        raise InputError(f"`integration` must be one of {', '.join(INTEGRATIONS)}, got {integration!r}.")
+    density = Kde() if density is None else density
+    alone: dict[str, Risk] = {name: measure(results.component(name), density=density) for name in results.components}
+    look = density if not getattr(density, "literal", False) else Kde()
+    marked = [risk.pairs if look is density else measure(results.component(name)).pairs for name, risk in alone.items()]
+    pairs = split_vectors(results, marked)
+    dimension = max((space.rank for space in pairs.spaces), default=0)
+    if integration == "grid" and dimension > 2:
+        raise InputError(f"`integration` must be auto or sobol in {dimension} dimensions, got 'grid'.")
+    vouched = vouched_dimension(results.n_databases)
+    atoms_leaks, directions = pair_leaks(results)
+    pairwise: dict[tuple[str, str], JointRisk] = {}
+    if dimension > vouched and len(results.components) > 2:
+        for a, b in _pairs_to_measure(results):
+            pairwise[a, b] = measure_joint(results.select((a, b)), density=density, integration=integration)
+    return JointRisk(
+        results=results,
+        components=alone,
+        pairs=pairs,
+        shifts=pairs.shifts(),
+        leaks=merged((*plane_leaks(pairs, results.components), *atoms_leaks)),
+        directions=directions,
+        dimension=dimension,
+        vouched=vouched,
+        pairwise=pairwise,
+        integration=integration,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class JointRisk:
+    """How private several numbers released together are for every individual: an estimate from the databases at hand.
+
+    Attributes
+    ----------
+    results : what was measured
+    components : the `Risk` of each number alone
+    pairs : where every vector lies, and the categories compared by counts
+    shifts : largest influence of each individual in bandwidths, summed over axes; inf to or from another category
+    leaks : exact leaks, each with its direction in words
+    directions : sums and differences of two components that have atoms
+    dimension : of the plane that the results lie on
+    vouched : largest dimension that so many databases can carry; beyond it the figures are those of ``pairwise``
+    pairwise : the joint risk of each two components, where ``dimension`` exceeds ``vouched``
+    integration : how densities are integrated
+    """
+
+    results: Results
+    components: Mapping[str, Risk] = field(repr=False)
+    pairs: JointPairs = field(repr=False)
+    shifts: FloatArray = field(repr=False)
+    leaks: tuple[Leak, ...] = field(repr=False)
+    directions: tuple[Pairs, ...] = field(repr=False)
+    dimension: int
+    vouched: int
+    pairwise: Mapping[tuple[str, str], JointRisk] = field(repr=False)
+    integration: str = "auto"
+    _known: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all components were measured together, not two by two."""
+        return not self.pairwise
+
+    @property
+    def density(self) -> JointModel | None:
+        """The density of the vector in words; None if all results are single outcomes."""
+        if not self.pairs.spaces:
+            return None
+        space = max(self.pairs.spaces, key=lambda one: one.rank)
+        axes = "axis" if space.rank == 1 else "axes"
+        name = f"product of laplace kernels on {space.rank} white {axes}, bandwidth {space.bandwidth:.6g} (one-se)"
+        if not self.complete:
+            name = f"product of laplace kernels on two white axes for each of {len(self.pairwise)} pairs (one-se)"
+        return JointModel(name, space.scores)
+
+    def delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
+        """Failure probability of each individual: (individuals,), or (individuals, epsilons) for an array.
+
+        The largest of the joint law's, of every component's, and of every exact leak's.
+        """
+        grid = epsilon_grid(epsilon)
+        found = self._found(grid)[0]
+        return found[:, 0].copy() if grid.ndim == 0 else found.copy()
+
+    def law_delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
+        """delta_i of the fitted joint law alone, in all its dimensions, whether vouched for or not: for study."""
+        grid = np.atleast_1d(epsilon_grid(epsilon))
+        out = np.zeros((len(self.shifts), len(grid)))
+        for row in np.flatnonzero(self.shifts > 0).tolist():
+            out[row] = self._row(row, grid)[0]
+        return out[:, 0] if np.ndim(epsilon) == 0 else out
+
+    def delta(self, epsilon: npt.ArrayLike) -> Any:
+        """Largest delta_i: a float, or an array for an array."""
+        worst = self.delta_i(np.atleast_1d(epsilon_grid(epsilon))).max(axis=0, initial=0.0)
+        return float(worst[0]) if np.ndim(epsilon) == 0 else worst
+
+    def total_risk(self, epsilon: npt.ArrayLike) -> Any:
+        """``1 - prod(1 - delta_i)``: chance that somebody's privacy fails, if failures are independent."""
+        total = total_risk_of(self.delta_i(np.atleast_1d(epsilon_grid(epsilon))))
+        return float(total[0]) if np.ndim(epsilon) == 0 else total
+
+    def error(self, epsilon: npt.ArrayLike) -> Any:
+        """Error bar of the integration: one standard error, largest over individuals; a float, or an array."""
+        grid = epsilon_grid(epsilon)
+        worst = self._found(grid)[1].max(axis=0, initial=0.0)
+        return float(worst[0]) if grid.ndim == 0 else worst
+
+    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
+        """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.
+
+        At delta = 0, what is proved to suffice: the largest shift in bandwidths.
+        """
+        check_delta(delta)
+        out = self._least(delta)
+        for rows, found in self.in_threads(self._subject_rows(0.0), lambda row: self._invert(row, delta)):
+            out[rows] = np.maximum(out[rows], found)
+        for risk in self.pairwise.values():
+            out = np.maximum(out, risk.epsilon_i(delta))
+        return out
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
+        check_delta(delta)
+        best = float(self._least(delta).max(initial=0.0))
+        for risk in self.pairwise.values():
+            best = max(best, risk.epsilon(delta))
+        rows = self._subject_rows(0.0)
+        for row in rows[np.argsort(-self.shifts[rows], kind="stable")].tolist():
+            if self.shifts[row] <= best:
+                break  # nobody further down needs more
+            if self._row(row, np.array([best]))[0][0] > delta:
+                best = max(best, float(self._invert(row, delta)))
+        return best
+
+    def bounds(self, epsilon: npt.ArrayLike, level: float = 0.95, method: str = "analytic", **options: Any) -> Any:
+        """Lower bound, estimate and upper bound; the same as ``empriv.bounds(risk, ...)``, which documents them."""
+        return import_module("empriv.validate.bounds.figures").bounds(self, epsilon, level, method, **options)
+
+    def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Columns of a table of the individuals, riskiest first; see `Risk.individuals` and `influence`."""
+        return ranking(self.results, self.delta_i(float(epsilon)), self.influence(), top)[1]
+
+    def influence(self) -> FloatArray:
+        """Largest change that each individual makes to a component, in units of that component's spread.
+
+        The spread is min(sd, IQR/1.349) of its results with everyone, or 1 where that is zero. NaN where a
+        component is no number on one side only.
+        """
+        columns = [risk.influence() / (_spread(risk) or 1.0) for risk in self.components.values()]
+        return np.asarray(np.max(columns, axis=0))  # NaN if one is
+
+    # How it is computed
+
+    @cached_property
+    def engines(self) -> tuple[Grid | Cloud, ...]:
+        """What integrates over each space."""
+        return engines_of(self.pairs, self.integration)
+
+    def _found(self, grid: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """delta_i and error bars, (individuals, epsilons) each. What was computed is kept: it costs seconds."""
+        asked = grid.ravel().tolist()
+        missing = np.array(sorted({one for one in asked if one not in self._known}))
+        if len(missing):
+            if (len(self._known) + len(missing)) * len(self.shifts) > _MOST_KNOWN:
+                self._known.clear()
+                missing = np.unique(grid)
+            curves, errors = self._curves(missing)
+            for column, one in enumerate(missing.tolist()):
+                self._known[one] = curves[:, column], errors[:, column]
+        found = [self._known[one] for one in asked]
+        return np.stack([one for one, _ in found], axis=1), np.stack([error for _, error in found], axis=1)
+
+    def _curves(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
+        out, errors = np.zeros((2, len(self.shifts), len(epsilon)))
+        if self.complete:
+            for rows, found in self.in_threads(self._subject_rows(epsilon[0]), lambda row: self._row(row, epsilon)):
+                out[rows], errors[rows] = found[:, 0], found[:, 1]
+        for risk in self.pairwise.values():
+            found_pair, error_pair = risk._found(epsilon)
+            errors = np.where(found_pair > out, error_pair, errors)
+            out = np.maximum(out, found_pair)
+        for floor in self._floors(epsilon):
+            # What is known exactly, or to rounding, has no error bar where it is larger.
+            errors = np.where(floor >= out, 0.0, errors)
+            out = np.maximum(out, floor)
+        return np.minimum(out, 1.0), errors
+
+    def _floors(self, epsilon: FloatArray) -> Iterator[FloatArray]:
+        for risk in self.components.values():
+            yield risk.delta_i(epsilon)
+        for pairs in self.directions:
+            yield atom_curves(pairs, epsilon)
+        yield np.repeat(self.leaked()[:, None], len(epsilon), axis=1)
+
+    def leaked(self) -> FloatArray:
+        """Share of the databases in which each individual is given away for certain."""
+        out = np.zeros(len(self.shifts))
+        for leak in self.leaks:
+            out[leak.rows] = np.maximum(out[leak.rows], leak.shares)
+        return out
+
+    def _least(self, delta: float) -> FloatArray:
+        """epsilon_i as far as components and atoms decide it."""
+        out = np.max([risk.epsilon_i(delta) for risk in self.components.values()], axis=0)
+        out[self.leaked() > delta] = np.inf
+        for pairs in self.directions:
+            # Counts only: a ratio of masses is at most N, or infinite.
+            low, high = np.zeros(len(out)), np.full(len(out), np.log(len(pairs.points)) + 1.0)
+            broken = atom_curves(pairs, high[:1])[:, 0] > delta
+            for _ in range(60):
+                middle = 0.5 * (low + high)
+                over = np.array([row[0] for row in _at_own(pairs, middle)]) > delta
+                low, high = np.where(over, middle, low), np.where(over, high, middle)
+            out = np.maximum(out, np.where(broken, np.inf, np.where(high < 1e-12, 0.0, high)))
+        return np.asarray(out)
+
+    def _subject_rows(self, epsilon: float) -> IntArray:
+        """Individuals whom no screening clears at ``epsilon``."""
+        if not self.complete:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero((self.shifts > epsilon) & (self.shifts > 0))
+
+    def _masses(self, row: int) -> tuple[list[Masses], list[Masses]]:
+        both = [engine.masses(self.pairs, row) for engine in self.engines]
+        return [one for one, _ in both], [other for _, other in both]
+
+    def _row(self, row: int, epsilon: FloatArray) -> FloatArray:
+        """(2, epsilons): the joint law's delta_i and its error bar."""
+        return self._both(row, self._masses(row), epsilon)
+
+    def _both(self, row: int, masses: tuple[list[Masses], list[Masses]], epsilon: FloatArray) -> FloatArray:
+        one, other = self._directions(row, masses, epsilon)
+        out = np.where(one[0] >= other[0], one, other)
+        out[:, epsilon >= self.shifts[row]] = 0.0  # proved, whatever the integration says
+        return np.asarray(out)
+
+    def both_directions(self, row: int, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The joint law's hockey stick with everyone over without an individual (by number), and the reverse."""
+        one, other = self._directions(row, self._masses(row), epsilon)
+        return one[0], other[0]
+
+    def _directions(
+        self, row: int, masses: tuple[list[Masses], list[Masses]], epsilon: FloatArray
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        found = []
+        categories = self.pairs.mass, self.pairs.mass_without[row]
+        for parts, (a, b) in zip(masses, (categories, categories[::-1]), strict=True):
+            value = np.maximum(a[:, None] - np.exp(epsilon) * b[:, None], 0.0).sum(axis=0)
+            square = np.zeros(len(epsilon))
+            for part in parts:
+                more, error = cubature.curve(part, epsilon)
+                value, square = value + more, square + error**2
+            found.append((value, np.sqrt(square)))
+        return found
+
+    def _invert(self, row: int, delta: float) -> FloatArray:
+        """Smallest epsilon at which the joint law's delta_i is at most ``delta``, from above."""
+        high = float(self.shifts[row])
+        if delta == 0 and np.isfinite(high):
+            return np.array(high)
+        masses = self._masses(row)
+        if not np.isfinite(high):
+            high = 50.0
+            if self._both(row, masses, np.array([high]))[0][0] > delta:
+                return np.array(np.inf)
+        low = 0.0
+        for _ in range(5):
+            grid = np.linspace(low, high, 25)
+            over = np.flatnonzero(self._both(row, masses, grid)[0] > delta)
+            if not len(over):
+                return np.array(low)
+            low, high = float(grid[over[-1]]), float(grid[min(over[-1] + 1, 24)])
+        return np.array(high)
+
+    def in_threads(self, rows: IntArray, task: Callable[[int], FloatArray]) -> Iterator[tuple[IntArray, FloatArray]]:
+        """``task`` done for each of these individuals, in threads."""
+        chunks = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
+        if len(rows):
+            _ = self.engines  # made once, not by each thread
+
+        def run(chunk: IntArray) -> tuple[IntArray, FloatArray]:
+            return chunk, np.array([task(int(row)) for row in chunk])
+
+        count = min(workers(), len(chunks))
+        with progress(len(rows), "Measuring jointly") as advance, ExitStack() as stack:
+            done = stack.enter_context(ThreadPoolExecutor(count)).map(run, chunks) if count > 1 else map(run, chunks)
+            for chunk, found in done:
+                advance(len(chunk))
+                yield chunk, found
+
+
+def engines_of(pairs: JointPairs, integration: str) -> tuple[Grid | Cloud, ...]:
+    """A grid in one or two dimensions, Sobol points in more or where asked for."""
+    return tuple(
+        Grid.of(pairs, number) if space.rank <= 2 and integration != "sobol" else Cloud.of(pairs, number)
+        for number, space in enumerate(pairs.spaces)
+    )
+
+
+def _at_own(pairs: Pairs, epsilon: FloatArray) -> Iterator[FloatArray]:
+    """`atom_curves` with an epsilon for each individual."""
+    values, inverse = np.unique(epsilon, return_inverse=True)
+    curves = atom_curves(pairs, values)
+    for row, column in enumerate(inverse):
+        yield curves[row, column : column + 1]
+
+
+def _spread(risk: Risk) -> float:
+    numbers = risk.results.q[risk.results.outcomes == 0]
+    return spread(numbers.ravel())
+
+
+def _pairs_to_measure(results: Results) -> list[tuple[str, str]]:
+    """All pairs of components, or those most correlated where they are too many."""
+    assert results.components is not None
+    names = results.components
+    pairs = list(combinations(range(len(names)), 2))
+    if len(pairs) > MOST_PAIRS:
+        q = np.where(results.outcomes == 0, results.q, np.nan).reshape(-1, len(names))
+        centred = q - np.nanmean(q, axis=0)
+        scaled = np.nan_to_num(centred / np.maximum(np.nanstd(q, axis=0), 1e-300))
+        correlation = np.abs(scaled.T @ scaled)
+        pairs = sorted(pairs, key=lambda pair: -correlation[pair])[:MOST_PAIRS]
+    return [(names[a], names[b]) for a, b in pairs]

@@ -1,0 +1,286 @@
+"""`certify`: what noise really achieves, for every individual, from the very law that is drawn.
+
+The answer is rounded to the lattice (`answers`) and convolved with every part of the law (`convolve`), cell by cell
+(`window`), with everyone and without each individual; delta_i is what remains above e^epsilon times the other side.
+Nothing of the designer is used. What lies beyond a window is counted in full, or bounded by the tails' own form;
+rounding is counted too: a certificate never understates. Individuals whom a bound clears (`screen`) are not convolved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from empriv.base.threads import workers
+from empriv.errors import InputError
+from empriv.measuring.line.risk import Risk
+from empriv.noise.certify.cells import Answers, Side
+from empriv.noise.certify.screen import Screen
+from empriv.noise.certify.tails import Reach
+from empriv.noise.certify.window import Window
+from empriv.noise.law import Law
+from empriv.results import FloatArray, IntArray
+
+_CELLS = 1_000_000  # cells of a block of individuals held at once
+_MOST_WORKERS = 4
+
+
+def certify(
+    risk: Risk, law: Law, *, epsilon: float, delta: float | None = 0.0, total_risk: float | None = None
+) -> Certificate:
+    """What ``law`` achieves on the answers that ``risk`` was measured from.
+
+    Parameters
+    ----------
+    risk : what was measured: its density is taken for the law of the answer
+    law : of the noise
+    epsilon, delta, total_risk : the target; ``delta=None`` sets none for single individuals
+    """
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise InputError(f"`epsilon` must be finite and at least 0, got {epsilon}.")
+    for name, limit in (("delta", delta), ("total_risk", total_risk)):
+        if limit is not None and not 0.0 <= limit <= 1.0:
+            raise InputError(f"`{name}` must lie in [0, 1], got {limit}.")
+    if delta is None and total_risk is None:
+        raise InputError("`delta` or `total_risk` must be given: a certificate needs a target.")
+    return Certificate(risk, law, float(epsilon), delta, total_risk)
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What a law of noise achieves; computed when asked, and kept.
+
+    Attributes
+    ----------
+    risk, law : what was certified
+    epsilon, delta, total_risk : the target
+    """
+
+    risk: Risk = field(repr=False)
+    law: Law = field(repr=False)
+    epsilon: float
+    delta: float | None
+    total_risk: float | None
+    _known: dict[float, FloatArray] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def holds(self) -> bool:
+        """Whether every individual's target is met, and that of total risk."""
+        if self.delta is not None and not self._delta_holds(self.delta):
+            return False
+        return self.total_risk is None or self._total_holds(self.total_risk)
+
+    def achieved_delta_i(self, epsilon: float) -> FloatArray:
+        """Failure probability of each individual, of the noisy answer."""
+        epsilon = _check_epsilon(epsilon)
+        if epsilon not in self._known:
+            self._known.clear()
+            self._known[epsilon] = self._deltas(epsilon)
+        return self._known[epsilon].copy()
+
+    def achieved_delta(self, epsilon: float) -> float:
+        """Largest delta_i of the noisy answer."""
+        epsilon = _check_epsilon(epsilon)
+        if epsilon in self._known:
+            return float(self._known[epsilon].max(initial=0.0))
+        bounds = self._screen.deltas(self.law, epsilon)
+        bounds[self._largest <= epsilon] = 0.0
+        best = 0.0
+        order = np.argsort(-bounds, kind="stable")
+        step = 64
+        for start, stop in _growing(len(order), step):
+            some = order[start:stop]
+            some = some[bounds[some] > best]  # nobody else can be worse
+            if not len(some):
+                break
+            best = max(best, float(self._exact_deltas(some, epsilon).max()))
+        return best
+
+    def riskiest(self, most: int) -> IntArray:
+        """Individuals of the largest delta_i at the target's epsilon, of those whom the screen puts first."""
+        bounds = self._screen.deltas(self.law, self.epsilon)
+        bounds[self._largest <= self.epsilon] = 0.0
+        first = np.lexsort((-self.risk.shifts, -bounds))[: 4 * most]
+        return first[np.argsort(-self._exact_deltas(first, self.epsilon), kind="stable")][:most]
+
+    def achieved_total_risk(self, epsilon: float) -> float:
+        """``1 - prod(1 - delta_i)`` of the noisy answer, if failures are independent."""
+        delta_i = self.achieved_delta_i(epsilon)
+        return _total(delta_i)
+
+    def achieved_epsilon_i(self, delta: float | None = None) -> FloatArray:
+        """Smallest epsilon at which each individual's delta_i is at most ``delta``, by default the target's."""
+        delta = self._delta(delta)
+        out = np.zeros(len(self._largest))
+        rows = np.flatnonzero(self._largest > 0)
+        out[rows] = self._exact_epsilons(rows, delta)
+        return out
+
+    def achieved_epsilon(self, delta: float | None = None) -> float:
+        """Smallest epsilon at which every delta_i is at most ``delta``, by default the target's."""
+        delta = self._delta(delta)
+        best = 0.0
+        order = np.argsort(-np.where(np.isfinite(self._largest), self._largest, np.finfo(float).max), kind="stable")
+        for start, stop in _growing(len(order), 64):
+            some = order[start:stop]
+            some = some[self._largest[some] > best]
+            if len(some) and delta > 0:
+                some = some[self._screen.deltas(self.law, best)[some] > delta]
+            if len(some):
+                best = max(best, float(self._exact_epsilons(some, delta).max()))
+        return best
+
+    # How it is computed
+
+    @cached_property
+    def _answers(self) -> Answers:
+        return Answers.of(self.risk, self.law.granularity)
+
+    @cached_property
+    def _exact_reach(self) -> Reach:
+        return Reach.exact(self._answers, self.law)
+
+    @cached_property
+    def _counted_reach(self) -> Reach:
+        return Reach.counted(self._answers, self.law, self.delta or 0.0)
+
+    @cached_property
+    def _screen(self) -> Screen:
+        return Screen.of(self.risk, self.law.granularity)
+
+    @cached_property
+    def _largest(self) -> FloatArray:
+        return self._screen.largest(self.law)
+
+    def _delta(self, delta: float | None) -> float:
+        chosen = (self.delta or 0.0) if delta is None else float(delta)
+        if not 0.0 <= chosen <= 1.0:
+            raise InputError(f"`delta` must lie in [0, 1], got {chosen}.")
+        return chosen
+
+    def _delta_holds(self, delta: float) -> bool:
+        rows = np.flatnonzero(self._largest > self.epsilon)
+        if delta == 0.0:
+            rows = rows[np.argsort(-self._largest[rows], kind="stable")]
+            for start, stop in _growing(len(rows), 64):
+                if np.any(self._exact_epsilons(rows[start:stop], 0.0) > self.epsilon):
+                    return False
+            return True
+        bounds = self._screen.deltas(self.law, self.epsilon)
+        rows = rows[bounds[rows] > delta]
+        rows = rows[np.argsort(-bounds[rows], kind="stable")]
+        for start, stop in _growing(len(rows), 64):
+            if np.any(self._exact_deltas(rows[start:stop], self.epsilon) > delta):
+                return False
+        return True
+
+    def _total_holds(self, total_risk: float) -> bool:
+        bounds = self._screen.deltas(self.law, self.epsilon)
+        bounds[self._largest <= self.epsilon] = 0.0
+        if _total(bounds) <= total_risk:
+            return True
+        return self.achieved_total_risk(self.epsilon) <= total_risk
+
+    def _deltas(self, epsilon: float) -> FloatArray:
+        out = np.zeros(len(self._largest))
+        rows = np.flatnonzero(self._largest > epsilon)
+        out[rows] = self._exact_deltas(rows, epsilon)
+        return out
+
+    def _exact_deltas(self, rows: IntArray, epsilon: float) -> FloatArray:
+        """delta_i of these individuals; exactly 0 only where all ratios are proved to stay within e^epsilon."""
+        out, slack = np.zeros(len(rows)), np.zeros(len(rows))
+
+        def task(window: Window) -> FloatArray:
+            return np.stack(window.delta(epsilon), axis=1)
+
+        for places, found in self._map(rows, task, exact_tails=False):
+            out[places], slack[places] = found[:, 0], found[:, 1]
+        tiny = np.flatnonzero(out <= 4 * slack)  # perhaps nothing at all
+        if len(tiny):
+            proved = self._exact_epsilons(rows[tiny], 0.0) <= epsilon
+            out[tiny[proved]] = 0.0
+        return out
+
+    def _exact_epsilons(self, rows: IntArray, delta: float) -> FloatArray:
+        out = np.zeros(len(rows))
+        exact = delta == 0.0
+        for places, found in self._map(rows, lambda window: window.epsilon(delta), exact_tails=exact):
+            out[places] = found
+        # the bound by influences holds at every delta
+        return np.minimum(out, self._largest[rows])
+
+    def _map(
+        self, rows: IntArray, task: Callable[[Window], FloatArray], *, exact_tails: bool
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """``task`` done on blocks of these individuals in threads, with the places of each block in ``rows``."""
+        if not len(rows):
+            return
+        place = np.full(len(self._largest), -1)
+        place[rows] = np.arange(len(rows))
+        reach = self._exact_reach if exact_tails else self._counted_reach
+        delta = None if exact_tails else self.delta or 0.0
+        jobs = list(self._blocks(rows, reach))
+
+        def run(job: tuple[IntArray, Side, Side]) -> tuple[IntArray, FloatArray]:
+            window = Window.of(self._answers, self.law, reach, job, bound=self._largest[job[0]], delta=delta)
+            return place[job[0]], task(window)
+
+        if len(jobs) == 1 or workers(_MOST_WORKERS) == 1:
+            yield from map(run, jobs)
+            return
+        with ThreadPoolExecutor(workers(_MOST_WORKERS)) as pool:
+            yield from pool.map(run, jobs)
+
+    def _blocks(self, rows: IntArray, reach: Reach) -> Iterator[tuple[IntArray, Side, Side]]:
+        """Blocks whose windows are alike, so that one far-flung individual does not widen everybody's."""
+        for some, everyone, without in self._answers.blocks(rows, 4096):
+            low, high = without.low, without.high
+            order = np.argsort(high - low, kind="stable")
+            start = 0
+            while start < len(order):
+                # as many as fit, counting the widest of them
+                span = np.maximum(high[order[start:]], everyone.high) - np.minimum(low[order[start:]], everyone.low)
+                span = np.maximum(np.where(np.isfinite(span), span, 0.0), 0.0)
+                cells = np.maximum.accumulate(span) + 2 * (reach.kernel + reach.noise) + 3
+                fits = int(np.searchsorted(cells * np.arange(1, len(cells) + 1), _CELLS, side="right"))
+                fits = max(1, fits)
+                some_rows = order[start : start + fits]
+                yield some[some_rows], everyone, _select(without, some_rows)
+                start += fits
+
+
+def _select(side: Side, rows: IntArray) -> Side:
+    def some(array: FloatArray) -> FloatArray:
+        return array if len(array) == 1 and len(side.points) != 1 else array[rows]
+
+    bandwidths = None if side.bandwidths is None else some(side.bandwidths)
+    return Side(some(side.points), bandwidths, some(side.atoms), some(side.others), side.low[rows], side.high[rows])
+
+
+def _total(delta_i: FloatArray) -> float:
+    with np.errstate(divide="ignore"):
+        total = float(-np.expm1(np.log1p(-delta_i).sum()))
+    return max(total, float(delta_i.max(initial=0.0)))
+
+
+def _growing(count: int, step: int) -> Iterator[tuple[int, int]]:
+    """Stretches of 0..count, each four times the one before: the worst are first, and often enough."""
+    start = 0
+    while start < count:
+        stop = min(count, start + step)
+        yield start, stop
+        start, step = stop, step * 4
+
+
+def _check_epsilon(epsilon: Any) -> float:
+    number = float(epsilon)
+    if not number >= 0:
+        raise InputError(f"`epsilon` must be at least 0, got {number}.")
+    return number

@@ -1,0 +1,230 @@
+"""Screening: individuals whom a bound clears, so that only the others are convolved.
+
+Pair j of individual i is one kernel at two places, d_ij apart, rounded and made noisy. Rounding is post-processing, and
+so is adding noise; and two answers d apart, moved by the same amount and rounded, are at most ceil(d/g) cells apart.
+So the largest log ratio of the pair under a part of the law is at most
+
+    lambda = min(lip d/h, ceil(d/g) g/s)            lip: of log kernel; s: scale of a Laplace part, 0 for others.
+
+No two laws within e^lambda of each other have a hockey stick above (e^lambda - e^eps)/(e^lambda + 1), that of
+randomised response. By joint convexity, delta_i is at most the mean over pairs and the weighted mean over parts; by
+the mediant inequality, the largest log ratio is at most the largest lambda. For Laplace kernels of one bandwidth all
+parts together have a log-Lipschitz constant of their own (`_steepest`), often far below that of the narrowest part.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.measuring.densities.density import Mixture
+from empriv.measuring.densities.kernels import Kernel
+from empriv.measuring.line.blocks import closed_form
+from empriv.measuring.line.risk import Risk
+from empriv.noise.certify.convolve import laplace_parts
+from empriv.noise.law import Law
+from empriv.results import FloatArray, Outcome
+
+_LOOKED_AT = 100_000  # cells of noise
+
+
+@dataclass(frozen=True, eq=False)
+class Screen:
+    """Influences of all individuals in units of bandwidth and of granularity.
+
+    Attributes
+    ----------
+    owner : individual of each changed pair
+    shift : change in bandwidths: inf for a pair that is not one kernel at two places
+    cells : change in granularities, rounded up: inf where a result changes to or from a number
+    total : pairs of each individual
+    individuals : how many there are
+    kernel : of the density, or None where pairs are not kernels
+    bandwidth : in granularities, of Laplace kernels that all have the same; NaN for others
+    blind : individuals of whom nothing can be said
+    """
+
+    owner: npt.NDArray[np.int64]
+    shift: FloatArray
+    cells: FloatArray
+    total: int
+    individuals: int
+    kernel: Kernel | None
+    bandwidth: float
+    blind: npt.NDArray[np.bool_]
+
+    @staticmethod
+    def of(risk: Risk, granularity: float) -> Screen:
+        pairs, results, model = risk.pairs, risk.results, risk.density
+        draws = pairs.draws
+        entries = pairs.entries
+        points = pairs.points.reshape(-1, draws)[pairs.entry_database]
+        numbers = results.entry_q.reshape(entries.shape), results.q.reshape(-1, draws)[pairs.entry_database]
+        codes = (
+            results.entry_outcomes.reshape(entries.shape),
+            results.outcomes.reshape(-1, draws)[pairs.entry_database],
+        )
+        both_numbers = (codes[0] == Outcome.NUMBER) & (codes[1] == Outcome.NUMBER)
+        smooth, smooth_before = np.isfinite(entries), np.isfinite(points)
+        with np.errstate(invalid="ignore"):
+            change = np.abs(numbers[0] - numbers[1]) / granularity
+            # atoms are rounded first, kernels are not: whole cells for the former, rounded up for the latter
+            atoms = np.abs(np.rint(numbers[0] / granularity) - np.rint(numbers[1] / granularity))
+            cells = np.where(smooth & smooth_before, np.ceil(change) + _rounded_down(*numbers, change), atoms)
+        same = np.where(both_numbers, cells == 0, codes[0] == codes[1])
+        cells = np.where(
+            both_numbers & (smooth == smooth_before), cells, np.where(same & (smooth == smooth_before), 0.0, np.inf)
+        )
+        shift = np.where(cells == 0.0, 0.0, np.inf)
+        kernel, bandwidth = None, float("nan")
+        if isinstance(model, Mixture) and model.refit is None:
+            if closed_form(model):
+                bandwidth = float(model.bandwidth) / granularity
+            kernel = model.kernel
+            h = (model.bandwidths / granularity).reshape(-1, draws)[pairs.entry_database]
+            shift = np.where(smooth & smooth_before, change / h, shift)
+        owner = np.broadcast_to(
+            np.repeat(np.arange(pairs.n_individuals), np.diff(pairs.starts))[:, None], entries.shape
+        )
+        moved = (cells > 0) | (shift > 0)
+        blind = np.zeros(pairs.n_individuals, bool)
+        blind[[row for row, _ in pairs.own]] = True
+        if kernel is None and model is not None:
+            # a density of another kind: who changes nothing is cleared, of the others nothing is known
+            blind[owner[moved]] = True
+            if isinstance(model, Mixture):
+                blind[:] = True
+        return Screen(
+            owner=np.asarray(owner[moved], np.int64),
+            shift=shift[moved],
+            cells=cells[moved],
+            total=len(pairs.points),
+            individuals=pairs.n_individuals,
+            kernel=kernel,
+            bandwidth=bandwidth,
+            blind=blind,
+        )
+
+    def largest(self, law: Law) -> FloatArray:
+        """Upper bound of the largest log ratio of each individual; inf where there is none."""
+        out = np.zeros(self.individuals)
+        if len(self.owner):
+            found = np.zeros(len(self.owner))
+            for _, narrow, scale in self._parts(law):
+                found = np.maximum(found, self._lambda(narrow, scale))
+            found = np.minimum(found, self._together(law))
+            np.maximum.at(out, self.owner, found)
+        out[self.blind] = np.inf
+        return out * (1 + 1e-14)
+
+    def deltas(self, law: Law, epsilon: float) -> FloatArray:
+        """Upper bound of each individual's delta_i at ``epsilon``."""
+        out = np.zeros(self.individuals)
+        if len(self.owner):
+            mean = np.zeros(len(self.owner))
+            for share, narrow, scale in self._parts(law):
+                mean += share * np.minimum(_randomised(self._lambda(narrow, scale), epsilon), self._kernel(epsilon))
+            mean = np.minimum(mean, _randomised(self._together(law), epsilon))
+            out = np.bincount(self.owner, mean, self.individuals) / self.total
+        out[self.blind] = 1.0
+        return np.minimum(out * (1 + 1e-12), 1.0)
+
+    def _parts(self, law: Law) -> list[tuple[float, bool, float]]:
+        """(weight, whether only the kernel protects, scale in granularities)."""
+        return [(share, part.kind != "laplace", part.scale / law.granularity) for share, part in law.shares()]
+
+    def _lambda(self, narrow: bool, scale: float) -> FloatArray:
+        lipschitz = np.inf if self.kernel is None else self.kernel.log_lipschitz
+        with np.errstate(invalid="ignore"):
+            by_kernel = np.where(self.shift > 0, self.shift * lipschitz, 0.0)
+        if narrow:
+            return np.asarray(by_kernel)
+        return np.minimum(by_kernel, self.cells / scale)
+
+    def _together(self, law: Law) -> FloatArray:
+        """The largest log ratio of each pair under all parts together; inf where it is not known."""
+        if math.isnan(self.bandwidth) or any(part.kind not in ("point", "laplace") for part in law.parts):
+            return np.full(len(self.shift), np.inf)
+        slope, step = _steepest(law, self.bandwidth)
+        change = np.where(np.isfinite(self.shift), self.shift, 0.0) * self.bandwidth
+        whole = np.floor(change)
+        return np.where(np.isfinite(self.shift), whole * step + (change - whole) * slope, np.inf)
+
+    def _kernel(self, epsilon: float) -> FloatArray:
+        """Hockey stick of the kernel against itself, shifted: exact for the Gaussian, total variation for others."""
+        if self.kernel is None:
+            return np.ones(len(self.shift))
+        if self.kernel.tail == "gaussian":
+            from scipy.special import ndtr
+
+            with np.errstate(divide="ignore", invalid="ignore"):
+                turn = epsilon / self.shift
+                stick = ndtr(0.5 * self.shift - turn) - np.exp(min(epsilon, 700.0)) * ndtr(-0.5 * self.shift - turn)
+            return np.where(np.isfinite(self.shift), np.clip(stick, 0.0, 1.0) + 1e-15, 1.0)
+        return np.minimum(1.0, self.shift * float(self.kernel.pdf(np.zeros(1))[0]))
+
+
+def _steepest(law: Law, bandwidth: float) -> tuple[float, float]:
+    """Most that the log density of a Laplace kernel with noise changes per granularity: anywhere, and over a whole one.
+
+    The density before rounding is f(x) = sum_m law(m) exp(-|x - m|/h)/(2h), x in granularities. Between m and m + 1 it
+    is proportional to ``F_m e^(-u/h) + R_m e^(u/h)``, u = x - m, F_m and R_m the sums over the noise up to and beyond
+    m. So its log slope rises with u, and is largest at the ends; and f(x + 1)/f(x) is monotone there, so that it is
+    largest at whole x. By symmetry m >= 0. Per part, with r = e^(-1/h),
+
+        R_m = kappa a^m ar/(1 - ar),    F_m = kappa (r^m/(1 - ar) + a (a^m - r^m)/(a - r)).
+
+    Beyond the last m looked at, the slowest part has its own slope and step, and the rest only fades against it.
+    """
+    fast = 1.0 / bandwidth
+    parts = laplace_parts(law)
+    if not parts or parts[-1][0] > 0.99 * fast:
+        return fast, fast  # as steep as the kernel, or next to it
+    slowest = parts[0][0]
+    gap = min(fast, *(speed for speed, _, _ in parts[1:])) - slowest if len(parts) > 1 else fast - slowest
+    m = np.arange(math.ceil(min(_LOOKED_AT, 40.0 / gap)) + 2.0)
+    if slowest * m[-1] > 600.0:
+        return fast, fast  # parts so close to each other or to the kernel fade only where all rounds to 0
+    r, r_m = math.exp(-fast), np.exp(-fast * m)
+    point = math.fsum(share for share, part in law.shares() if part.kind == "point")
+    before, after = point * r_m, np.zeros(len(m))
+    slow_before, slow_after, rest = 0.0, 0.0, point * float(r_m[-1])  # at the last m: the slowest part, and all else
+    for speed, kappa, share in parts:
+        a_m = np.exp(-speed * m)
+        series = 1.0 / -math.expm1(-(speed + fast))  # 1/(1 - ar)
+        partial = 1.0 / -math.expm1(speed - fast)  # a/(a - r)
+        before += kappa * share * (r_m * series + partial * (a_m - r_m))
+        after += kappa * share * math.exp(-(speed + fast)) * series * a_m
+        there = kappa * share * float(a_m[-1])
+        rest += kappa * share * float(r_m[-1]) * (series + partial)
+        if speed == slowest:
+            slow_before += there * partial
+            slow_after += there * math.exp(-(speed + fast)) * series
+        else:
+            rest += there * (partial + series)
+    slope = np.abs(np.append(before - after, r * before - after / r)) / np.append(
+        before + after, r * before + after / r
+    )
+    step = np.abs(np.diff(np.log(before + after)))
+    ratio = (slow_before + rest) / slow_after
+    far = (ratio - 1.0) / (ratio + 1.0)
+    far_step = slowest + math.log1p(rest / (slow_before + slow_after))
+    # 1e-9 of each covers rounding: positive terms, and exponents of up to 40 times their ratio
+    most = max(float(slope.max()), far) * fast * (1 + 1e-9)
+    return min(most, fast), min(max(float(step.max()), far_step) * (1 + 1e-9), most, fast)
+
+
+def _rounded_down(a: FloatArray, b: FloatArray, change: FloatArray) -> npt.NDArray[np.bool_]:
+    """Where |a - b|/g came out whole only because the difference was rounded down: a - b = s + rest exactly."""
+    s = a - b
+    t = s - a
+    rest = (a - (s - t)) - (b + t)
+    return np.asarray((change == np.ceil(change)) & (rest * np.sign(s) > 0))
+
+
+def _randomised(largest: FloatArray, epsilon: float) -> FloatArray:
+    """(e^l - e^eps)_+/(e^l + 1) written so that nothing overflows."""
+    return np.maximum(-np.expm1(np.minimum(epsilon - largest, 0.0)), 0.0) / (1.0 + np.exp(-largest))

@@ -1,0 +1,254 @@
+"""Screen, then cut: which rows of all individuals and resamples decide a design, and the least noise for them.
+
+Individuals whose influence proves that they can do no harm are left out; the others are ranked by a quick look on
+merged cells (`look`), the worst become rows, the programme is solved on those, and the quick look under the noise
+found tells who has to join. It ends when nobody does. Sums over all individuals are kept on the worst of them and on
+some who stand for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from empriv.noise.design.constrained_rows import Needs, Parts, Rows, Totals
+from empriv.noise.design.constraints import Cases
+from empriv.noise.design.programme import calibrate, expected_error, ladder, limit, optimise, worst
+from empriv.noise.design.quick_look import COARSE, scores
+from empriv.results import FloatArray, IntArray
+
+Label = tuple[int, int, int]
+"""Aim, individual, weighting."""
+
+_RESAMPLED = 256  # individuals whose resamples are looked at
+_FIRST, _MORE = 32, 24  # rows to begin with, and those that may join in a round
+_NEAR = 0.95  # of the target: rows whose quick look reaches this are made exact
+_ROUNDS = 12
+_WORST, _STRATA = 64, 192  # individuals who stand for all in a sum: the worst, and one of each stratum of the others
+_SUMS = 3  # weightings whose sums join in a round
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """Cases, and the epsilon that is to hold for them."""
+
+    cases: Cases
+    epsilon: float
+
+
+class HopelessError(Exception):
+    """No noise, however wide, keeps the target: outcomes that are no numbers tell too much."""
+
+
+def gather(aims: Sequence[Aim], labels: Sequence[Label]) -> Rows:
+    """The rows of these labels."""
+    grouped: dict[tuple[int, int], list[int]] = {}
+    for aim, individual, weighting in labels:
+        grouped.setdefault((aim, individual), []).append(weighting)
+    blocks = []
+    for (aim, individual), weightings in grouped.items():
+        cases, epsilon = aims[aim].cases, aims[aim].epsilon
+        p, q = cases.rows(individual, np.array(weightings))
+        blocks.append(
+            Rows(
+                p=p,
+                q=q,
+                e=np.full(len(p), np.exp(epsilon)),
+                labels=tuple((aim, individual, weighting) for weighting in weightings),
+                numbers=cases.cells,
+                cell=cases.cell,
+            )
+        )
+    return Rows.join(blocks)
+
+
+def ranked(aim: Aim, parts: Parts, delta: float) -> IntArray:
+    """Individuals of an aim whom no screening clears, worst first by a coarse look at the databases as they are."""
+    subject = aim.cases.subject(aim.epsilon)
+    score = scores(
+        aim.cases,
+        subject,
+        parts=parts,
+        epsilon=aim.epsilon,
+        delta=delta,
+        weights=aim.cases.weights[:1],
+        merged=COARSE,
+    )[:, 0]
+    return np.asarray(subject[np.argsort(-score, kind="stable")])
+
+
+def pool(aim: Aim, worst_first: IntArray) -> IntArray:
+    """Individuals of an aim who may decide the design.
+
+    An influence on few databases weighs more in some resamples: the most influential are kept as well.
+    """
+    most = worst_first[np.argsort(-aim.cases.influences[worst_first], kind="stable")[: _RESAMPLED // 4]]
+    return np.unique(np.concatenate((worst_first[:_RESAMPLED], most)))
+
+
+def near(aims: Sequence[Aim], pools: Sequence[IntArray], parts: Parts, delta: float) -> list[tuple[float, Label]]:
+    """Rows by the share of their target that a quick look sees them reach under this noise, largest first."""
+    found: list[tuple[float, Label]] = []
+    for k, (aim, individuals) in enumerate(zip(aims, pools, strict=True)):
+        score = scores(aim.cases, individuals, parts=parts, epsilon=aim.epsilon, delta=delta)
+        score = score / (delta if delta > 0 else aim.epsilon)
+        flat = np.argsort(-score, axis=None, kind="stable")[: 4 * _FIRST]
+        for place in flat:
+            i, s = divmod(int(place), score.shape[1])
+            found.append((float(score[i, s]), (k, int(individuals[i]), s)))
+    return sorted(found, key=lambda one: -one[0])
+
+
+def keeps(aims: Sequence[Aim], delta: float, parts: Parts) -> bool:
+    """Whether this noise keeps every aim, by the exact rows of those whom a quick look sees nearest to their target."""
+    pools = [pool(aim, ranked(aim, parts, delta)) for aim in aims]
+    labels = [label for _, label in near(aims, pools, parts, delta)]
+    return not labels or worst(Needs(gather(aims, labels), delta), parts) <= 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Individuals who stand for all of an aim in sums over individuals, and for how many each."""
+
+    individuals: IntArray
+    share: FloatArray
+
+    @staticmethod
+    def of(worst_first: IntArray) -> _Sample:
+        head, others = worst_first[:_WORST], worst_first[_WORST:]
+        strata = np.array_split(others, min(_STRATA, len(others))) if len(others) else []
+        return _Sample(
+            individuals=np.concatenate((head, [one[len(one) // 2] for one in strata])).astype(np.int64),
+            share=np.concatenate((np.ones(len(head)), [len(one) for one in strata])).astype(float),
+        )
+
+    def sums(self, aim: Aim, parts: Parts) -> FloatArray:
+        """(weightings,) what the sum of -log(1 - delta_i) seems to reach."""
+        seen = scores(aim.cases, self.individuals, parts=parts, epsilon=aim.epsilon, delta=1.0)
+        return np.asarray(self.share @ -np.log1p(-np.minimum(seen, 1.0 - 1e-6)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What is known while the least noise is looked for: needs so far, and who may still join."""
+
+    aims: Sequence[Aim]
+    pools: Sequence[IntArray]
+    samples: Sequence[_Sample]
+    needs: Needs
+
+    @staticmethod
+    def of(
+        aims: Sequence[Aim], delta: float, guess: Parts, also: Sequence[Label], total: float | None
+    ) -> _Search | None:
+        """None where nobody needs noise."""
+        orders = [ranked(aim, guess, delta) for aim in aims]
+        pools = [pool(aim, order) for aim, order in zip(aims, orders, strict=True)]
+        if not any(map(len, pools)) and not also:
+            return None
+        first = [label for _, label in near(aims, pools, guess, delta)[:_FIRST]]
+        rows = gather(aims, list(dict.fromkeys([*also, *first])))
+        if total is None:
+            return _Search(aims, pools, (), Needs(rows, delta))
+        samples = [_Sample.of(order) for order in orders]
+        empty = Rows(rows.p[:0], rows.q[:0], rows.e[:0], (), rows.numbers, rows.cell)
+        totals = Totals(empty, np.empty(0), np.empty(0, np.int64), total)
+        search = _Search(aims, pools, samples, Needs(rows, delta, totals))
+        return search._with_sums(guess, least=-1.0) or search
+
+    def joined(self, parts: Parts) -> _Search | None:
+        """With the needs that this noise brings near their target; None where there are none."""
+        known = set(self.needs.rows.labels)
+        found = near(self.aims, self.pools, parts, self.needs.delta)
+        more = [label for share, label in found if share > _NEAR and label not in known][:_MORE]
+        search = self
+        if more:
+            rows = Rows.join((self.needs.rows, gather(self.aims, more)))
+            search = replace(self, needs=replace(self.needs, rows=rows))
+        search = search._with_sums(parts, least=_NEAR) or search
+        return None if search is self else search
+
+    def _with_sums(self, parts: Parts, *, least: float) -> _Search | None:
+        """With the largest sums that reach this share of their limit and were not there."""
+        totals = self.needs.totals
+        if totals is None:
+            return None
+        known = {(aim, weighting) for aim, _, weighting in totals.rows.labels}
+        found: list[tuple[float, int, int]] = []
+        for k, (aim, sample) in enumerate(zip(self.aims, self.samples, strict=True)):
+            if len(sample.individuals):
+                found += [(float(one), k, s) for s, one in enumerate(sample.sums(aim, parts))]
+        found = [one for one in found if one[0] > least * totals.most and one[1:] not in known]
+        found = sorted(found, key=lambda one: -one[0])[:_SUMS]
+        if not found:
+            return None
+        labels = [(k, int(i), s) for _, k, s in found for i in self.samples[k].individuals]
+        rows = Rows.join((totals.rows, gather(self.aims, labels)))
+        stands = [dict(zip(one.individuals.tolist(), one.share, strict=True)) for one in self.samples]
+        groups: dict[tuple[int, int], int] = {}
+        group = [groups.setdefault((aim, weighting), len(groups)) for aim, _, weighting in rows.labels]
+        share = [stands[aim][individual] for aim, individual, _ in rows.labels]
+        new = Totals(rows, np.array(share), np.array(group, np.int64), totals.most)
+        return replace(self, needs=replace(self.needs, totals=new))
+
+
+def least_noise(
+    aims: Sequence[Aim],
+    delta: float,
+    *,
+    mixed: bool,
+    start: float,
+    also: Sequence[Label] = (),
+    total: float | None = None,
+) -> list[tuple[float, float]]:
+    """The least noise that keeps every aim: a single Laplace law, or with ``mixed`` the programme's mixture.
+
+    ``start`` is a scale that is wide enough or nearly so; ``also`` are rows to be kept in any case; ``total`` is the
+    limit of the sum of -log(1 - delta_i) over individuals.
+    """
+    none = [(1.0, 0.0)]
+    search = _Search.of(aims, delta, [(1.0, 0.4 * start)], also, total)
+    while search is not None and _possible(search) and worst(search.needs, none) <= 0.0:
+        search = search.joined(none)
+    if search is None:
+        return none
+    scale = start
+    for _ in range(_ROUNDS):
+        scale = _calibrated(search, scale)
+        more = search.joined([(1.0, scale)])
+        if more is None:
+            break
+        search = more
+    if not mixed:
+        return [(1.0, scale)]
+    widths = [aim.cases.widths[aim.cases.widths > 0] for aim in aims]
+    cell = search.needs.rows.cell
+    narrowest = min((float(w.min()) / 4 for w in widths if len(w)), default=cell)
+    scales = ladder(scale, max(narrowest, cell / 2), 2.0 * start)
+    parts = [(1.0, scale)]
+    for _ in range(_ROUNDS):
+        parts = optimise(search.needs, scale, scales)
+        more = search.joined(parts)
+        if more is None:
+            break
+        search = more
+        if worst(search.needs, [(1.0, scale)]) > 0.0:  # the calibrated law has to keep the new needs as well
+            scale = _calibrated(search, scale)
+            scales = np.unique(np.append(scales, scale))
+    return parts if expected_error(parts, cell) <= expected_error([(1.0, scale)], cell) else [(1.0, scale)]
+
+
+def _possible(search: _Search) -> bool:
+    """True; raises where boundless noise would not do."""
+    if limit(search.needs) > 0:
+        raise HopelessError
+    return True
+
+
+def _calibrated(search: _Search, scale: float) -> float:
+    found = calibrate(search.needs, scale) if _possible(search) else None
+    if found is None:
+        raise HopelessError
+    return found

@@ -1,0 +1,95 @@
+"""`release`: one answer, rounded to the lattice and made noisy with the operating system's entropy.
+
+Drawn exactly: the part by 64 random bits against the law's whole weights, Laplace and Gaussian noise by OpenDP's
+integer samplers, tables by a random whole number. There is no seed. Whether a law may be released at all is for
+`Noise.release`; what is defended and what not is in docs/attack-model.md.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from bisect import bisect_right
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from numbers import Real
+from typing import Any
+
+from empriv.errors import InputError, MissingExtraError
+from empriv.noise.law import Law
+
+LIMIT = 2**53
+"""Answers and noisy answers keep within this many granularities: all such multiples are exact doubles."""
+
+
+def release(law: Law, value: float) -> float:
+    """The noisy answer: ``value`` rounded to a multiple of the granularity (ties to even), plus noise.
+
+    A noisy answer beyond 2^53 granularities is released as 2^53 granularities, with its sign: a bound that
+    does not depend on the data, so that neither an error nor a lost digit tells what was drawn.
+    """
+    cell = cell_of(law, value)
+    noisy = max(-LIMIT, min(LIMIT, cell + draw(law)))
+    return float(noisy * Fraction(law.granularity))
+
+
+def cell_of(law: Law, value: Any) -> int:
+    """The cell that an answer is rounded to, refusing what is no number or lies beyond the lattice's range."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"`value` must be a number, got {type(value).__name__}.")
+    if not math.isfinite(value):
+        raise InputError("`value` must be finite, got NaN or an infinity: noise cannot hide that.")
+    # exact: a double is a fraction, and Python rounds fractions half to even
+    exact = Fraction(value) if isinstance(value, int | float | Fraction) else Fraction(float(value))
+    cell = round(exact / Fraction(law.granularity))
+    if abs(cell) > LIMIT:
+        raise InputError(
+            "`value` must lie within 2^53 granularities of 0, got one beyond. Hint: a coarser granularity, declared "
+            "from what is known of the query and not from its answer."
+        )
+    return cell
+
+
+def draw(law: Law) -> int:
+    """Noise in granularities, from the operating system's entropy."""
+    return draws(law, 1)[0]
+
+
+def draws(law: Law, count: int) -> list[int]:
+    """So many independent draws of the noise."""
+    samplers = [_sampler(part.kind, part.scale / law.granularity) for part in law.parts]  # refuse before drawing
+    ends = list(accumulate(part.weight for part in law.parts))
+    chosen = [bisect_right(ends, secrets.randbits(64)) for _ in range(count)]
+    pools = []
+    for index, (part, sampler) in enumerate(zip(law.parts, samplers, strict=True)):
+        wanted = chosen.count(index)
+        if part.table is not None:
+            pools.append([_from_table(part.table) for _ in range(wanted)])
+        else:
+            pools.append([0] * wanted if sampler is None or not wanted else sampler([0] * wanted))
+    return [int(pools[index].pop()) for index in chosen]
+
+
+def _from_table(table: tuple[int, ...]) -> int:
+    ends = list(accumulate(table))
+    return bisect_right(ends, secrets.randbelow(ends[-1])) - len(table) // 2
+
+
+@lru_cache(maxsize=128)
+def _sampler(kind: str, scale: float) -> Any:
+    """OpenDP's sampler of integer noise on lists; None for a kind that needs none.
+
+    T="i64": with ``int``, which is of 32 bits, wide noise would saturate.
+    """
+    if kind not in ("laplace", "gaussian"):
+        return None
+    try:
+        import opendp.prelude as dp
+    except ImportError as error:
+        raise MissingExtraError("opendp", "release") from error
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    if kind == "laplace":
+        return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)

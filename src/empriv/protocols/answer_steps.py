@@ -1,0 +1,268 @@
+"""Steps on answers, after the query: rounding, noise, any function.
+
+Random steps draw once for each database and draw, and use the same draw with everyone and without each individual: that
+leaves the law of either side as it is, on which alone delta depends, and keeps chance apart from an individual's doing.
+An answer that is no number stays what it is: noise does not hide it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import MissingExtraError, QueryError
+from empriv.noise.drawn import with_noise
+from empriv.noise.joint_noise import JointNoise
+from empriv.noise.noise import Noise
+from empriv.protocols.row_steps import NoiseLaw
+from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
+
+Sampler = Literal["seeded", "opendp"]
+Codes = npt.NDArray[np.int8]
+Again = Callable[[], tuple[Any, ...]]
+
+
+class AnswerStep(Protocol):
+    """What becomes of answers."""
+
+    @property
+    def kind(self) -> str:
+        """Steps of one kind draw from the same stream of random numbers."""
+
+    @property
+    def randomised(self) -> bool: ...
+
+    @property
+    def words(self) -> str: ...
+
+    def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
+        """The results after this step; ``draws`` is how many there are to be, if this step is random."""
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Answers to the nearest multiple, ties to the even one."""
+
+    to: float
+    kind: ClassVar[str] = "rounded"
+    randomised: ClassVar[bool] = False
+
+    def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:  # noqa: ARG002
+        return replace(results, q=self._nearest(results.q), entry_q=self._nearest(results.entry_q))
+
+    def _nearest(self, answers: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            multiple = answers / self.to
+        # Beyond 2^52 multiples doubles lie no closer than these.
+        return np.where(np.abs(multiple) < 2.0**52, np.rint(multiple) * self.to, answers)
+
+    @property
+    def words(self) -> str:
+        return f"rounded to {self.to:g}"
+
+
+@dataclass(frozen=True)
+class Added:
+    """Continuous noise on each number of the answer.
+
+    Attributes
+    ----------
+    law : Laplace or Gaussian
+    scale : of Laplace noise, or standard deviation
+    sampler : pseudo-random numbers that follow from the seed, or OpenDP's own draws, which follow from no seed
+    said : why this scale
+    """
+
+    law: NoiseLaw
+    scale: float
+    sampler: Sampler
+    said: str
+    randomised: ClassVar[bool] = True
+
+    @property
+    def kind(self) -> str:
+        return f"{self.law} noise"
+
+    def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
+        results = with_axis(results, draws)
+        shape = results.q.shape
+        if self.sampler == "opendp":
+            noise = opendp_noise(self.law, self.scale, int(np.prod(shape))).reshape(shape)
+        else:
+            noise = self.scale * (rng.laplace(size=shape) if self.law == "laplace" else rng.normal(size=shape))
+        return replace(results, q=results.q + noise, entry_q=results.entry_q + noise[results.entry_database])
+
+    @property
+    def words(self) -> str:
+        named = {"laplace": "Laplace noise of scale", "gaussian": "Gaussian noise of standard deviation"}[self.law]
+        return f"{named} {self.scale:.6g} ({self.said})"
+
+
+@dataclass(frozen=True, eq=False)
+class Designed:
+    """Noise that empriv designed: answers are rounded to its lattice, and get its draws."""
+
+    noise: Noise | JointNoise
+    kind: ClassVar[str] = "designed noise"
+    randomised: ClassVar[bool] = True
+
+    def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
+        laws = self.noise.laws if isinstance(self.noise, JointNoise) else self.noise.law
+        if isinstance(self.noise, JointNoise) != (results.components is not None):
+            raise QueryError("Noise must be designed for as many numbers as the query gives.")
+        if isinstance(self.noise, JointNoise) and set(self.noise.laws) != set(results.components or ()):
+            raise QueryError("Noise must be designed for the numbers that the query gives, got others.")
+        return with_noise(results, laws, draws=draws if results.draws is None else 1, rng=rng)
+
+    @property
+    def words(self) -> str:
+        if isinstance(self.noise, JointNoise):
+            return f"noise designed for {len(self.noise.laws)} numbers at epsilon {self.noise.epsilon:g}"
+        said = self.noise.law.words.rstrip(".")
+        return f"{said[0].lower()}{said[1:]}, designed at epsilon {self.noise.epsilon:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """Answers passed through a function.
+
+    It gets a number, or an array for several numbers, NaN where one is none; with a generator if it is random. It gives
+    as many. None is NULL, and an exception an outcome of its own.
+    """
+
+    function: Callable[..., Any]
+    randomised: bool
+    kind: ClassVar[str] = "passed"
+
+    def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
+        if self.randomised:
+            results = with_axis(results, draws)
+        many, columns = results.draws or 1, 1 if results.components is None else len(results.components)
+        shape = (-1, many, columns)
+        q, codes = results.q.reshape(shape).copy(), results.outcomes.reshape(shape).copy()
+        entry_q, entry_codes = results.entry_q.reshape(shape).copy(), results.entry_outcomes.reshape(shape).copy()
+        order = np.argsort(results.entry_database, kind="stable")
+        ends = np.searchsorted(results.entry_database[order], np.arange(results.n_databases + 1))
+        seeds = rng.integers(2**63, size=(results.n_databases, many))
+        failure: str | None = None
+        call = self._call_one if results.components is None else self._call_several
+        for database in range(results.n_databases):
+            entries = order[ends[database] : ends[database + 1]]
+            for draw in range(many):
+                again = _rewound(int(seeds[database, draw])) if self.randomised else tuple
+                raised = call(q[:, draw], codes[:, draw], np.array([database]), again)
+                failure = failure or raised
+                call(entry_q[:, draw], entry_codes[:, draw], entries, again)
+        given = results.outcomes.reshape(codes.shape) == Outcome.NUMBER
+        if failure is not None and (codes[given] == Outcome.ERROR).all():
+            raise QueryError(
+                f"`function` must work on some answer with everyone, got an exception on every one: {failure}. "
+                "Hint: its message is withheld, since it may hold an answer; call the function yourself to see it."
+            )
+        return replace(
+            results,
+            q=q.reshape(results.q.shape),
+            outcomes=codes.reshape(results.q.shape),
+            entry_q=entry_q.reshape(results.entry_q.shape),
+            entry_outcomes=entry_codes.reshape(results.entry_q.shape),
+        )
+
+    def _call_one(self, values: FloatArray, codes: Codes, places: IntArray, again: Again) -> str | None:
+        """Put what the function gives in the place of answers; the kind of exception if it raised one."""
+        failure = None
+        asked = places[codes[places, 0] == Outcome.NUMBER]
+        found: list[float] = []
+        failed: list[int] = []
+        silent: list[int] = []
+        for at, answer in enumerate(values[asked, 0].tolist()):
+            try:
+                given = self.function(answer, *again())
+                if given is None:
+                    silent.append(at)
+                found.append(math.nan if given is None else float(given))
+            except Exception as error:  # whatever a black box raises is an outcome
+                failure = failure or type(error).__name__
+                failed.append(at)
+                found.append(math.nan)
+        new = np.array(found, np.float64)
+        kinds = outcomes_of(new)
+        kinds[silent], kinds[failed] = Outcome.NULL, Outcome.ERROR
+        values[asked, 0], codes[asked, 0] = np.where(kinds == Outcome.NUMBER, new, np.nan), kinds
+        return failure
+
+    def _call_several(self, values: FloatArray, codes: Codes, places: IntArray, again: Again) -> str | None:
+        """The same for answers of several numbers."""
+        failure = None
+        for at in places:
+            number = codes[at] == Outcome.NUMBER
+            if not number.any():
+                continue
+            try:
+                given = self.function(values[at].copy(), *again())
+                new = np.full(number.shape, np.nan) if given is None else np.asarray(given, np.float64)
+                kinds = np.full(number.shape, Outcome.NULL, np.int8) if given is None else outcomes_of(new)
+                if new.shape != number.shape:
+                    raise ValueError("shape")
+            except Exception as error:
+                failure = failure or type(error).__name__
+                new, kinds = np.full(number.shape, np.nan), np.full(number.shape, Outcome.ERROR, np.int8)
+            codes[at] = np.where(number, kinds, codes[at])
+            values[at] = np.where(codes[at] == Outcome.NUMBER, new, np.nan)
+        return failure
+
+    @property
+    def words(self) -> str:
+        return f"passed through {getattr(self.function, '__qualname__', type(self.function).__qualname__)}"
+
+
+def with_axis(results: Results, draws: int) -> Results:
+    """Results with draws: those that are there, or so many times the same."""
+    if results.draws is not None:
+        return results
+
+    def repeated(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.repeat(array[:, None], draws, axis=1)
+
+    return replace(
+        results,
+        q=repeated(results.q),
+        outcomes=repeated(results.outcomes),
+        entry_q=repeated(results.entry_q),
+        entry_outcomes=repeated(results.entry_outcomes),
+        draws=draws,
+    )
+
+
+def opendp_noise(law: NoiseLaw, scale: float, count: int) -> FloatArray:
+    """Draws of OpenDP's own mechanism, applied to zeros; they follow from the operating system's entropy."""
+    return np.asarray(opendp_mechanism(law, scale)([0.0] * count), np.float64)
+
+
+def opendp_mechanism(law: NoiseLaw, scale: float) -> Any:
+    """OpenDP's mechanism on a list of doubles, with its own account of privacy in ``map``."""
+    try:
+        import opendp.prelude as dp
+    except ImportError as error:
+        raise MissingExtraError("opendp", "release") from error
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+    if law == "laplace":
+        return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+
+
+def _rewound(seed: int) -> Again:
+    """Gives a generator that starts at the same place each time: both sides of a pair see the same numbers."""
+    rng = np.random.default_rng(seed)
+    start = rng.bit_generator.state
+
+    def again() -> tuple[Any, ...]:
+        rng.bit_generator.state = start
+        return (rng,)
+
+    return again

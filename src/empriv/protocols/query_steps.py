@@ -1,0 +1,116 @@
+"""Steps on the query itself: no answer (NULL) where too few rows or individuals stand behind it.
+
+SQL items become CASE WHEN count >= k THEN item END, which the leave-one-out rewrite understands, for each group where
+there are groups; a Python function is called only where enough is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from sqlglot import exp, parse_one
+
+from empriv.collecting.engines.data_view import quoted
+from empriv.collecting.queries import DATA, Query
+from empriv.errors import QueryError
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """No answer from fewer than so many rows."""
+
+    fewer_than: int
+    kind: ClassVar[str] = "few rows"
+    randomised: ClassVar[bool] = False
+
+    def guarded(self, query: Query, individual: Sequence[str]) -> Query:  # noqa: ARG002 — rows are anybody's
+        if query.function is not None:
+            return replace(query, function=Guarded(query.function, self.fewer_than, ()))
+        return _guarded(query, "COUNT(*)", self.fewer_than)
+
+    @property
+    def words(self) -> str:
+        return f"no answer from fewer than {self.fewer_than} rows"
+
+
+@dataclass(frozen=True)
+class FewIndividuals:
+    """No answer from fewer than so many individuals."""
+
+    k: int
+    kind: ClassVar[str] = "few individuals"
+    randomised: ClassVar[bool] = False
+
+    def guarded(self, query: Query, individual: Sequence[str]) -> Query:
+        if query.function is not None:
+            return replace(query, function=Guarded(query.function, self.k, tuple(individual)))
+        names = [f"{quoted(_alias(query))}.{quoted(name)}" for name in individual]
+        counted = names[0]
+        if len(names) > 1:
+            missing = " OR ".join(f"{name} IS NULL" for name in names)
+            fields = ", ".join(f"'c{number}': {name}" for number, name in enumerate(names))
+            counted = f"CASE WHEN {missing} THEN NULL ELSE {{{fields}}} END"
+        return _guarded(query, f"COUNT(DISTINCT {counted})", self.k)
+
+    @property
+    def words(self) -> str:
+        return f"no answer from fewer than {self.k} individuals"
+
+
+Guard = FewRows | FewIndividuals
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A function that is called only on rows, or individuals, of at least some number."""
+
+    function: Callable[..., Any]
+    least: int
+    individual: tuple[str, ...]
+
+    def __call__(self, rows: Any, *rng: Any) -> Any:
+        names = list(getattr(rows, "column_names", getattr(rows, "columns", rows)))
+        if not self.individual:
+            count = len(rows[names[0]])
+        else:
+            own = {name.lower(): name for name in names}
+            columns = [list(_array(rows[own[name.lower()]])) for name in self.individual]
+            # NULL is None or NaN, which differs from itself; who has it anywhere is nobody.
+            whole = (row for row in zip(*columns, strict=True) if all(x is not None and x == x for x in row))
+            count = len(set(whole))
+        return self.function(rows, *rng) if count >= self.least else None
+
+
+def _array(column: Any) -> Any:
+    return column.to_pylist() if hasattr(column, "to_pylist") else column
+
+
+def _guarded(query: Query, count: str, least: int) -> Query:
+    select = query.select
+    if not isinstance(select, exp.Select):
+        raise QueryError("The query must be one SELECT for its rows to be counted, got several combined.")
+    select = select.copy()
+    for position, name in zip(query.items, query.names, strict=True):
+        item = select.expressions[position].unalias()
+        within = [node for node in item.find_all(exp.AggFunc, exp.Anonymous) if not node.find_ancestor(exp.Subquery)]
+        if not within or item.find(exp.Window):
+            raise QueryError(
+                f"The query must be of aggregates for the rows behind each to be counted, and {name!r} is not. "
+                "Hint: count the rows in the query itself."
+            )
+        guarded = exp.Case().when(parse_one(f"{count} >= {least}", dialect="duckdb"), item.copy())
+        select.expressions[position].replace(exp.alias_(guarded, name, quoted=True))
+    return replace(query, select=select)
+
+
+def _alias(query: Query) -> str:
+    """By which name the outermost SELECT knows ``data``."""
+    select = query.select
+    if isinstance(select, exp.Select):
+        for part in (select.args.get("from_") or select.args.get("from"), *(select.args.get("joins") or ())):
+            table = None if part is None else part.this
+            if isinstance(table, exp.Table) and table.name.lower() == DATA and not table.db:
+                return str(table.alias_or_name)
+    raise QueryError("The query must read `data` itself for its individuals to be counted, not in a subquery.")

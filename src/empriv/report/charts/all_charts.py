@@ -1,0 +1,64 @@
+"""`chart`: every chart of an audit by name.
+
+A new chart is one entry in `CHARTS`: a function of `Material` that gives a `Chart`, or None where the audit has nothing
+of the kind. Page, command line and tests take them from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from empriv.auditing.audit import Audit
+from empriv.errors import InputError
+from empriv.report.charts.by_database import results_chart, scores_chart
+from empriv.report.charts.by_knowledge import adversary_chart
+from empriv.report.charts.chart import Chart
+from empriv.report.charts.curves import delta_chart, sensitivity_chart, total_risk_chart
+from empriv.report.charts.laws import density_chart, outcomes_chart
+from empriv.report.charts.people import delta_i_chart, influence_chart
+from empriv.report.charts.together import pair_chart
+from empriv.report.gather import Material, gather
+
+CHARTS: dict[str, Callable[[Material], Chart | None]] = {
+    "delta": delta_chart,
+    "total_risk": total_risk_chart,
+    "density": density_chart,
+    "outcomes": outcomes_chart,
+    "joint": pair_chart,
+    "adversary": adversary_chart,
+    "delta_i": delta_i_chart,
+    "influence": influence_chart,
+    "results": results_chart,
+    "scores": scores_chart,
+    "sensitivity": sensitivity_chart,
+}
+
+
+def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
+    """One chart of an audit.
+
+    Parameters
+    ----------
+    audit : what is drawn
+    name : one of `CHARTS`
+    epsilon : where it stands; default: the first epsilon asked for
+
+    Returns
+    -------
+    Chart
+        with ``spec`` (Vega-Lite), ``data`` (columns) and ``save`` (.svg, .png, .pdf, .html, .json)
+    """
+    if name not in CHARTS:
+        raise InputError(f"`name` must be one of {', '.join(CHARTS)}, got {name!r}.")
+    made = CHARTS[name](gather(audit, at=epsilon))
+    if made is None:
+        raise InputError(f"`name` must be a chart that this audit has, got {name!r}: it has nothing of the kind.")
+    return made
+
+
+def charts_of(material: Material) -> Iterator[Chart]:
+    """All charts that an audit has, in the order of the page."""
+    for make in CHARTS.values():
+        made = make(material)
+        if made is not None:
+            yield made

@@ -1,0 +1,123 @@
+"""The chart of what an adversary knows: the most exposed individual's delta_i for each value of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from empriv.base.harmless import shortened
+from empriv.measuring.given.adversaries import FEW_EFFECTIVE, OwnContribution
+from empriv.report.charts.chart import (
+    BLUE,
+    HEIGHT,
+    INK,
+    ORANGE,
+    Chart,
+    Scale,
+    layer,
+    numbers,
+    records,
+    round_up,
+    spec_of,
+)
+from empriv.report.gather import Material
+from empriv.words.sentences import number
+
+_BARS_WIDTH = 400
+_MOST_BARS = 16
+_MOST_DOTS = 600
+_MOST_ROWS = 500
+_DASHED = {"type": "rule", "color": INK, "strokeDash": [5, 3]}
+_KINDS = ("enough databases", "few databases: mostly noise")
+
+
+def adversary_chart(material: Material) -> Chart | None:
+    """delta_i of the most exposed individual under every value of what is known; None if nobody knows anything."""
+    against = material.audit.against
+    if against is None:
+        return None
+    epsilon = float(material.epsilons[material.start])
+    found = against.by_condition(epsilon)
+    seen = np.isfinite(found["delta_i"])
+    z, effective, delta_i = found["z"][seen], found["effective"][seen], found["delta_i"][seen]
+    if not len(delta_i):
+        return None
+    row = int(np.argmax(against.delta_i(epsilon)))
+    # Every individual's own knowledge makes too many conditions to be followed along the slider.
+    moves = not isinstance(against.adversary, OwnContribution)
+    who = against.results.individuals[row]
+    along = [against.by_condition(float(e), who)["delta_i"][seen] for e in material.epsilons] if moves else [delta_i]
+    alone = against.unconditional.delta_i(material.epsilons if moves else np.array([epsilon]))[row]
+    nothing = float(alone[material.start if moves else 0])
+    kinds = [_KINDS[int(size < FEW_EFFECTIVE)] for size in effective]
+    colour = {"field": "kind", "type": "nominal", "scale": {"domain": list(_KINDS), "range": [BLUE, ORANGE]}}
+    top = float(np.append(np.concatenate(along), alone).max())
+    value = Scale(0.0, round_up(top) if top > 0 else 1.0)
+    axis = "delta_i"
+    names = [_name(one) for one in z]
+    worst_first = np.argsort(-delta_i, kind="stable")
+    if z.dtype.kind == "f" and z.ndim == 1 and not isinstance(against.adversary, OwnContribution):
+        some = worst_first[:_MOST_DOTS]
+        span = float(np.ptp(z[some])) or 1.0
+        x = Scale(float(z[some].min()) - 0.03 * span, float(z[some].max()) + 0.03 * span)
+        shape = {**colour, "scale": {"domain": list(_KINDS), "range": ["circle", "triangle-up"]}}
+        rows = records(z=z[some], value=delta_i[some], kind=[kinds[k] for k in some])
+        at_y = value.encoding("value", axis)
+        big = float(np.abs(z[some]).max()) >= 1e6
+        at_x = x.encoding("z", "what the adversary knows", grid=False, format="~s" if big else ",~r")
+        layers = [
+            layer("nothing", _DASHED, records(value=[nothing]), {"y": at_y}),
+            layer("conditions", {"type": "point", "filled": True, "size": 50, "opacity": 0.9}, rows,
+                  {"x": at_x, "y": at_y, "color": colour, "shape": shape}),
+        ]  # fmt: skip
+        spec = spec_of(layer=layers)
+        left, mark, axis_live = len(z) - len(some), "Each point is one value of what the adversary knows", ("y", HEIGHT)
+    else:
+        some = worst_first[:_MOST_BARS]
+        labels = [f"{shortened(names[k], 34)} ({effective[k]:.0f} databases)" for k in some]
+        labels = [f"{text} · {labels[: k + 1].count(text)}" if labels.count(text) > 1 else text
+                  for k, text in enumerate(labels)]  # fmt: skip
+        rows = records(z=labels, value=delta_i[some], foot=[0.0] * len(some), kind=[kinds[k] for k in some])
+        at_x = value.encoding("value", axis)
+        at_y = {"field": "z", "type": "nominal", "sort": labels, "axis": {"title": None, "labelLimit": 320}}
+        bars = {"x": at_x, "x2": {"field": "foot"}, "y": at_y, "color": colour}
+        layers = [
+            layer("conditions", {"type": "bar"}, rows, bars),
+            layer("nothing", _DASHED, records(value=[nothing]), {"x": at_x}),
+        ]  # fmt: skip
+        spec = spec_of(width=_BARS_WIDTH, height=max(60, 24 * len(labels)), layer=layers)
+        left, mark = len(z) - len(some), "Each bar is one value of what the adversary knows, the worst first"
+        axis_live = ("x", _BARS_WIDTH)
+    more = f" {left:,} more, of smaller delta_i, are not drawn." if left else ""
+    table = worst_first[:_MOST_ROWS]
+    return Chart(
+        name="adversary",
+        title="What the adversary knows",
+        caption=(
+            f"{mark}: how exposed the individual who is most exposed at epsilon {epsilon:.4g} is to who knows it"
+            f"{'' if moves else '; the chart stays at that epsilon'}. The dashed line is the same individual's "
+            f"delta_i to who knows nothing, {number(nothing)} there.{more}"
+        ),
+        spec=spec,
+        data={
+            "known": [names[k] for k in table],
+            "effective databases": [f"{effective[k]:.1f}" for k in table],
+            "delta_i": numbers(delta_i[table]),
+        },
+        live=None if not moves else {
+            "kind": "conditions",
+            "along": axis_live[0],
+            "scale": value.live(axis_live[1]),
+            "values": [numbers(column[some]) for column in along],
+            "nothing": numbers(alone),
+            "table": [numbers(column[table]) for column in along],
+        },
+    )  # fmt: skip
+
+
+def _name(value: Any) -> str:
+    """A value of what is known, or several, as text."""
+    if np.ndim(value):
+        return ", ".join(_name(one) for one in value)
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)

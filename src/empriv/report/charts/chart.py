@@ -1,0 +1,209 @@
+"""`Chart`: a Vega-Lite spec, the data behind it, and how both are read; saved as picture, page or spec.
+
+The theme and the colours are here. What is drawn is for `curves`, `laws`, `people` and `databases`; vl-convert turns a
+spec into a picture without a browser, and is imported when one is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.harmless import visible
+from empriv.base.storage import write_atomically
+from empriv.errors import InputError
+
+FORMATS = ("svg", "png", "pdf", "html", "json")
+WIDTH, HEIGHT = 640, 260
+PLAIN = ",~r"  # six digits without an exponent
+
+# Okabe and Ito's colours, told apart by colour-blind readers; style.css maps each to a lighter one in dark mode.
+BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#aa4a88", "#56b4e9", "#e69f00"
+INK, FAINT, LINE = "#333333", "#767676", "#e2e2e2"
+# From nobody exposed to certain failure; dark means exposed, and each step differs in lightness.
+HEAT = ("#d5dbe0", "#f6d58a", "#f2a43a", "#d96a1e", "#a63212", "#5c1408")
+HEAT_STEPS = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)  # a delta_i above each has the colour after it
+
+_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+_CONFIG: dict[str, Any] = {
+    "aria": False,
+    "background": "white",
+    "font": _FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal",
+        "gridColor": LINE, "domainColor": FAINT, "tickColor": FAINT, "labelLimit": 220, "titlePadding": 8,
+    },
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "orient": "top", "title": None,
+               "symbolStrokeWidth": 2.5, "labelLimit": 320, "columns": 3},
+    "text": {"color": INK, "fontSize": 12},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """A chart that can be looked at, saved and taken apart.
+
+    Attributes
+    ----------
+    name : by which `empriv.report.charts.chart` knows it
+    title : what it shows
+    caption : how to read it
+    spec : Vega-Lite, as a dict
+    data : columns of the table behind it
+    live : what the report's script needs to redraw it at another epsilon, or None if epsilon does not matter
+    """
+
+    name: str
+    title: str
+    caption: str
+    spec: dict[str, Any] = field(repr=False)
+    data: Mapping[str, Sequence[Any]] = field(repr=False)
+    live: dict[str, Any] | None = field(default=None, repr=False)
+
+    @cached_property
+    def svg(self) -> str:
+        """The chart as SVG text."""
+        import vl_convert
+
+        return str(vl_convert.vegalite_to_svg(json.dumps(self.spec)))
+
+    def save(self, path: str | PathLike[str], *, scale: float = 2.0) -> None:
+        """Write a picture (.svg, .png, .pdf), a page without script (.html) or the spec (.json), mode 0600.
+
+        ``scale`` is the pixels of a PNG for each unit of the chart.
+        """
+        kind = Path(path).suffix.lower().removeprefix(".")
+        if kind not in FORMATS:
+            raise InputError(f"`path` must end in one of {', '.join('.' + one for one in FORMATS)}, got {kind!r}.")
+        if not (math.isfinite(scale) and scale > 0):
+            raise InputError(f"`scale` must be positive and finite, got {scale}.")
+        write_atomically(path, self._bytes(kind, scale))
+
+    def _bytes(self, kind: str, scale: float) -> bytes:
+        import vl_convert
+
+        text = json.dumps(self.spec)
+        if kind == "png":
+            return bytes(vl_convert.vegalite_to_png(text, scale=scale))
+        if kind == "pdf":
+            return bytes(vl_convert.vegalite_to_pdf(text))
+        if kind == "html":
+            from empriv.report.page.audit_page import chart_page
+
+            return chart_page(self).encode("utf-8", "backslashreplace")
+        return (self.svg if kind == "svg" else json.dumps(self.spec, indent=1)).encode("utf-8", "backslashreplace")
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"application/vnd.vegalite.v5+json": self.spec, "image/svg+xml": self.svg, "text/plain": repr(self)}
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where values lie on an axis: Vega-Lite and the report's script are told the same.
+
+    ``kind`` is "linear", "log" or "symlog"; ``ticks`` are labelled, if given.
+    """
+
+    low: float
+    high: float
+    kind: str = "linear"
+    ticks: tuple[float, ...] | None = None
+
+    def encoding(self, name: str, title: str | None, **axis: Any) -> dict[str, Any]:
+        """An encoding of field ``name``."""
+        scale: dict[str, Any] = {"type": self.kind, "domain": [self.low, self.high], "nice": False, "zero": False}
+        if self.kind == "log":
+            scale["clamp"] = True
+        shown: dict[str, Any] = {"title": title, "format": PLAIN, **axis}
+        if self.ticks is not None:
+            shown["values"] = list(self.ticks)
+        return {"field": name, "type": "quantitative", "scale": scale, "axis": shown}
+
+    def live(self, length: int) -> dict[str, Any]:
+        return {"low": self.low, "high": self.high, "kind": self.kind, "length": length}
+
+
+def spec_of(*, width: int = WIDTH, height: int = HEIGHT, **content: Any) -> dict[str, Any]:
+    """A whole spec of one view."""
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "width": width,
+        "height": height,
+        **content,
+        "config": _CONFIG,
+    }
+
+
+def stacked(views: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A whole spec of several views, one below the other."""
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "vconcat": list(views),
+        "spacing": 14,
+        "config": _CONFIG,
+    }
+
+
+def layer(
+    name: str, mark: dict[str, Any], values: Sequence[Mapping[str, Any]], encoding: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One layer; its marks have the class ``<name>_marks`` in the SVG, by which the report's script finds them."""
+    return {"name": name, "mark": mark, "data": {"values": list(values)}, "encoding": dict(encoding)}
+
+
+def records(**columns: Iterable[Any]) -> list[dict[str, Any]]:
+    """Rows of plain numbers and texts; what is not finite becomes null, which Vega leaves out."""
+    cleaned = [[clean(value) for value in column] for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*cleaned, strict=True)]
+
+
+def clean(value: Any) -> Any:
+    """A value fit for JSON: finite numbers of six digits, text without control characters."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return None if value is None else visible(str(value))
+
+
+def numbers(values: npt.ArrayLike) -> list[float | None]:
+    """An array as JSON has it."""
+    return [clean(float(value)) for value in np.asarray(values, float).ravel()]
+
+
+def round_up(value: float) -> float:
+    """The next number that is easy to read."""
+    value = max(value, 1e-300)  # below, powers of ten lose their digits
+    scale = 10.0 ** math.floor(math.log10(value))
+    steps = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+    return next(step for step in steps if step * scale >= value * (1 - 1e-12)) * scale
+
+
+def risk_scale(estimates: npt.NDArray[np.float64], uppers: npt.NDArray[np.float64]) -> Scale:
+    """An axis for probabilities: logarithmic where they span more than twentyfold."""
+    most = float(max(estimates.max(initial=0.0), uppers.max(initial=0.0)))
+    if most <= 0:
+        return Scale(0.0, 1.0)
+    top = min(1.0, round_up(most))
+    positive = estimates[estimates > 0]
+    if len(positive) and most > 20 * float(positive.min()):
+        least = max(float(positive.min()), top * 1e-4)
+        bottom = 10.0 ** math.floor(math.log10(least))
+        ticks = tuple(10.0**k for k in range(round(math.log10(bottom)), 1) if 10.0**k <= top * (1 + 1e-9))
+        return Scale(bottom, top, "log", ticks)
+    return Scale(0.0, top)

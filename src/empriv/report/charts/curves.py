@@ -1,0 +1,231 @@
+"""Charts along epsilon: delta, total risk, and delta under other smoothings. The report's slider moves their cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from empriv.measuring.densities.density import Mixture
+from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring.line.risk import Risk
+from empriv.report.charts.chart import (
+    BLUE,
+    GREEN,
+    HEIGHT,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    WIDTH,
+    Chart,
+    Scale,
+    layer,
+    numbers,
+    records,
+    risk_scale,
+    spec_of,
+)
+from empriv.report.gather import Material
+from empriv.results import FloatArray
+from empriv.validate.checks import robustness
+from empriv.words.sentences import number, percent
+
+_LINES = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
+_RISKIEST = 10  # at each end of the epsilons asked for, measured again under other smoothings
+_MANY_POINTS = 2_000  # with more only the riskiest is: a Gaussian takes time with their square
+_MOST_VARIABLE = 200  # points with bandwidths of their own; the check at one epsilon tries more
+_DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
+
+
+def delta_chart(material: Material) -> Chart:
+    """delta against epsilon, with its band."""
+    found = material.bounded
+    return _banded(
+        material,
+        name="delta",
+        title="delta against epsilon",
+        axis="delta (most exposed individual)",
+        estimate=material.curves.delta,
+        lower=material.band["lower"],
+        upper=material.band["upper"],
+        caption=(
+            "The line is the estimated failure probability of the most exposed individual; the lower, the better. "
+            f"Each end of the shaded band is a bound at {percent(found.level)} confidence: the truth should lie inside "
+            "it. A band that reaches the top means that these databases give no upper bound."
+        ),
+    )
+
+
+def total_risk_chart(material: Material) -> Chart:
+    """Total risk against epsilon, with its band."""
+    return _banded(
+        material,
+        name="total_risk",
+        title="Total risk against epsilon",
+        axis="total risk (anybody)",
+        estimate=material.curves.total_risk,
+        lower=material.band["total_risk_lower"],
+        upper=material.band["total_risk_upper"],
+        caption=(
+            "The line is the estimated chance that the privacy of anybody at all fails, if failures are independent. "
+            "The upper end of the band is indicative only: with many individuals it is mostly sampling noise."
+        ),
+    )
+
+
+def sensitivity_chart(material: Material) -> Chart | None:
+    """delta against epsilon under other bandwidths and kernels, over the riskiest individuals; None without any."""
+    risk = material.audit.risk
+    if isinstance(risk, JointRisk) or risk.density is None:
+        return None
+    grid = material.epsilons[material.finite]
+    own = material.curves.delta[material.finite] if material.audit.against is None else np.asarray(risk.delta(grid))
+    lines = {"as measured": own, **_otherwise(material, risk, grid)}
+    alone = "" if material.audit.against is None else " All as for somebody who knows nothing else."
+    return lines_chart(
+        grid,
+        lines,
+        start=material.start,
+        name="sensitivity",
+        title="How much the smoothing matters",
+        caption=(
+            "delta against epsilon, estimated again with half and double the bandwidth and with other densities, over "
+            "the most exposed individuals. Lines close together mean that the estimate does not hang on the smoothing; "
+            f"lines far apart mean that it does.{alone}"
+        ),
+    )
+
+
+def lines_chart(
+    epsilons: FloatArray,
+    lines: Mapping[str, FloatArray],
+    *,
+    start: int,
+    name: str,
+    title: str,
+    caption: str,
+    axis: str = "delta (most exposed individual)",
+) -> Chart:
+    """Several curves along epsilon; colours and dashes tell them apart."""
+    every = np.concatenate([np.asarray(line, float) for line in lines.values()])
+    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(every, np.zeros(0))
+    rows = [
+        row
+        for which, line in lines.items()
+        for row in records(epsilon=epsilons, value=_on(y, line), which=[which] * len(epsilons))
+    ]
+    names = list(lines)
+    encoding = {
+        "x": x.encoding("epsilon", "epsilon"),
+        "y": y.encoding("value", axis),
+        "color": {
+            "field": "which", "type": "nominal", "sort": names,
+            "scale": {"domain": names, "range": [_LINES[k % len(_LINES)] for k in range(len(names))]},
+        },
+        "strokeDash": {
+            "field": "which", "type": "nominal", "sort": names,
+            "scale": {"domain": names, "range": [_DASHES[k % len(_DASHES)] for k in range(len(names))]},
+        },
+    }  # fmt: skip
+    line = layer("lines", {"type": "line", "strokeWidth": 2}, rows, encoding)
+    cursor = layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[epsilons[min(start, len(epsilons) - 1)]]),
+                   {"x": x.encoding("epsilon", "epsilon")})  # fmt: skip
+    return Chart(
+        name=name,
+        title=title,
+        caption=caption,
+        spec=spec_of(layer=[line, cursor]),
+        data={"epsilon": numbers(epsilons), **{which: numbers(line) for which, line in lines.items()}},
+        live={"kind": "cursor", "x": x.live(WIDTH), "y": y.live(HEIGHT), "epsilons": numbers(epsilons)},
+    )
+
+
+def _banded(
+    material: Material, *, name: str, title: str, axis: str, caption: str, estimate: FloatArray, lower: FloatArray,
+    upper: FloatArray,
+) -> Chart:  # fmt: skip
+    shown = material.finite
+    epsilons = material.epsilons[shown]
+    return banded_chart(
+        epsilons, estimate[shown], lower[shown], upper[shown], start=material.start, asked=material.audit.epsilons,
+        name=name, title=title, axis=axis, caption=caption,
+    )  # fmt: skip
+
+
+def banded_chart(
+    epsilons: FloatArray,
+    estimate: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    *,
+    start: int,
+    asked: Sequence[float],
+    name: str,
+    title: str,
+    axis: str,
+    caption: str,
+) -> Chart:
+    """A curve with a band, the epsilons asked for marked on it."""
+    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(estimate, upper)
+    at_x = x.encoding("epsilon", "epsilon")
+    rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
+    here = min(start, len(epsilons) - 1)
+    marked = np.isin(epsilons, asked)
+    caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic; 0 lies at its foot."
+    y_axis = y.encoding("upper", axis)
+    layers = [
+        layer("band", {"type": "area", "color": SKY, "opacity": 0.3}, rows,
+              {"x": at_x, "y": y_axis, "y2": {"field": "lower"}}),
+        layer("upper", {"type": "line", "color": SKY, "strokeWidth": 1.5}, rows,
+              {"x": at_x, "y": y.encoding("upper", axis)}),
+        layer("curve", {"type": "line", "color": BLUE, "strokeWidth": 2.5}, rows,
+              {"x": at_x, "y": y.encoding("estimate", axis)}),
+        layer("asked", {"type": "point", "filled": False, "color": BLUE, "size": 60, "opacity": 1},
+              records(epsilon=epsilons[marked], estimate=_on(y, estimate[marked])),
+              {"x": at_x, "y": y.encoding("estimate", axis)}),
+        layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[epsilons[here]]), {"x": at_x}),
+        layer("dot", {"type": "point", "filled": True, "color": VERMILION, "size": 90, "opacity": 1},
+              records(epsilon=[epsilons[here]], estimate=_on(y, estimate[here : here + 1])),
+              {"x": at_x, "y": y.encoding("estimate", axis)}),
+    ]  # fmt: skip
+    return Chart(
+        name=name,
+        title=title,
+        caption=caption,
+        spec=spec_of(layer=layers),
+        data={
+            "epsilon": numbers(epsilons),
+            "lower bound": [number(v, 3) for v in lower],
+            "estimate": [number(v, 3) for v in estimate],
+            "upper bound": [number(v, 3) for v in upper],
+        },
+        live={
+            "kind": "cursor", "x": x.live(WIDTH), "y": y.live(HEIGHT), "epsilons": numbers(epsilons),
+            "values": numbers(estimate),
+        },
+    )  # fmt: skip
+
+
+def _on(scale: Scale, values: FloatArray) -> FloatArray:
+    """Values as they can be drawn: on a logarithmic scale 0 lies at the foot."""
+    values = np.asarray(values, float)
+    return np.maximum(values, scale.low) if scale.kind == "log" else values
+
+
+def _otherwise(material: Material, risk: Risk, grid: FloatArray) -> dict[str, FloatArray]:
+    """delta under other smoothings of the riskiest at both ends of the epsilons asked for."""
+    ends = {material.audit.epsilons[0], material.audit.epsilons[-1]}
+    most = _RISKIEST if len(risk.pairs.points) <= _MANY_POINTS else 1
+    rows = np.unique(np.concatenate([robustness.riskiest(risk, one, most) for one in ends]))
+    found: dict[str, FloatArray] = {}
+    if isinstance(risk.density, Mixture):
+        some = robustness.of_some(risk, rows)
+        for name, factor in robustness.SCALES.items():
+            found[name] = np.asarray(robustness.scaled(some, factor).delta(grid))
+    others = robustness.other_densities(risk, rows, most_variable=_MOST_VARIABLE)
+    for name, other in others.items():
+        if robustness.FAMILIES[name] != material.audit.density:
+            found[name] = np.asarray(other.delta(grid))
+    return found

@@ -1,0 +1,292 @@
+"""Charts of laws: densities with and without an individual, and outcomes with a mass of their own.
+
+Several numbers are in `together`, what an adversary knows in `known`, noise in `released`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from empriv.base.harmless import shortened
+from empriv.errors import InputError
+from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.report.charts.chart import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    PLAIN,
+    VERMILION,
+    WIDTH,
+    Chart,
+    Scale,
+    layer,
+    numbers,
+    records,
+    spec_of,
+    stacked,
+)
+from empriv.report.gather import Material
+from empriv.results import FloatArray
+from empriv.words.sentences import percent
+
+_POINTS = 220
+TALL, LOW = 220, 130
+_MOST_WORST = 12  # different most exposed individuals along the grid whose curves the page holds
+
+
+def density_chart(material: Material) -> Chart | None:
+    """Densities with everyone and without the most exposed individual, and their log ratio; None without a density."""
+    risk = material.audit.risk
+    if isinstance(risk, JointRisk):
+        return None
+    points = risk.pairs.points[np.isfinite(risk.pairs.points)]
+    if risk.density is None or not len(points):
+        return None
+    x = _places(risk, points)
+    with_all = risk.pdf(x)
+    worst = _faces(material)
+    kept = list(dict.fromkeys([int(worst[material.start]), *map(int, worst)]))
+    sides = np.array([risk.density.pdf(x, risk.pairs.dense(np.array([row]))[0]) for row in kept])
+    index = [kept.index(int(row)) for row in worst]
+    here = index[material.start]
+    epsilon = float(material.epsilons[material.start])
+    chart = two_laws(
+        x, with_all, sides[here], epsilon,
+        others=sides, index=index, epsilons=material.epsilons,
+    )  # fmt: skip
+    alone = "" if material.audit.against is None else " Drawn as for somebody who knows nothing else."
+    return Chart(
+        name="density",
+        title="The most exposed individual: with and without",
+        caption=(
+            "Above: how likely each result is with everyone (solid), and without the most exposed individual (dashed). "
+            "Below: the logarithm of their ratio. Where it leaves the band of plus and minus epsilon, shaded in both, "
+            "a result tells more about the individual than epsilon allows; how often that happens, and by how much, "
+            f"makes delta.{alone}"
+        ),
+        spec=chart.spec,
+        data=chart.data,
+        live=chart.live,
+    )
+
+
+def two_laws(
+    x: FloatArray,
+    with_all: FloatArray,
+    without: FloatArray,
+    epsilon: float,
+    *,
+    others: FloatArray | None = None,
+    index: Sequence[int] = (),
+    epsilons: FloatArray | None = None,
+) -> Chart:
+    """Two densities over the same places, shaded where their ratio exceeds e^epsilon."""
+    ratio = log_ratio(with_all, without)
+    every = [ratio] if others is None else [log_ratio(with_all, side) for side in others]
+    widest = max(float(np.nanmax(np.abs(np.where(np.isfinite(one), one, 0.0)))) for one in every)
+    finite = [] if epsilons is None else [float(e) for e in epsilons if math.isfinite(e)]
+    shown_epsilon = epsilon if math.isfinite(epsilon) else 0.0
+    if any(np.isinf(one).any() for one in every):  # one law has mass where the other has none: beyond any scale
+        widest = max(widest, 3 * max([shown_epsilon, *finite, 0.05]))
+    reach = 1.15 * max(widest, shown_epsilon, 1e-9)
+    reach = min(reach, 4 * max(shown_epsilon, max(finite, default=0.0), 0.05))
+    top = 1.08 * float(max(with_all.max(), without.max(), 1e-300 if others is None else others.max()))
+    x_scale, y_scale = Scale(float(x[0]), float(x[-1])), Scale(0.0, top)
+    r_scale = Scale(-reach, reach)
+    beyond = exceeds(ratio, epsilon)
+    big = max(abs(float(x[0])), abs(float(x[-1]))) >= 1e6
+    x_top = x_scale.encoding("x", None, labels=False, ticks=False)
+    x_low = x_scale.encoding("x", "query result", format="~s" if big else PLAIN)
+    legend = {"domain": ["with everyone", "without the individual"], "range": [BLUE, VERMILION]}
+    dash = {**legend, "range": [[1, 0], [6, 3]]}
+    kind = {"field": "law", "type": "nominal"}
+    curves = [
+        *({**row, "law": "with everyone"} for row in records(x=x, p=with_all)),
+        *({**row, "law": "without the individual"} for row in records(x=x, p=without)),
+    ]
+    high = np.maximum(with_all, without)
+    shade = records(x=x, p=np.where(beyond, high, 0.0), zero=np.zeros(len(x)))
+    upper = {
+        "width": WIDTH, "height": TALL,
+        "layer": [
+            layer("shade", {"type": "area", "color": ORANGE, "opacity": 0.45}, shade,
+                  {"x": x_top, "y": y_scale.encoding("p", "density"), "y2": {"field": "zero"}}),
+            layer("laws", {"type": "line", "strokeWidth": 2}, curves,
+                  {"x": x_top, "y": y_scale.encoding("p", "density", format=".2~g"), "color": {**kind, "scale": legend},
+                   "strokeDash": {**kind, "scale": dash}}),
+        ],
+    }  # fmt: skip
+    clipped = np.clip(np.nan_to_num(ratio, nan=0.0, posinf=reach, neginf=-reach), -reach, reach)
+    at_r = r_scale.encoding("r", "log ratio")
+    rules = records(r=[min(shown_epsilon, reach), -min(shown_epsilon, reach)])
+    excess = records(x=x, r=clipped, edge=np.clip(clipped, -shown_epsilon, shown_epsilon))
+    if not math.isfinite(epsilon):
+        excess = records(x=x, r=np.zeros(len(x)), edge=np.zeros(len(x)))
+    lower = {
+        "width": WIDTH, "height": LOW,
+        "layer": [
+            layer("excess", {"type": "area", "color": ORANGE, "opacity": 0.6}, excess,
+                  {"x": x_low, "y": at_r, "y2": {"field": "edge"}}),
+            layer("ratio", {"type": "line", "color": BLUE, "strokeWidth": 2}, records(x=x, r=clipped),
+                  {"x": x_low, "y": at_r}),
+            layer("limits", {"type": "rule", "color": INK, "strokeDash": [4, 3]}, rules, {"y": at_r}),
+        ],
+    }  # fmt: skip
+    live = None
+    if others is not None and epsilons is not None:
+        live = {
+            "kind": "laws", "x": x_scale.live(WIDTH), "y": y_scale.live(TALL), "r": r_scale.live(LOW),
+            "places": numbers(x), "with": numbers(with_all), "without": [numbers(side) for side in others],
+            "index": list(index), "epsilons": [None if math.isinf(e) else float(e) for e in epsilons],
+        }  # fmt: skip
+    return Chart(
+        name="two laws",
+        title="With and without",
+        caption="",
+        spec=stacked([upper, lower]),
+        data={
+            "query result": numbers(x),
+            "density with everyone": numbers(with_all),
+            "density without the individual": numbers(without),
+            "log ratio": numbers(ratio),
+        },
+        live=live,
+    )
+
+
+def log_ratio(with_all: FloatArray, without: FloatArray) -> FloatArray:
+    """log(p / p_i); 0 where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(with_all) - np.log(without)
+    return np.where((with_all == 0) & (without == 0), 0.0, ratio)
+
+
+def exceeds(ratio: FloatArray, epsilon: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Where the ratio of densities is beyond e^epsilon either way."""
+    return np.asarray(np.abs(ratio) > epsilon)
+
+
+def outcomes_chart(material: Material) -> Chart | None:
+    """Outcomes with a mass of their own, with everyone and without the most exposed; None where there are none."""
+    risk = material.audit.risk
+    if isinstance(risk, JointRisk):
+        return None
+    pairs = risk.pairs
+    row = int(material.curves.worst[material.start])
+    own = next((alone for position, alone in pairs.own if position == row), None)
+    names, mass, without = (
+        (pairs.names, pairs.mass, pairs.mass_without[row])
+        if own is None
+        else (own.names, own.mass, own.mass_without[0])
+    )
+    if not len(names):
+        return None
+    with_all = np.append(mass, 1.0 - float(np.sum(mass)))
+    left = np.append(without, 1.0 - float(np.sum(without)))
+    labels = [*map(str, names), "any other result"]
+    if max(with_all[-1], left[-1]) < 1e-9:
+        labels, with_all, left = labels[:-1], with_all[:-1], left[:-1]
+    return buckets_chart(
+        labels,
+        np.clip(with_all, 0.0, 1.0),
+        np.clip(left, 0.0, 1.0),
+        name="outcomes",
+        title="Outcomes with a mass of their own",
+        caption=(
+            "How often each single outcome occurs with everyone, and without the individual most exposed at epsilon "
+            f"{material.epsilons[material.start]:.4g}, where this chart stays. They are compared by counts. An outcome "
+            "with one bar only gives that individual's presence or absence away for certain."
+        ),
+    )
+
+
+def buckets_chart(
+    labels: Sequence[str],
+    with_all: FloatArray,
+    without: FloatArray,
+    *,
+    name: str = "buckets",
+    title: str = "What an adversary sees",
+    caption: str = (
+        "The results sorted into the buckets that an adversary tells apart: how often each occurs with everyone, and "
+        "without the individual. Buckets with bars of different height are what the adversary learns from."
+    ),
+) -> Chart:
+    """Shares of each bucket in the two worlds, side by side."""
+    same_length(with_all, without)
+    if len(labels) != len(with_all):
+        raise InputError(f"`labels` must be as many as the shares, {len(with_all)}, got {len(labels)}.")
+    names = [shortened(label, 56) for label in labels]
+    unique = [f"{text} ({names[: k + 1].count(text)})" if names.count(text) > 1 else text
+              for k, text in enumerate(names)]  # fmt: skip
+    worlds = ["with everyone", "without the individual"]
+    rows = [
+        *({**row, "world": worlds[0]} for row in records(bucket=unique, share=with_all)),
+        *({**row, "world": worlds[1]} for row in records(bucket=unique, share=without)),
+    ]
+    encoding = {
+        "y": {"field": "bucket", "type": "nominal", "sort": unique, "axis": {"title": None, "labelLimit": 340}},
+        "yOffset": {"field": "world", "type": "nominal", "sort": worlds},
+        "x": Scale(0.0, 1.0).encoding("share", "share of results", format="~%", tickCount=5),
+        "color": {"field": "world", "type": "nominal", "sort": worlds,
+                  "scale": {"domain": worlds, "range": [BLUE, VERMILION]}},
+    }  # fmt: skip
+    bars: dict[str, Any] = layer("buckets", {"type": "bar"}, rows, encoding)
+    edge = layer("edge", {"type": "rule", "color": FAINT}, [{"share": 0}], {"x": encoding["x"]})
+    return Chart(
+        name=name,
+        title=title,
+        caption=caption,
+        spec=spec_of(width=400, height=max(60, 34 * len(unique)), layer=[bars, edge]),
+        data={
+            "outcome": unique,
+            "with everyone": [percent(float(v)) for v in with_all],
+            "without the individual": [percent(float(v)) for v in without],
+        },
+    )
+
+
+def _faces(material: Material) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """The most exposed individual at each epsilon; where nobody is exposed, the last who was.
+
+    Beyond a dozen different ones, the last of the dozen stays: the page would grow without telling more.
+    """
+    worst = material.curves.worst.copy()
+    nobody = material.curves.delta <= 0
+    if nobody.all():
+        # nobody ever: who moves the results most
+        worst[:] = int(np.argmax(material.audit.risk.shifts))
+        return worst
+    for k in range(len(worst)):
+        if nobody[k]:
+            worst[k] = worst[k - 1] if k else worst[np.flatnonzero(~nobody)[0]]
+    seen: dict[int, None] = {int(worst[material.start]): None}
+    for k in range(len(worst)):
+        if int(worst[k]) not in seen:
+            if len(seen) >= _MOST_WORST:
+                worst[k] = worst[k - 1] if k else worst[material.start]
+            else:
+                seen[int(worst[k])] = None
+    return worst
+
+
+def _places(risk: Any, points: FloatArray) -> FloatArray:
+    """Where densities are drawn: evenly, and at the results, where they have their kinks."""
+    widths = getattr(risk.density, "bandwidths", None)
+    width = float(np.median(widths)) if widths is not None else float(np.ptp(points)) / 10
+    low, high = float(points.min()), float(points.max())
+    margin = min(4 * width, max(high - low, width))
+    even = np.linspace(low - margin, high + margin, _POINTS)
+    if len(points) <= _POINTS:
+        return np.unique(np.concatenate((even, points)))
+    return even
+
+
+def same_length(one: Any, other: Any) -> None:
+    if len(one) != len(other) or len(one) == 0:
+        raise InputError(f"Places and densities must be as many, and at least one, got {len(one)} and {len(other)}.")

@@ -1,0 +1,211 @@
+"""The page and the charts of a `Comparison`: `Comparison.report` and `Comparison.chart` come here."""
+
+from __future__ import annotations
+
+import math
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from empriv.base.harmless import shortened, visible
+from empriv.base.storage import write_atomically
+from empriv.comparing.bands import reach_of
+from empriv.comparing.comparison import Comparison
+from empriv.comparing.differences import FIGURES, NONE, Difference
+from empriv.errors import InputError
+from empriv.report.charts.chart import Chart, round_up
+from empriv.report.charts.versus import Band, utility_chart, versus_chart
+from empriv.report.gather import Material
+from empriv.report.page.audit_page import label, picture_of, render
+from empriv.results import FloatArray
+from empriv.words import comparison as words
+from empriv.words.sentences import databases, number, people
+
+COMPARISON_CHARTS = ("delta", "total_risk", "utility", "utility_total_risk")
+_LONGEST = 40
+_AXES = {"delta": "delta (most exposed individual)", "total_risk": "total risk (anybody)"}
+
+_ALONG = (
+    "One line for each protocol; the lower, the more private. Below, each by itself on its band, the others in grey: "
+    "the ends of a band are bounds at 95%, one by one, and a band that reaches the top means no upper bound."
+)
+_TOTAL = " The upper end of a band of total risk is indicative only."
+_OVERLAP = (
+    " Bands that overlap do not mean that there is no difference: all were measured on the same databases, and the "
+    "table of differences tells more than the bands."
+)
+
+
+def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title: str | None = None) -> Path:
+    """Write one page that needs nothing else, mode 0600.
+
+    Parameters
+    ----------
+    comparison : what is shown
+    path : of the page; must end in .html
+    title : of the page
+    """
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"`path` must end in .html, got {target.suffix!r}.")
+    names = _names(comparison)
+    material = _materials(comparison, comparison.epsilons[0])
+    first = next(iter(material.values()))
+    start, asked = first.start, comparison.epsilons[0]
+    bind: dict[str, list[str]] = {"epsilon": [label(float(e)) for e in first.epsilons]}
+    upper = comparison.upper(asked)
+    errors = comparison.truth is not None and comparison.scalar
+    front = comparison.front(asked) if errors else ()
+    rows = []
+    for k, (name, one) in enumerate(material.items()):
+        audit, curves = comparison[name], one.curves
+        bind[f"delta{k}"] = [number(float(v), 3) for v in curves.delta]
+        bind[f"total{k}"] = [number(float(v), 3) for v in curves.total_risk]
+        bind[f"exposed{k}"] = [f"{int(v):,}" for v in curves.n_exposed]
+        said = audit.summary()
+        grave = [one.sentence for one in audit.checks if one.severity != "info" and one.code != "exact-leak"]
+        rows.append(
+            {
+                "name": names[name],
+                "databases": f"{audit.results.n_databases:,}",
+                "individuals": f"{audit.results.n_individuals:,}",
+                "upper": words.upper_said(upper[name]),
+                "front": "yes" if name in front else "no",
+                "asked": visible(" ".join(audit.query.split()) if audit.origin is not None else said.asked),
+                "alarms": said.alarms,
+                "warnings": [visible(warning) for warning in (*said.warnings, *grave)],
+            }
+        )
+    charts = [_chart(comparison, which, material, asked) for which in COMPARISON_CHARTS[: 4 if errors else 2]]
+    found = comparison.differences() if comparison.incomparable is None else ()
+    content = {
+        "title": visible(title) if title is not None else "Protocols side by side",
+        "rows": rows,
+        "alike": _alike(comparison),
+        "bounded_at": label(asked),
+        "truth": None if comparison.truth is None else names[comparison.truth],
+        "with_front": errors,
+        "utility": _utility_rows(comparison, names),
+        "several": not comparison.scalar,
+        "differences": {figure: _difference_rows(found, figure, names) for figure in FIGURES} if found else {},
+        "real": words.told(found)[0],
+        "told": words.untold(found) if found else "",
+        "held": words.held_together(0.95, len(found)) if found else "",
+        "notes": words.notes_of(comparison),
+        "charts": [picture_of(one) for one in charts],
+    }
+    payload = {
+        "epsilons": bind["epsilon"],
+        "start": start,
+        "bind": bind,
+        "charts": {one.name: one.live for one in charts if one.live is not None},
+        "individuals": None,
+    }
+    text = render("compare.html", content, payload)
+    write_atomically(target, text.encode("utf-8", "backslashreplace"))
+    return target
+
+
+def comparison_chart(comparison: Comparison, name: str, epsilon: float | None = None) -> Chart:
+    """One chart: "delta" or "total_risk" along epsilon; "utility" or "utility_total_risk" at one epsilon."""
+    if name not in COMPARISON_CHARTS:
+        raise InputError(f"`name` must be one of {', '.join(COMPARISON_CHARTS)}, got {name!r}.")
+    if name.startswith("utility") and (comparison.truth is None or not comparison.scalar):
+        raise InputError("`name` must be delta or total_risk without a truth, or where queries give several numbers.")
+    at = comparison.epsilons[0] if epsilon is None else float(epsilon)
+    along = {} if name.startswith("utility") else _materials(comparison, at)
+    return _chart(comparison, name, along, at)
+
+
+def _chart(comparison: Comparison, name: str, material: dict[str, Material], at: float) -> Chart:
+    names = _names(comparison)
+    if name.startswith("utility"):
+        figure = "delta" if name == "utility" else "total_risk"
+        risk = comparison.delta(at) if figure == "delta" else comparison.total_risk(at)
+        return utility_chart(
+            {names[row.protocol]: (row.mean_absolute, float(risk[row.protocol])) for row in comparison.utility},
+            [names[one] for one in comparison.front(at, figure)],
+            name=name,
+            title=f"Error against {figure.replace('_', ' ')} at epsilon {label(at)}",
+            axis=_AXES[figure],
+            caption=(
+                "Further down is more private, further left more exact. The dashed line joins the protocols that no "
+                "other betters in both; by the estimates, so neighbours on it may not differ really."
+            ),
+        )
+    figures = ("lower", "estimate", "upper")
+    if name == "total_risk":
+        figures = ("total_risk_lower", "total_risk", "total_risk_upper")
+    first = next(iter(material.values()))
+    shown = first.finite
+    return versus_chart(
+        first.epsilons[shown],
+        {names[which]: getattr(one.curves, name)[shown] for which, one in material.items()},
+        {
+            names[which]: _band(one.epsilon, *(getattr(one, figure) for figure in figures))
+            for which, one in comparison.bands.items()
+        },
+        start=first.start,
+        name=name,
+        title=f"{'delta' if name == 'delta' else 'Total risk'} against epsilon",
+        axis=_AXES[name],
+        caption=_ALONG + ("" if name == "delta" else _TOTAL) + (_OVERLAP if comparison.incomparable is None else ""),
+    )
+
+
+def _band(epsilons: FloatArray, lower: FloatArray, estimate: FloatArray, upper: FloatArray) -> Band:
+    """A band that holds its curve: a lower bound may be above the estimate, and is then not drawn."""
+    return Band(epsilons, np.minimum(lower, estimate), upper)
+
+
+def _alike(comparison: Comparison) -> str | None:
+    """How many databases and individuals all have; None if not all have the same."""
+    counts = {(one.results.n_databases, one.results.n_individuals) for one in comparison.audits.values()}
+    if len(counts) > 1 or not comparison.paired:
+        return None
+    n, count = counts.pop()
+    return f"{databases(n)} with {people(count)}"
+
+
+def _names(comparison: Comparison) -> dict[str, str]:
+    """Each name as it is shown: short, without characters that cannot be seen."""
+    short = {name: shortened(name, _LONGEST) for name in comparison.names}
+    if len(set(short.values())) < len(short):
+        raise InputError(f"`protocols` must have names that differ in their first {_LONGEST - 3} characters.")
+    return short
+
+
+def _materials(comparison: Comparison, at: float) -> dict[str, Material]:
+    """What is drawn of each, all over one grid of epsilons."""
+    bounded = next(iter(comparison.bands.values())).epsilon
+    finite = at if math.isfinite(at) else 0.0
+    end = round_up(max(reach_of(comparison.audits, comparison.epsilons), float(bounded[-1]), finite))
+    grid = np.unique(np.concatenate((np.linspace(0.0, end, 50), bounded, [at])))
+    start = int(np.searchsorted(grid, at))
+    return {name: Material(audit, grid, start) for name, audit in comparison.audits.items()}
+
+
+def _utility_rows(comparison: Comparison, names: dict[str, str]) -> list[tuple[Any, ...]]:
+    if comparison.truth is None:
+        return []
+    return [
+        (
+            names[row.protocol], "" if row.component is None else visible(row.component),
+            *(words.amount(v) for v in (row.mean_absolute, row.median, row.ninety, row.ninety_nine, row.bias)),
+            words.share(row.relative), words.share(row.unanswered),
+        )
+        for row in comparison.utility
+    ]  # fmt: skip
+
+
+def _difference_rows(found: tuple[Difference, ...], figure: str, names: dict[str, str]) -> list[tuple[str, ...]]:
+    return [
+        (
+            label(one.epsilon), names[one.first], names[one.second], number(one.difference),
+            "0" if one.verdict == NONE else f"{number(one.lower)} to {number(one.upper)}", one.verdict,
+        )
+        for one in found
+        if one.figure == figure
+    ]  # fmt: skip

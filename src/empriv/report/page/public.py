@@ -1,0 +1,198 @@
+"""The version of a report that is fit to be published.
+
+What it must not tell: who the individuals are and what each does, any result, and figures so exact that two reports, or
+a report and a guess, give away the difference that one individual makes. So it has no rows, no results, no densities,
+no histogram, no bandwidth and no count finer than a digit; every probability is rounded up to the next of 1, 2, 5 times
+a power of ten (lower bounds down), and none is below what so many databases can support.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from empriv.auditing.audit import Audit
+from empriv.auditing.knowledge import knows
+from empriv.base.harmless import shortened, visible
+from empriv.report.charts.curves import banded_chart
+from empriv.report.gather import gather
+from empriv.report.page.audit_page import SEVERITIES, label, picture_of, render, times, title_of, unchecked
+from empriv.results import FloatArray
+from empriv.validate.bounds.analytic import floor
+from empriv.words import sentences as words
+from empriv.words.sentences import number, percent
+from empriv.words.summary import Figure, figure_sentence
+
+if TYPE_CHECKING:
+    from empriv.validate.verdict import Verdict
+
+_STOPS = 11
+_STEPS = (1.0, 2.0, 5.0, 10.0)
+_TINY = 1e-12
+
+
+def public_page(
+    audit: Audit,
+    *,
+    epsilons: Iterable[float] | None = None,
+    verdicts: Sequence[tuple[str, Verdict]] = (),
+    title: str | None = None,
+) -> str:
+    """The page to publish."""
+    if epsilons is None:
+        end = gather(audit).epsilons[-1]
+        epsilons = np.linspace(0.0, float(end), _STOPS)
+    material = gather(audit, epsilons)
+    curves, band, at = material.curves, material.band, material.start
+    n = audit.results.n_databases
+    level = material.bounded.level
+    least = coarse_up(floor(n, level))
+    delta = np.maximum([coarse_up(float(v)) for v in curves.delta], least)
+    total = np.maximum([coarse_up(float(v)) for v in curves.total_risk], delta)
+    upper = np.maximum([coarse_up(float(v)) for v in band["upper"]], delta)
+    total_upper = np.maximum([coarse_up(float(v)) for v in band["total_risk_upper"]], total)
+    lower = np.array([coarse_down(float(v)) for v in band["lower"]])
+    total_lower = np.array([coarse_down(float(v)) for v in band["total_risk_lower"]])
+    texts = [label(float(e)) for e in material.epsilons]
+
+    def between(low: FloatArray, high: FloatArray, kind: str) -> list[str]:
+        return [
+            f"At least {number(float(a))}, {'no upper bound' if b >= 1 else f'at most {number(float(b))}'} "
+            f"({percent(level)}, {kind})."
+            for a, b in zip(low, high, strict=True)
+        ]
+
+    def sentence(k: int) -> str:
+        return figure_sentence(Figure(float(material.epsilons[k]), float(delta[k]), float(total[k]), 0))
+
+    bind = {
+        "epsilon": texts,
+        "likelier": [times(float(e)) for e in material.epsilons],
+        "delta": [number(float(v), 1) for v in delta],
+        "total_risk": [number(float(v), 1) for v in total],
+        "delta_bounds": between(lower, upper, "conditional"),
+        "total_bounds": between(total_lower, total_upper, "indicative"),
+        "sentence": [sentence(k) for k in range(len(texts))],
+        "exposed": [],
+    }
+    finite = material.finite
+    asked_for = audit.epsilons
+    rounded = " Figures are rounded up, lower bounds down."
+    charts = [
+        banded_chart(
+            material.epsilons[finite],
+            delta[finite],
+            lower[finite],
+            upper[finite],
+            start=at,
+            asked=asked_for,
+            name="delta",
+            title="delta against epsilon",
+            axis="delta (most exposed individual)",
+            caption="The failure probability of the most exposed individual; the lower, the better. The band lies "
+            f"between the bounds at {percent(level)} confidence.{rounded}",
+        ),
+        banded_chart(
+            material.epsilons[finite],
+            total[finite],
+            total_lower[finite],
+            total_upper[finite],
+            start=at,
+            asked=asked_for,
+            name="total_risk",
+            title="Total risk against epsilon",
+            axis="total risk (anybody)",
+            caption=f"The chance that anybody's privacy fails, if failures are independent.{rounded}",
+        ),
+    ]
+    asked = np.flatnonzero(np.isin(material.epsilons, audit.epsilons))
+    content = {
+        "title": title_of(audit, title),
+        "public": True,
+        "verdicts": [
+            (visible(text), {"word": str(one), "reasons": (),
+                             "sentence": words.side_by_side(one.by_estimate, one.by_bound, one.level, "")})
+            for text, one in verdicts
+        ],
+        "alarms": _alarms(audit),
+        "asked": asked_of(audit),
+        "n_individuals": "",
+        "asked_rows": [
+            (texts[k], number(float(lower[k]), 1), number(float(delta[k]), 1),
+             "none" if upper[k] >= 1 else number(float(upper[k]), 1), number(float(total[k]), 1))
+            for k in asked
+        ],
+        "notes": (
+            "All figures are rounded up to one of 1, 2 and 5 times a power of ten, lower bounds down.",
+            words.floor(n, least),
+            *_beside(audit),
+        ),
+        "warnings": (),
+        "unchecked": unchecked(audit),
+        "checks": [
+            {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity]} for c in audit.checks
+        ],
+        "charts": [picture_of(one) for one in charts],
+        "individuals": None,
+        "config": None,
+    }  # fmt: skip
+    payload = {
+        "epsilons": texts,
+        "start": at,
+        "bind": bind,
+        "charts": {one.name: one.live for one in charts},
+        "individuals": None,
+    }
+    return render("page.html", content, payload)
+
+
+def coarse_up(value: float) -> float:
+    """The next of 1, 2, 5 times a power of ten, from 1e-12 to 1; 0 stays 0."""
+    if value <= 0 or value >= 1:
+        return min(max(value, 0.0), 1.0)
+    value = max(value, _TINY)
+    scale = 10.0 ** math.floor(math.log10(value))
+    found = next(step * scale for step in _STEPS if step * scale >= value * (1 - 1e-12))
+    return min(1.0, float(f"{found:.1g}"))
+
+
+def coarse_down(value: float) -> float:
+    """The last of 1, 2, 5 times a power of ten that is not above; 0 below 1e-12."""
+    if value < _TINY or value >= 1:
+        return 1.0 if value >= 1 else 0.0
+    scale = 10.0 ** math.floor(math.log10(value))
+    found = next(step * scale for step in reversed(_STEPS) if step * scale <= value * (1 + 1e-12))
+    return float(f"{found:.1g}")
+
+
+def asked_of(audit: Audit) -> str:
+    """What was asked of what, without the names of files and exact counts of people."""
+    n = audit.results.n_individuals
+    scale = 10 ** math.floor(math.log10(n))
+    most = math.ceil(n / scale) * scale
+    query = shortened(" ".join(audit.query.split()), 160)
+    who = "" if audit.origin is None else f" (by {', '.join(map(visible, audit.origin.individual))})"
+    return (
+        f"{query} was asked of {words.databases(audit.results.n_databases)}, with everyone and without each of up to "
+        f"{words.people(most)}{who}."
+    )
+
+
+def _alarms(audit: Audit) -> tuple[str, ...]:
+    if any(check.code == "exact-leak" for check in audit.checks):
+        return ("EXACT LEAK: an outcome gives away for certain whether somebody is in the data.",)
+    return ()
+
+
+def _beside(audit: Audit) -> tuple[str, ...]:
+    """Against whom, and beside what, the figures were measured."""
+    said = []
+    if audit.against is not None:
+        known = "; ".join(shortened(" ".join(one.split()), 120) for one in knows(audit.against.adversary))
+        said.append(f"The figures are against an adversary who knows of each database: {known}.")
+    if audit.composition is not None:
+        said.append("The query was measured together with what was released before from the same databases.")
+    return tuple(said)

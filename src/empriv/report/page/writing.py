@@ -1,0 +1,174 @@
+"""Writing a report and what goes beside it: the key to the pseudonyms, figures as JSON, individuals as Parquet.
+
+Files that hold people's influence have mode 0600; a page made to be published has 0644 less the umask.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from empriv.auditing.audit import Audit
+from empriv.base.harmless import pseudonyms, visible
+from empriv.base.storage import write_atomically
+from empriv.errors import InputError, MissingExtraError
+from empriv.report.charts.chart import Chart
+from empriv.report.charts.released import Additive, released_chart
+from empriv.report.gather import Material, gather
+from empriv.report.page.audit_page import individuals_rows, page_of
+from empriv.report.page.public import public_page
+
+if TYPE_CHECKING:
+    from empriv.validate.verdict import Verdict
+
+KEY_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where everything is; None for what was not written."""
+
+    page: Path
+    key: Path | None = None
+    json: Path | None = None
+    individuals: Path | None = None
+    config: Path | None = None
+
+
+def write_report(
+    audit: Audit,
+    path: str | PathLike[str],
+    *,
+    show_ids: bool = False,
+    public: bool = False,
+    epsilons: Iterable[float] | None = None,
+    verdicts: Sequence[tuple[str, Verdict]] = (),
+    noise: Additive | None = None,
+    charts: Iterable[Chart] = (),
+    config: str | None = None,
+    beside: bool = False,
+    title: str | None = None,
+) -> Written:
+    """Write an audit as one HTML page that needs nothing else.
+
+    Parameters
+    ----------
+    audit : what is reported
+    path : of the page; must end in .html
+    show_ids : show identifiers; else pseudonyms, and ``<name>.key.json`` (mode 0600) that tells who is who
+    public : a version fit to be published: no individuals, no results, coarse figures
+    epsilons : where the slider may stop; default: about 50, the epsilons asked for among them
+    verdicts : targets in words, and the verdict on each
+    noise : designed for this query, whose law and released distribution are to be shown
+    charts : others to be shown as well
+    config : the text of an audit.toml that repeats the run
+    beside : write ``<name>.json``, ``<name>.individuals.parquet`` (needs pyarrow) and, with ``config``,
+        ``<name>.toml`` beside the page
+    title : of the page; default: the query
+
+    Returns
+    -------
+    Written
+    """
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"`path` must end in .html, got {target.suffix!r}.")
+    if public:
+        if show_ids or beside or noise is not None or tuple(charts):
+            raise InputError(
+                "`public` must not go with `show_ids`, `beside`, `noise` or `charts`, which hold more than may be "
+                "published."
+            )
+        text = public_page(audit, epsilons=epsilons, verdicts=verdicts, title=title)
+        write_atomically(target, text.encode("utf-8", "backslashreplace"), mode=0o644)
+        return Written(target)
+    material = gather(audit, epsilons)
+    released = None if noise is None else released_chart(audit, noise)
+    extra = (*charts, *(() if released is None else (released,)))
+    labels = [_plain(label) for label in audit.results.individuals[material.rows]]
+    key = None
+    if show_ids:
+        names, said = [visible(str(label)) for label in labels], "By their identifiers."
+    else:
+        salt = secrets.token_bytes(32)
+        names = pseudonyms(labels, salt)
+        key = target.with_suffix(".key.json")
+        said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
+    text = page_of(
+        material, names=names, names_said=said, verdicts=verdicts, extra=extra, config=config, title=title
+    )  # fmt: skip
+    if key is not None:
+        # first: a page whose key is lost cannot be read back
+        facts = {"format": "empriv report key", "version": KEY_VERSION, "report": target.name, "salt": salt.hex()}
+        write_atomically(key, _json({**facts, "individuals": dict(zip(names, labels, strict=True))}))
+    write_atomically(target, text.encode("utf-8", "backslashreplace"))
+    if not beside:
+        return Written(target, key)
+    figures, people = target.with_suffix(".json"), target.with_suffix(".individuals.parquet")
+    write_atomically(figures, _json(figures_of(material, verdicts)))
+    _write_parquet(people, material, names)
+    settings = None
+    if config is not None:
+        settings = target.with_suffix(".toml")
+        write_atomically(settings, config.encode("utf-8", "backslashreplace"), mode=0o644)
+    return Written(target, key, figures, people, settings)
+
+
+def figures_of(material: Material, verdicts: Sequence[tuple[str, Verdict]] = ()) -> dict[str, Any]:
+    """What ``<name>.json`` holds: `Audit.to_json`, the curves of the page, and the verdicts (schema.json)."""
+    curves = material.curves
+    out = material.audit.to_json()
+    out["curves"] = [
+        {
+            "epsilon": float(material.epsilons[k]),
+            "delta": float(curves.delta[k]),
+            "total_risk": float(curves.total_risk[k]),
+            "n_exposed": int(curves.n_exposed[k]),
+            "lower": float(material.band["lower"][k]),
+            "upper": float(material.band["upper"][k]),
+            "total_risk_lower": float(material.band["total_risk_lower"][k]),
+            "total_risk_upper": float(material.band["total_risk_upper"][k]),
+        }
+        for k in range(len(material.epsilons))
+        if material.finite[k]
+    ]
+    if verdicts:
+        out["verdicts"] = [{"target": text, **one.to_json()} for text, one in verdicts]
+    return out
+
+
+def _write_parquet(path: Path, material: Material, names: Sequence[str]) -> None:
+    """The table of the page: a column of delta_i for each epsilon asked for."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "parquet") from None
+    rows = individuals_rows(material, names)
+    order = {name: k for k, name in enumerate(map(visible, map(str, names)))}
+    position = [order[name] for name in rows["names"]]
+    columns: dict[str, Any] = {"individual": rows["names"]}
+    for k, epsilon in enumerate(material.epsilons):
+        if epsilon in material.audit.epsilons:
+            columns[f"delta_i at {epsilon:g}"] = rows["values"][:, k]
+    columns["largest_influence"] = material.influence[material.rows][position]
+    columns["databases"] = rows["databases"]
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(arrow.table(columns), sink)
+    write_atomically(path, sink.getvalue().to_pybytes())
+
+
+def _plain(label: Any) -> Any:
+    """A label as JSON can hold it."""
+    value = label.item() if hasattr(label, "item") else label
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, indent=1, ensure_ascii=False) + os.linesep).encode("utf-8", "backslashreplace")

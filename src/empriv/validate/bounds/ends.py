@@ -1,0 +1,78 @@
+"""Half-lines, end runs and ties of many individuals, compiled where the package was built with a C compiler.
+
+`ends` is `_ends.c`, called through ctypes without the interpreter's lock, or None: then `moments.edges` and
+`moments.end_runs`, which are its oracles, do the same work more slowly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import numpy as np
+
+from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.compiled import pointer
+from empriv.results import FloatArray, IntArray
+from empriv.validate.bounds.moments import quantile
+from empriv.validate.ground import BoolArray
+
+
+class Ends(NamedTuple):
+    """What is seen at the ends, of each individual.
+
+    Attributes
+    ----------
+    edges : (rows, epsilons) largest bound over half-lines on either side that hold up to ``depth`` points of a sample
+    runs : (rows,) most points at an end that one sample holds alone
+    tied : (rows,) whether three values are the same
+    """
+
+    edges: FloatArray
+    runs: IntArray
+    tied: BoolArray
+
+
+Find = Callable[..., Ends]
+
+
+def _load() -> Find | None:
+    spec = find_spec("empriv.validate.bounds._ends")
+    if spec is None or spec.origin is None:
+        return None
+    function = ctypes.CDLL(spec.origin).empriv_ends
+    function.restype = None
+
+    def ends(
+        pairs: Pairs, rows: IntArray, e: FloatArray, *, depth: int, level: float, gap: float, tolerance: float
+    ) -> Ends:
+        """``pairs`` must have one draw for each database, and finite values."""
+        n, count, z = len(pairs.points), len(rows), quantile(level)
+        order = np.argsort(pairs.points, kind="stable")
+        place = np.empty(n, np.int32)
+        place[order] = np.arange(n)
+        found = Ends(np.empty((count, len(e))), np.empty(count, np.int64), np.empty(count, bool))
+        sides = np.empty(2 * n, np.int8)
+        numbers = [
+            np.empty(10 * n),
+            pairs.points[order],
+            pairs.entries.reshape(-1),
+            np.asarray(e, float),
+        ]
+        scratch, points, entries, grid = (pointer(np.ascontiguousarray(array), np.float64) for array in numbers)
+        long, double = ctypes.c_long, ctypes.c_double
+        function(
+            long(count), pointer(np.ascontiguousarray(rows), np.int64), long(n), points, pointer(place, np.int32),
+            pointer(np.ascontiguousarray(pairs.starts), np.int64),
+            pointer(np.ascontiguousarray(pairs.entry_database), np.int32), entries, long(depth), long(len(e)), grid,
+            double(z), double((1 + 2 * z * z) / 6), double(gap), double(tolerance), pointer(found.edges, np.float64),
+            pointer(found.runs, np.int64), pointer(found.tied, np.bool_), scratch, pointer(sides, np.int8),
+        )  # fmt: skip
+        return found
+
+    return ends
+
+
+ends = _load()

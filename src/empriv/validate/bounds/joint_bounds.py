@@ -1,0 +1,245 @@
+"""Bounds on the joint law of several numbers (docs/composition.md, "Bounds").
+
+Upper: the smooth part of `analytic` in several dimensions, at the narrowed bandwidth, with the whole analytic bound
+of every component and of every white axis, exact leaks, and the floor; the largest counts. Lower: an individual and
+a set in several dimensions, chosen on half of the databases, and a bet on the other half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.measuring.joint import cubature
+from empriv.measuring.joint.cubature import Cloud, Grid
+from empriv.measuring.joint.directions import off_own_plane
+from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
+from empriv.measuring.joint.spaces import JointPairs
+from empriv.measuring.line.risk import Risk, measure
+from empriv.results import FloatArray, IntArray, Results
+from empriv.validate.bounds.analytic import Upper, floor, narrowing, total_bound, upper_bounds
+from empriv.validate.bounds.lower import best_stake, betting_bound, lower_bounds
+from empriv.validate.bounds.moments import bound_of
+from empriv.validate.ground import ground_of
+
+_CELLS_PER_BANDWIDTH = 4.0  # the bandwidth is half of the estimate's, so the cells are finer than there
+
+
+def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> Upper:
+    """Upper bounds of each individual's joint delta_i, and the indicative one on total risk."""
+    n = risk.results.n_databases
+    out = np.full((len(risk.shifts), len(epsilons)), floor(n, level))
+    if not risk.complete:
+        # Of numbers two by two there are bounds, of all together none: whoever moves anything may be told apart.
+        moves = risk.shifts > 0
+        out[moves] = 1.0
+        total, lost = (1.0, np.inf) if moves.any() else (floor(n, level), 0.0)
+        shape = len(epsilons)
+        return Upper(out, np.full(shape, total), np.full(shape, lost), np.zeros((shape, n)))
+    for one in (*risk.components.values(), *_axes(risk)):
+        np.maximum(out, upper_bounds(ground_of(one), epsilons, level).upper_i, out=out)
+    for leak in risk.leaks:
+        told = np.arange(n)[None, :] < np.round(leak.shares * n)[:, None]
+        out[leak.rows] = np.maximum(out[leak.rows], bound_of(told.astype(float), level)[:, None])
+    pairs = risk.pairs.narrowed(narrowing(n))
+    shifts = risk.shifts / narrowing(n)
+    rows = np.flatnonzero((shifts > epsilons.min()) & (shifts > 0))
+    engines = _engines(pairs, risk.integration)
+    exponent, spread = np.zeros(len(epsilons)), np.zeros((len(epsilons), n))
+
+    def task(row: int) -> FloatArray:
+        return paired_values(pairs, engines, row, epsilons)
+
+    for some, values in risk.in_threads(rows, task):  # values: (rows, epsilons, directions, n)
+        bound = bound_of(values, level)
+        out[some] = np.maximum(out[some], bound.max(axis=2))
+        means = values.mean(axis=3)
+        larger = np.take_along_axis(values, means.argmax(axis=2)[:, :, None, None], axis=2)[:, :, 0]
+        d = np.clip(means.max(axis=2), 0.0, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            exponent -= np.log1p(-d).sum(axis=0)
+            weight = np.where((d > 0) & (d < 1), 1.0 / (1.0 - d), 0.0)
+        spread += np.einsum("rk,rkj->kj", weight, larger)
+    return Upper(np.minimum(out, 1.0), total_bound(exponent, spread, level), exponent, spread)
+
+
+def paired_values(pairs: JointPairs, engines: tuple[Grid | Cloud, ...], row: int, epsilons: FloatArray) -> FloatArray:
+    """(epsilons, 2, n): W_j = psi(A_j) - e psi(B_j) for both directions, averaged over draws.
+
+    psi is the share of a point's kernel in the set where the one density exceeds e times the other; for a category,
+    whether the one mass does. The mean of W is the plug-in hockey stick.
+    """
+    e = np.exp(epsilons)
+    with_all, without = np.zeros((2, len(e), 2, pairs.size))
+    for engine in engines:
+        one, other = (
+            _grid_shares(engine, pairs, row, e) if isinstance(engine, Grid) else _cloud_shares(engine, pairs, row, e)
+        )
+        with_all += one
+        without += other
+    if len(pairs.names):
+        _add_categories(pairs, row, e, with_all, without)
+    first = with_all[:, 0] - e[:, None] * without[:, 0]
+    second = without[:, 1] - e[:, None] * with_all[:, 1]
+    both = np.stack((first, second), axis=1)
+    return np.asarray(both.reshape(len(e), 2, -1, pairs.draws).mean(axis=3))
+
+
+def _grid_shares(grid: Grid, pairs: JointPairs, row: int, e: FloatArray) -> tuple[FloatArray, FloatArray]:
+    a, b = grid.total, grid.without(pairs, row)
+    leave, _, come, new = pairs.changes(row, grid.number)
+    added = [cubature.kernel_shares(new[:, axis], edge) for axis, edge in enumerate(grid.edges)]
+    with_all, without = np.zeros((2, len(e), 2, pairs.size))
+    for k, factor in enumerate(e.tolist()):
+        for direction, inside in enumerate((a > factor * b, b > factor * a)):
+            with_all[k, direction] = cubature.share_within(grid.shares, inside)
+            without[k, direction] = with_all[k, direction]
+            without[k, direction, leave] = 0.0
+            without[k, direction, come] = cubature.share_within(added, inside)
+    return with_all, without
+
+
+def _cloud_shares(cloud: Cloud, pairs: JointPairs, row: int, e: FloatArray) -> tuple[FloatArray, FloatArray]:
+    first, owner, second, owner_without, _ = cloud.samples(pairs, row)
+    with_all, without = np.zeros((2, len(e), 2, pairs.size))
+    counts = np.maximum(np.bincount(owner, minlength=pairs.size), 1)
+    counts_without = np.maximum(np.bincount(owner_without, minlength=pairs.size), 1)
+    for k, factor in enumerate(e.tolist()):
+        in_first = (first.first > factor * first.second, first.second > factor * first.first)
+        in_second = (second.second > factor * second.first, second.first > factor * second.second)
+        for direction in (0, 1):
+            with_all[k, direction] = np.bincount(owner, in_first[direction], pairs.size) / counts
+            without[k, direction] = np.bincount(owner_without, in_second[direction], pairs.size) / counts_without
+    return with_all, without
+
+
+def _add_categories(pairs: JointPairs, row: int, e: FloatArray, with_all: FloatArray, without: FloatArray) -> None:
+    mass, mass_without = pairs.mass, pairs.mass_without[row]
+    places = pairs.places.copy()
+    entries = slice(pairs.starts[row], pairs.starts[row + 1])
+    where = pairs.entry_database[entries, None].astype(np.int64) * pairs.draws + np.arange(pairs.draws)
+    places[where.ravel()] = pairs.entry_places[entries].ravel()
+    for k, factor in enumerate(e.tolist()):
+        for direction, inside in enumerate((mass > factor * mass_without, mass_without > factor * mass)):
+            here, there = pairs.places < 0, places < 0
+            with_all[k, direction, here] = inside[-1 - pairs.places[here]]
+            without[k, direction, there] = inside[-1 - places[there]]
+
+
+def _engines(pairs: JointPairs, integration: str) -> tuple[Grid | Cloud, ...]:
+    return tuple(
+        Grid.of(pairs, number, fine=_CELLS_PER_BANDWIDTH)
+        if space.rank <= 2 and integration != "sobol"
+        else Cloud.of(pairs, number)
+        for number, space in enumerate(pairs.spaces)
+    )
+
+
+def _axes(risk: JointRisk) -> list[Risk]:
+    """The risk along each white axis: half-lines and clusters that the components do not show are seen there."""
+    if not risk.pairs.spaces:
+        return []
+    space = max(risk.pairs.spaces, key=lambda one: one.rank)
+    if len(space.columns) < 2:
+        return []
+    names = [list(risk.components)[c] for c in space.columns]
+    return [
+        measure(risk.results.combined(dict(zip(names, (axis / space.scale).tolist(), strict=True))))
+        for axis in space.axes.T
+    ]
+
+
+# The lower bound
+
+
+def joint_lower_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed: int = 0) -> FloatArray:
+    """(epsilons,) lower bounds on the joint delta.
+
+    The chance of error is shared: half for the joint set, half for the components, each of which is a release of its
+    own. Where numbers were measured two by two, each pair takes its part.
+    """
+    if not risk.complete:
+        share = (1.0 - level) / len(risk.pairwise)
+        found = [joint_lower_bounds(one, epsilons, 1.0 - share, seed) for one in risk.pairwise.values()]
+        return np.asarray(np.max(found, axis=0))
+    share = 0.5 * (1.0 - level)
+    alone = 1.0 - share / len(risk.components)
+    found = [lower_bounds(ground_of(one), epsilons, alone, seed) for one in risk.components.values()]
+    found.append(_set_bounds(risk, epsilons, 1.0 - share, seed))
+    return np.asarray(np.max(found, axis=0))
+
+
+def _set_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) -> FloatArray:
+    n = risk.results.n_databases
+    out = np.zeros(len(epsilons))
+    if n < 10:
+        return out
+    shuffled = np.random.default_rng(seed).permutation(n)
+    train, test = np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
+    seen = measure_joint(risk.results.on_databases(train), integration=risk.integration)
+    if not seen.pairs.spaces:
+        return out
+    leaked = seen.leaked()
+    delta_i = seen.delta_i(epsilons)
+    for k, epsilon in enumerate(epsilons.tolist()):
+        row = int(np.argmax(delta_i[:, k]))
+        if delta_i[row, k] <= 0:
+            continue
+        e = float(np.exp(epsilon))
+        direction, member = _chosen(seen, row, e, plane=bool(leaked[row] > 0))
+        w_train, w_test = (_judged(risk.results, row, some, member, direction, e) for some in (train, test))
+        out[k] = betting_bound(w_test, e, level, best_stake(w_train, e))
+    order = np.argsort(epsilons)
+    return np.asarray(np.minimum.accumulate(out[order])[np.argsort(order)])
+
+
+Membership = Callable[[FloatArray], npt.NDArray[np.bool_]]
+
+
+def _chosen(seen: JointRisk, row: int, e: float, *, plane: bool) -> tuple[int, Membership]:
+    """The direction, and the set: off the plane of the results without, or where one density exceeds e times other."""
+    number = int(np.argmax([space.rank for space in seen.pairs.spaces]))
+    space, pairs = seen.pairs.spaces[number], seen.pairs
+    leave, _, _, new = pairs.changes(row, number)
+    here = pairs.places == number
+    kept = here.copy()
+    kept[leave] = False
+    points = pairs.coordinates[number]
+    without = np.concatenate((points[kept], new))
+    if plane and off_own_plane(pairs, number, row).any():
+        centre = without.mean(axis=0)
+        turned = np.linalg.svd((without - centre).T, full_matrices=False)[0]
+        spread = float(points[here].std(axis=0).max())
+        flat = turned[:, np.abs((without - centre) @ turned).max(axis=0) <= 1e-6 * spread]
+        return 0, lambda x: np.asarray(np.abs((space.coordinates(x) - centre) @ flat).max(axis=1) > 1e-5 * spread)
+    parts = seen.both_directions(row, np.array([np.log(e)]))
+    direction = int(parts[1][0] > parts[0][0])
+
+    def member(x: FloatArray) -> npt.NDArray[np.bool_]:
+        y = space.coordinates(x)
+        one, other = cubature.kernel_sums(y, points[here]), cubature.kernel_sums(y, without)
+        inside = one > e * other if direction == 0 else other > e * one
+        # Results with everyone are never off their plane: whatever is, is without.
+        return np.where(space.off_plane(x), direction == 1, inside)
+
+    return direction, member
+
+
+def _judged(
+    results: Results, row: int, databases: IntArray, member: Membership, direction: int, e: float
+) -> FloatArray:
+    """W of the individual and set on these databases, averaged over draws; what is no number is not in the set."""
+    d, draws = results.q.shape[-1], results.draws or 1
+    dense, codes = results.q.copy(), results.outcomes.copy()
+    entries = slice(results.starts[row], results.starts[row + 1])
+    dense[results.entry_database[entries]] = results.entry_q[entries]
+    codes[results.entry_database[entries]] = results.entry_outcomes[entries]
+    inside = []
+    for values, outcomes in ((results.q, results.outcomes), (dense, codes)):
+        x = np.nan_to_num(values[databases].reshape(-1, d), nan=0.0, posinf=0.0, neginf=0.0)
+        numbers = np.all(outcomes[databases].reshape(-1, d) == 0, axis=1)
+        inside.append((numbers & member(x)).reshape(-1, draws).mean(axis=1))
+    a, b = inside if direction == 0 else inside[::-1]
+    return np.asarray(a - e * b)

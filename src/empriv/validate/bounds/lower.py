@@ -1,0 +1,226 @@
+"""The lower bound on delta: a set and an individual chosen on half of the databases, a bet on the other half.
+
+Whatever the set E, ``P(A in E) - e P(B in E)`` is at most delta. So any way of choosing E is honest, as long as the
+databases that judge it had no part in the choice. The judgement is a bet: if the mean of W were m, the capital of
+whoever bets a fair share on W > m would not grow twentyfold but in one case of twenty. Needs i.i.d. databases only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Kde
+from empriv.measuring.line.atoms import lattice, on_lattice
+from empriv.results import FloatArray, IntArray
+from empriv.validate.bounds.moments import Merged, Smooth, quantile
+from empriv.validate.ground import BoolArray, Ground
+
+Membership = Callable[[FloatArray, BoolArray], BoolArray]  # points, and which are not atoms -> which are in E
+
+_FRACTIONS = np.linspace(0.02, 0.98, 25)
+
+
+class Choice(NamedTuple):
+    """What was chosen on the first half: score, individual, direction, and the set."""
+
+    score: float
+    row: int
+    direction: int
+    member: Membership
+
+
+def betting_bound(w: FloatArray, e: float, level: float, hint: float | None = None) -> float:
+    """Largest m >= 0 that the bets refute, for values w in [-e, 1] with any mean; 0 if none.
+
+    The capital ``mean over f of prod_j (1 + f ((w_j + e)/(m + e) - 1))`` has mean at most 1 if E[w] <= m, and falls
+    in m. ``hint`` is a fraction f found elsewhere, which gets half of the stake.
+    """
+    fractions = _FRACTIONS if hint is None else np.append(_FRACTIONS, hint)
+    stakes = np.full(len(fractions), 1.0 / len(fractions))
+    if hint is not None:
+        stakes[:-1], stakes[-1] = 0.5 / len(_FRACTIONS), 0.5
+
+    def log_capital(m: float) -> float:
+        gain = (w + e) / (m + e) - 1.0
+        logs = np.log1p(fractions[:, None] * gain[None, :]).sum(axis=1) + np.log(stakes)
+        return float(np.logaddexp.reduce(logs))
+
+    goal = -np.log1p(-level)
+    if not len(w) or log_capital(0.0) < goal:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if log_capital(middle) >= goal else (low, middle)
+    return low
+
+
+def lower_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: float, seed: int = 0) -> FloatArray:
+    """(epsilons,) lower bounds on delta, falling; each holds by itself at the level."""
+    grid = np.asarray(epsilons, float)
+    n = ground.n_databases
+    out = np.zeros(len(grid))
+    if n < 4:
+        return out
+    shuffled = np.random.default_rng(seed).permutation(n)
+    train, test = np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
+    choices = _choose(ground, grid, _points_of(train, ground.draws), len(test), level)
+    seen = _points_of(test, ground.draws)
+    for k, (epsilon, choice) in enumerate(zip(grid, choices, strict=True)):
+        if choice is None:
+            continue
+        e = float(np.exp(epsilon))
+        here = np.array([choice.row])
+        out[k] = betting_bound(_judge(ground, here, seen, choice, e), e, level, _stake(ground, here, train, choice, e))
+    return np.asarray(np.minimum.accumulate(out[np.argsort(grid)])[np.argsort(np.argsort(grid))])
+
+
+def _points_of(databases: IntArray, draws: int) -> IntArray:
+    return np.asarray((databases[:, None] * draws + np.arange(draws)).ravel())
+
+
+def _judge(ground: Ground, row: IntArray, seen: IntArray, choice: Choice, e: float) -> FloatArray:
+    """W of the chosen individual and set on these points, averaged over draws."""
+    a, b = ground.values.points[seen], ground.values.dense(row)[0][seen]
+    smooth = ground.smooth(row)
+    size = len(ground.values.points)
+    smooth_a = np.ones(len(seen), bool) if smooth is None else smooth[0, :size][seen]
+    smooth_b = np.ones(len(seen), bool) if smooth is None else smooth[0, size:][seen]
+    in_a, in_b = choice.member(a, smooth_a).astype(float), choice.member(b, smooth_b).astype(float)
+    w = in_a - e * in_b if choice.direction == 0 else in_b - e * in_a
+    return np.asarray(w.reshape(-1, ground.draws).mean(axis=1))
+
+
+def _stake(ground: Ground, row: IntArray, train: IntArray, choice: Choice, e: float) -> float:
+    """The fraction that would have grown most on the first half, against half of the mean seen there."""
+    return best_stake(_judge(ground, row, _points_of(train, ground.draws), choice, e), e)
+
+
+def best_stake(w: FloatArray, e: float) -> float:
+    """The fraction that would have grown most on these values, against half of their mean."""
+    m = max(0.0, 0.5 * float(w.mean()))
+    growth = np.log1p(_FRACTIONS[:, None] * ((w + e) / (m + e) - 1.0)[None, :]).sum(axis=1)
+    return float(_FRACTIONS[int(np.argmax(growth))])
+
+
+def _choose(ground: Ground, epsilons: FloatArray, train: IntArray, n_test: int, level: float) -> list[Choice | None]:
+    """The most promising individual and set at each epsilon, judged by the first half alone."""
+    z = quantile(level)
+    points = ground.values.points[train]
+    smooth_all = np.isfinite(ground.marked.points[train])
+    try:
+        width = Kde().fit(np.where(smooth_all, points, np.inf), train // ground.draws).bandwidth
+    except InputError:
+        width = 1.0  # any set is honest, a poorly chosen one is only weak
+    size = len(ground.values.points)
+    columns = np.concatenate((train, size + train))
+    grids = [grid for grid in (lattice(points[smooth_all]) if smooth_all.any() else None, (0.0, 1e-6)) if grid]
+
+    def task(rows: IntArray) -> list[Choice | None]:
+        smooth = ground.smooth(rows)
+        without = ground.values.dense(rows)[:, train]
+        merged = Merged.of(points, without, None if smooth is None else smooth[:, columns], ground.tolerance)
+        halves = _half_lines(merged)
+        cut = Smooth.of(merged, width)
+        off = [(grid, ~on_lattice(points, *grid), ~on_lattice(without, *grid)) for grid in grids]
+        found = []
+        for epsilon in epsilons:
+            e = float(np.exp(epsilon))
+            best = _best_half_line(merged, halves, e, z, n_test, rows)
+            for direction in (0, 1):
+                w = cut.values(direction, e, 1)
+                score = w.mean(axis=1) - z * w.std(axis=1) / np.sqrt(n_test)
+                k = int(np.argmax(score))
+                if best is None or score[k] > best.score:
+                    member = _kernel_set(merged.some(slice(k, k + 1)), width, direction, e)
+                    best = Choice(float(score[k]), int(rows[k]), direction, member)
+                for grid, off_a, off_b in off:
+                    a, b = (off_a[None, :], off_b) if direction == 0 else (off_b, off_a[None, :])
+                    score = (a - e * b).mean(axis=1) - z * (a - e * b).std(axis=1) / np.sqrt(n_test)
+                    k = int(np.argmax(score))
+                    if score[k] > best.score:
+                        best = Choice(float(score[k]), int(rows[k]), direction, _off_grid(*grid))
+            found.append(best)
+        return found
+
+    choices: list[Choice | None] = [None] * len(epsilons)
+    for _, found in ground.in_threads(task, np.flatnonzero(ground.shifts > 0)):
+        for k, choice in enumerate(found):
+            best = choices[k]
+            if choice is not None and (best is None or choice.score > best.score):
+                choices[k] = choice
+    return choices
+
+
+def _half_lines(merged: Merged) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """(rows, 2N) shares, up to and including each knot, of: A, B, pairs wholly there, pairs partly there."""
+    rows, knots = merged.x.shape
+    size = merged.size
+    sides = merged.sides()
+    b = np.cumsum(sides, axis=1) / size
+    a = np.arange(1, knots + 1) / size - b
+    rank = np.empty_like(merged.order)
+    np.put_along_axis(rank, merged.order, np.broadcast_to(np.arange(knots), (rows, knots)), axis=1)
+    first, second = rank[:, :size], rank[:, size:]
+    base = np.arange(rows)[:, None] * knots
+    whole, partly = (
+        np.cumsum(np.bincount((base + at).ravel(), minlength=rows * knots).reshape(rows, knots), axis=1) / size
+        for at in (np.maximum(first, second), np.minimum(first, second))
+    )
+    return a, b, whole, partly
+
+
+def _best_half_line(
+    merged: Merged,
+    halves: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    e: float,
+    z: float,
+    n_test: int,
+    rows: IntArray,
+) -> Choice | None:
+    a, b, whole, partly = halves
+    apart = np.diff(merged.x, axis=1) > 0  # a line cannot be drawn through ties
+    best: Choice | None = None
+    for left in (True, False):
+        p, q, both = (a, b, whole) if left else (1 - a, 1 - b, 1 - partly)
+        for direction in (0, 1):
+            x, y = (p, q) if direction == 0 else (q, p)
+            mean = x - e * y
+            variance = np.maximum(x - 2 * e * both + e * e * y - mean * mean, 0.0)
+            score = np.where(apart, (mean - z * np.sqrt(variance / n_test))[:, :-1], -np.inf)
+            place = int(np.argmax(score))
+            k, column = divmod(place, score.shape[1])
+            value = float(score[k, column])
+            if np.isfinite(value) and (best is None or value > best.score):
+                low, high = merged.x[k, column], merged.x[k, column + 1]
+                best = Choice(value, int(rows[k]), direction, _half_line(float(low + 0.5 * (high - low)), left))
+    return best
+
+
+def _half_line(threshold: float, left: bool) -> Membership:
+    return lambda x, _smooth: np.asarray(x < threshold if left else x > threshold)
+
+
+def _off_grid(offset: float, step: float) -> Membership:
+    return lambda x, _smooth: ~on_lattice(x, offset, step)
+
+
+def _kernel_set(merged: Merged, width: float, direction: int, e: float) -> Membership:
+    """Where one density exceeds e times the other; of atoms, those seen often enough."""
+    x, sides = merged.x[0], merged.sides()[0]
+    smooth = np.ones(len(x), bool) if merged.smooth is None else merged.smooth[0]
+    own = sides if direction == 1 else ~sides
+    weights = np.where(own, 1.0, -e)
+    atoms, index = np.unique(x[~smooth], return_inverse=True)
+    frequent = atoms[np.bincount(index, weights[~smooth], len(atoms)) > 0] if len(atoms) else atoms
+
+    def member(points: FloatArray, are_smooth: BoolArray) -> BoolArray:
+        seen = np.any(np.abs(points[:, None] - frequent[None, :]) <= merged.tolerance, axis=1)
+        kernel = np.exp(-np.abs(points[:, None] - x[smooth][None, :]) / width)
+        return np.asarray(np.where(are_smooth, kernel @ weights[smooth] > 0, seen))
+
+    return member

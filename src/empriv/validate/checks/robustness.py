@@ -1,0 +1,230 @@
+"""How far the estimate hangs on what could have been otherwise: the bandwidth, the kernel, the individuals at hand.
+
+Figures only; what they mean, and how grave they are, is for `checks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Density, Kde, Mixture, VariableKde
+from empriv.measuring.densities.kernels import kernel_named
+from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.blocks import largest_shifts
+from empriv.measuring.line.risk import Risk, measure
+from empriv.results import FloatArray, IntArray, Results
+from empriv.validate.bounds.analytic import smooth_bounds
+from empriv.validate.ground import Ground
+
+FAMILIES: dict[str, Density] = {
+    "laplace kernel": Kde("laplace"),
+    "gaussian kernel": Kde("gaussian"),
+    "gaussian kernel, variable bandwidth": VariableKde("gaussian"),
+}
+_MOST = 20  # riskiest individuals measured again
+MOST_VARIABLE = 600  # points
+_EACH_CHOSEN = 2_000  # points up to which a Gaussian's bandwidth is chosen by itself
+SCALES = {"half the bandwidth": 0.5, "double the bandwidth": 2.0}
+_SPLITS = 200
+
+
+def subset(results: Results, rows: IntArray) -> Results:
+    """The results of some individuals."""
+    starts, entry = _entries(results.starts, rows)
+    return replace(
+        results,
+        individuals=results.individuals[rows],
+        starts=starts,
+        entry_database=results.entry_database[entry],
+        entry_q=results.entry_q[entry],
+        entry_outcomes=results.entry_outcomes[entry],
+    )
+
+
+def of_some(risk: Risk, rows: IntArray) -> Risk:
+    """The risk of some individuals, with the same density."""
+    pairs = risk.pairs
+    starts, entry = _entries(pairs.starts, rows)
+    place = {int(row): k for k, row in enumerate(rows)}
+    kept = replace(
+        pairs,
+        starts=starts,
+        entry_database=pairs.entry_database[entry],
+        entries=pairs.entries[entry],
+        mass_without=pairs.mass_without[rows],
+        own=tuple((place[row], own) for row, own in pairs.own if row in place),
+    )
+    return Risk(subset(risk.results, rows), risk.density, kept, risk.shifts[rows])
+
+
+def _entries(starts: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Starts of these individuals among themselves, and where their entries are."""
+    counts = starts[rows + 1] - starts[rows]
+    begins = np.concatenate(([0], np.cumsum(counts)))
+    return begins, np.arange(begins[-1]) + np.repeat(starts[rows] - begins[:-1], counts)
+
+
+def riskiest(risk: Risk | JointRisk, epsilon: float, most: int = _MOST) -> IntArray:
+    """Individuals of the largest delta_i, then of the largest shift."""
+    return np.lexsort((-risk.shifts, -risk.delta_i(float(epsilon))))[:most]
+
+
+def sensitivity(risk: Risk, epsilon: float) -> dict[str, float]:
+    """delta at half and double the bandwidth over everyone, and with other densities over the riskiest."""
+    found = {}
+    if isinstance(risk.density, Mixture):
+        for name, factor in SCALES.items():
+            found[name] = float(scaled(risk, factor).delta(epsilon))
+    # a Gaussian takes time with the square of the points, for each individual
+    most = max(3, min(_MOST, _MOST * _EACH_CHOSEN // max(1, len(risk.pairs.points))))
+    others = other_densities(risk, riskiest(risk, epsilon, most))
+    return {**found, **{name: float(other.delta(epsilon)) for name, other in others.items()}}
+
+
+def scaled(risk: Risk, factor: float) -> Risk:
+    """The risk with a multiple of the bandwidth."""
+    assert isinstance(risk.density, Mixture)
+    model = replace(risk.density, bandwidths=factor * risk.density.bandwidths, refit=None)
+    return Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
+
+
+def other_densities(risk: Risk, rows: IntArray, *, most_variable: int = MOST_VARIABLE) -> dict[str, Risk]:
+    """These individuals measured with other densities.
+
+    Bandwidths of each point's own are tried for up to ``most_variable`` points, since their choice takes time with the
+    square of the points. With more than 2,000 the Gaussian's bandwidth is not chosen but that of the Laplace kernel in
+    its own unit, for the same reason.
+    """
+    some = subset(risk.results, rows)
+    found: dict[str, Risk] = {}
+    for name, density in FAMILIES.items():
+        many = len(risk.pairs.points) > _EACH_CHOSEN
+        if isinstance(density, VariableKde) and len(risk.pairs.points) > most_variable:
+            continue
+        try:
+            if many and isinstance(density, Kde) and density.kernel == "gaussian":
+                found[name] = _gaussian(found["laplace kernel"])
+            else:
+                found[name] = measure(some, density=density)
+        except (InputError, KeyError):  # this family cannot be fitted to these results
+            continue
+    return found
+
+
+def _gaussian(risk: Risk) -> Risk:
+    """The risk with Gaussian kernels that smooth as much as its Laplace kernels."""
+    if not isinstance(risk.density, Mixture):
+        return risk
+    kernel = kernel_named("gaussian")
+    widths = risk.density.bandwidths * kernel.canonical / risk.density.kernel.canonical
+    model = Mixture(kernel, widths, "gaussian kernel")
+    return Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
+
+
+def cusp_ratio(ground: Ground, rows: IntArray, epsilon: float, level: float = 0.95) -> float:
+    """Largest ratio of the smooth bound at half the bandwidth to that at the whole, over these individuals.
+
+    Near an interior cusp the narrower bandwidth goes on finding more.
+    """
+    wide, narrow = (smooth_bounds(ground, rows, epsilon, width, level) for width in (1.0, 0.5))
+    large = wide > 2.0 / ground.n_databases  # ratios of next to nothing say nothing
+    return float((narrow[large] / wide[large]).max()) if large.any() else 1.0
+
+
+def peak_excess(points: FloatArray, bandwidth: float) -> float:
+    """Most points in an interval beyond what the density smoothed with half the bandwidth has there, over sqrt(n).
+
+    Below about 0.8 for smooth laws at any n; grows where a peak is narrower than the bandwidth. Tied values are
+    counted once; 0 where most are tied, which is another matter.
+    """
+    x = np.unique(points)
+    n = len(x)
+    if 2 * n < len(points) or n < 2:
+        return 0.0
+    # Sums of Laplace tails over the points before and behind, each from its neighbour's.
+    decay = np.exp(-2.0 * np.diff(x) / bandwidth)
+    left, right = np.ones(n), np.zeros(n)
+    for k in range(1, n):
+        left[k] += decay[k - 1] * left[k - 1]
+        right[n - 1 - k] = decay[n - 1 - k] * (1.0 + right[n - k])
+    mass = (np.arange(1, n + 1) - 0.5 * left + 0.5 * right) / n
+    after, before = np.arange(1, n + 1) / n - mass, np.arange(n) / n - mass
+    return float(np.sqrt(n) * np.max(after - np.minimum.accumulate(before)))
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The risk of a random half of the individuals, as a forecast of the other half's.
+
+    ``ratio`` is the median, over splits, of the larger delta over the smaller (inf where one is 0).
+    """
+
+    n_individuals: int
+    ratio: float
+
+
+def halves(delta_i: FloatArray, rng: int = 0) -> Halves:
+    """Split the individuals at random, many times."""
+    n = len(delta_i)
+    if n < 2 or delta_i.max() <= 0:
+        return Halves(n, 1.0)
+    generator = np.random.default_rng(rng)
+    top = np.sort(delta_i)[::-1][: min(n, 64)]  # nobody further down is ever a half's largest but by a miracle
+    sides = generator.random((_SPLITS, len(top))) < 0.5
+    one, other = np.where(sides, top, 0.0).max(axis=1), np.where(sides, 0.0, top).max(axis=1)
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    with np.errstate(divide="ignore"):
+        return Halves(n, float(np.median(np.where(low > 0, high / np.where(low > 0, low, 1.0), np.inf))))
+
+
+def modes(sizes: FloatArray, factor: float = 3.0) -> list[int]:
+    """How many individuals each mode of contribution has: groups of influences at least ``factor`` apart."""
+    logs = np.sort(np.log(sizes[(sizes > 0) & np.isfinite(sizes)]))
+    if not len(logs):
+        return []
+    cuts = np.flatnonzero(np.diff(logs) > np.log(factor))
+    return [int(count) for count in np.diff(np.concatenate(([0], cuts + 1, [len(logs)])))]
+
+
+def rare_share(delta_i: FloatArray, presence: IntArray, most: int = 2) -> float:
+    """Share of the summed delta_i that belongs to individuals in at most ``most`` databases."""
+    total = float(delta_i.sum())
+    return float(delta_i[presence <= most].sum()) / total if total > 0 else 0.0
+
+
+def tail_index(points: FloatArray) -> float:
+    """Hill's estimate of the tail index about the median: 0 is a light tail, 0.5 an infinite variance; NaN if few."""
+    distance = np.sort(np.abs(points - np.median(points)))[::-1]
+    k = max(5, len(points) // 10)
+    if len(points) < 20 or distance[k] <= 0:
+        return float("nan")
+    return float(np.log(distance[:k] / distance[k]).mean())
+
+
+def togetherness(influence: FloatArray) -> float:
+    """Variance of the sum of standardised influences (individuals, n) over what independence would make it."""
+    deviation = influence.std(axis=1)
+    varied = influence[deviation > 1e-12 * np.maximum(np.abs(influence).max(axis=1), 1e-300)]
+    if len(varied) < 2:
+        return 1.0
+    z = (varied - varied.mean(axis=1, keepdims=True)) / varied.std(axis=1, keepdims=True)
+    return float(z.sum(axis=0).var() / len(z))
+
+
+def leaks(pairs: Pairs) -> dict[str, tuple[int, float]]:
+    """Atoms that one of two worlds never shows: how many individuals they give away, and in what share of results."""
+    found: dict[str, tuple[int, float]] = {}
+    parts = [(name, pairs.mass[k], pairs.mass_without[:, k]) for k, name in enumerate(pairs.names)]
+    parts += [(own.names[-1], own.mass[-1], own.mass_without[:, -1]) for _, own in pairs.own]
+    for name, mass, without in parts:
+        # seen in one world only: the atom itself, or all that is not it
+        share = np.maximum(np.where(without == 0, mass, 0.0), np.where(without == 1, 1.0 - mass, 0.0))
+        share = np.maximum(share, np.where(mass == 0, without, np.where(mass == 1, 1.0 - without, 0.0)))
+        share = np.where(without == mass, 0.0, share)
+        count, most = found.get(name, (0, 0.0))
+        found[name] = count + int(np.count_nonzero(share)), max(most, float(share.max(initial=0.0)))
+    return {name: leak for name, leak in found.items() if leak[0]}
