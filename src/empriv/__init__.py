@@ -7,6 +7,14 @@ finds the least noise where the data's own randomness is not enough; `Ledger` re
 The public names are listed once, in ``__init__.pyi``. Each is imported when first used: ``import empriv`` is quick.
 """
 
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _load(name)
