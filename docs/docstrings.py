@@ -11,6 +11,7 @@ from typing import Any
 
 _LISTS = ("Parameters", "Attributes")
 _FIELDS = ("Returns", "Yields", "Raises")
+_RUBRICS = ("Notes", "Examples")
 
 
 def rewrite(lines: list[str]) -> list[str]:
@@ -21,9 +22,9 @@ def rewrite(lines: list[str]) -> list[str]:
     while place < len(lines):
         line = lines[place]
         below = lines[place + 1] if place + 1 < len(lines) else ""
-        if below and set(below) == {"-"} and line in (*_LISTS, *_FIELDS, "Notes"):
+        if below and set(below) == {"-"} and line in (*_LISTS, *_FIELDS, *_RUBRICS):
             section = line
-            written += [".. rubric:: Notes", ""] if line == "Notes" else [f":{line}:"]
+            written += [f".. rubric:: {line}", ""] if line in _RUBRICS else [f":{line}:"]
             place += 2
             continue
         if section in _LISTS and line and not line.startswith(" "):
@@ -39,7 +40,7 @@ def rewrite(lines: list[str]) -> list[str]:
             if not line.startswith(" "):
                 written.append("")  # what is returned stands apart from what it is
         else:
-            written.append(_plain(line))
+            written.append(line if section == "Examples" else _plain(line))  # code is code
         place += 1
     return written
 

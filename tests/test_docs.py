@@ -22,8 +22,12 @@ from documents import blocks, commands, run_page
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("reference/*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"]
+
+
+def _name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +82,7 @@ def names(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
     }
 
 
-@pytest.mark.parametrize("page", [one for one in PAGES if blocks(one.read_text())], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [one for one in PAGES if blocks(one.read_text())], ids=_name_of)
 def test_what_a_page_shows_is_so(page: Path, names: dict[str, Any]) -> None:
     run_page(page.read_text(), names)
 
@@ -112,7 +116,7 @@ def test_blocks_and_commands_are_read_as_they_are_meant() -> None:
     assert [(one.given, one.shown) for one in found] == [(None, "said"), ("1\n", "")]
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", LINKED, ids=_name_of)
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
     """As GitHub reads them; the site's own are checked by its build."""
     for target in _links(page.read_text()):
@@ -138,8 +142,9 @@ def _anchors(text: str) -> set[str]:
 
 
 def test_the_reference_lists_every_public_name_once() -> None:
-    listed = re.findall(r"auto(?:function|class|exception|data):: (\w+)", (DOCS / "reference.md").read_text())
-    modules = re.findall(r"automodule:: empriv\.(\w+)", (DOCS / "reference.md").read_text())
+    text = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
+    listed = re.findall(r"auto(?:function|class|exception|data):: (\w+)", text)
+    modules = re.findall(r"automodule:: empriv\.(\w+)", text)
     assert len(set(listed)) == len(listed)
     assert set(empriv.__all__) <= {*listed, *modules}
 
@@ -229,11 +234,17 @@ q, p : results
 Returns
 -------
 Risk
-    its |d|"""
+    its |d|
+
+Examples
+--------
+>>> 1 | 2
+3"""
     assert "\n".join(_of_the_site("docstrings").rewrite(text.splitlines())) == (
         "At \\|x\\|, not ``|x|``.\n\n"
         ":Parameters:\n    - ``q``, ``p`` – results.\n      Of a query\n\n"
-        ":Returns:\n    `Risk`\n\n    its \\|d\\|"
+        ":Returns:\n    `Risk`\n\n    its \\|d\\|\n\n"
+        ".. rubric:: Examples\n\n>>> 1 | 2\n3"
     )
 
 

@@ -51,6 +51,11 @@ class Precipitation:
     individuals : array (cells,)
         Cells by their centre, such as "88.75N 1.25E".
     synthetic : whether the numbers are made up
+
+    Examples
+    --------
+    >>> empriv.datasets.precipitation().q_without.shape
+    (10368, 41)
     """
 
     annual: FloatArray
@@ -89,6 +94,12 @@ def precipitation(rng: int | np.random.Generator = 0) -> Precipitation:
     It has 41 years (1979 to 2019), 72 x 144 cells of 2.5 degrees, a standard deviation over cells within a year of
     686 mm on average, and independent, identically distributed years. A few cells are far wetter than the others,
     and with a Laplace kernel delta becomes 0 near epsilon = 0.12, as in the paper (0.09 to 0.14, depending on ``rng``).
+
+    Examples
+    --------
+    >>> rain = empriv.datasets.precipitation()
+    >>> print(f"{empriv.measure(rain.q, rain.q_without).epsilon(0.0):.3f}")
+    0.129
     """
     generator = np.random.default_rng(rng)
     latitudes = np.linspace(88.75, -88.75, N_LATITUDES)
@@ -136,6 +147,14 @@ def read_gpcp(path: str | PathLike[str], *, years: tuple[int, int] | None = None
     Notes
     -----
     Months become annual totals by their number of days. A year is a database only if the file has all of its months.
+
+    Examples
+    --------
+    Needs the extra ``netcdf``.
+
+    >>> rain = empriv.datasets.read_gpcp("precip.mon.mean.nc", years=(1999, 2000))
+    >>> rain.annual.shape
+    (10368, 2)
     """
     try:
         import netCDF4
@@ -210,6 +229,12 @@ def cdnow() -> Path:
     69,659 purchases by 23,570 customers on 546 days, in columns ``customer_id``, ``date``, ``quantity`` and ``amount``
     (DECIMAL). Customers joined until 31 March 1997, so that days after it are alike in who can buy. The source and its
     licence (MIT) are in ``empriv/data/README.md``.
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.cdnow(), database="date", individual="customer_id")
+    >>> empriv.collect(data, "count(*)").n_individuals
+    23570
     """
     return Path(str(resources.files("empriv") / "data" / "cdnow.parquet"))
 
@@ -219,5 +244,11 @@ def flights() -> Path:
 
     54,635 flights of 193 aircraft on 365 days, in columns ``date``, ``aircraft`` (tail number) and ``delay`` (minutes;
     negative if early, NULL if cancelled). The source and its licence (CC0) are in ``empriv/data/README.md``.
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> empriv.collect(data, "count(*)").n_databases
+    365
     """
     return Path(str(resources.files("empriv") / "data" / "flights.parquet"))

@@ -24,7 +24,13 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Outcome(IntEnum):
-    """What a query gave. All but NUMBER are atoms: outcomes of their own that no smoothing may blur."""
+    """What a query gave. All but NUMBER are atoms: outcomes of their own that no smoothing may blur.
+
+    Examples
+    --------
+    >>> [outcome.name for outcome in empriv.Outcome]
+    ['NUMBER', 'NULL', 'NAN', 'PLUS_INFINITY', 'MINUS_INFINITY', 'ERROR']
+    """
 
     NUMBER = 0
     NULL = 1
@@ -57,6 +63,12 @@ class Results:
     entry_outcomes : int8 array, shaped like ``entry_q``
     components : names of a vector query's components, or None for a scalar query
     draws : number of draws per database of a randomised query, or None for a deterministic one
+
+    Examples
+    --------
+    >>> results = empriv.Results.from_arrays([10.0, 12.0, 11.0], [[9.0, 12.0, 10.5]], individuals=["Ada"])
+    >>> results.without("Ada")
+    array([ 9. , 12. , 10.5])
     """
 
     q: FloatArray

@@ -61,6 +61,15 @@ class Audit:
     composition : earlier releases that the query was measured together with, if a ledger was given and held any
     text : the query in the form in which it is always written, or None where only its code could ask it again
     scope : name of the body of data in the ledger
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
+    >>> print(f"{audit.delta(0.1):.4f}, total risk {audit.total_risk(0.1):.3f}")
+    0.0032, total risk 0.157
+    >>> audit.individuals(0.1, top=2)["databases"]
+    array([148, 158])
     """
 
     results: Results = field(repr=False)

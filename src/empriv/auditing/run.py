@@ -72,6 +72,15 @@ def audit(
     Returns
     -------
     Audit
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> audit = empriv.audit(data, "avg(delay)", epsilon=[0.1, 0.5])
+    >>> print(f"{audit.delta(0.1):.4f}")
+    0.0032
+    >>> audit.verdict(epsilon=0.1, delta=0.05)
+    'unresolved'
     """
     epsilons = check_epsilons(epsilon)
     density = Kde() if density is None else density
@@ -128,6 +137,13 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
     path : the file
     density : measure a saved audit with this density instead of the one that it was made with; needed for an audit or
         a scan if that was of a kind of your own, since a file does not hold code
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> empriv.audit(data, "avg(delay)").save("audit.empriv")
+    >>> empriv.load("audit.empriv").query
+    'avg(delay)'
     """
     meta, arrays = read_archive(path, kinds=("results", "audit", "scan", "noise", "joint noise"))
     if meta["kind"] == "scan":

@@ -56,6 +56,13 @@ def collect(
     progress : False never shows progress, True always, None if the work lasts
     notice : called with a sentence before work that may last; by default it is printed to stderr
     frame : what a function receives: a ``"dict"`` of arrays, or a ``"pandas"``, ``"polars"`` or ``"arrow"`` frame
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> results = empriv.collect(data, "avg(delay)")
+    >>> results.n_databases, results.n_individuals
+    (365, 193)
     """
     if not isinstance(data, Databases):
         raise InputError(
@@ -147,6 +154,11 @@ def explain(data: Databases | None, query: str | Callable[..., Any] | Query, *, 
     """The statement that `collect` runs instead of an SQL query, or why it runs the query once per individual.
 
     Without ``data``, columns are taken for integers; sums of doubles are taken in several integers.
+
+    Examples
+    --------
+    >>> "GROUP BY" in empriv.explain(None, "sum(x)")
+    True
     """
     asked = query_of(query)
     if data is None:

@@ -35,6 +35,12 @@ class Query:
     names : names of the result items
     groups : GROUP BY expressions
     post : function applied to each result, or None
+
+    Examples
+    --------
+    >>> query = empriv.Query("avg(delay)", post=round)
+    >>> query.text
+    'avg(delay)'
     """
 
     text: str

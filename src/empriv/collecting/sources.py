@@ -105,6 +105,12 @@ class Databases:
     tables : other tables that queries may join
     unidentified : what to do with rows whose individual is NULL
     draws : random databases from one master table, or None
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> data.database, data.individual
+    ('date', ('aircraft',))
     """
 
     parts: tuple[Table, ...]
@@ -134,6 +140,12 @@ def databases(
     individual : column that says whose a row is, or several columns
     tables : other tables that the query may join, by name
     unidentified : ``"error"``, ``"keep"`` (as nobody's rows) or ``"drop"`` for rows without individual
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> data.individual
+    ('aircraft',)
     """
     if isinstance(source, list):
         if database is not None:
@@ -176,6 +188,12 @@ def subsamples(
     fraction : probability with which a unit is in a database
     by : draw individuals with all their rows, or single rows
     rng : seed
+
+    Examples
+    --------
+    >>> data = empriv.subsamples(empriv.datasets.flights(), individual="aircraft", count=40, fraction=0.5)
+    >>> empriv.collect(data, "avg(delay)").n_databases
+    40
     """
     return _drawn(source, individual, tables, unidentified, _draws(count, "fraction", fraction, by, rng, split=False))
 
@@ -200,6 +218,12 @@ def splits(
     source, individual, tables, unidentified : as for `databases`
     count, by, rng : as for `subsamples`
     test : probability with which a unit falls in the test part
+
+    Examples
+    --------
+    >>> data = empriv.splits(empriv.datasets.flights(), individual="aircraft", count=20, test=0.25)
+    >>> empriv.collect(data, "avg(delay) FILTER (WHERE is_test)").n_databases
+    20
     """
     return _drawn(source, individual, tables, unidentified, _draws(count, "test", test, by, rng, split=True))
 
@@ -222,6 +246,14 @@ def repeats(
     ----------
     source, individual, tables, unidentified : as for `databases`
     count : number of databases, each an independent run
+
+    Examples
+    --------
+    >>> rows = "SELECT * FROM (VALUES ('p', 1.0), ('q', 0.0)) AS t(who, value)"
+    >>> data = empriv.repeats(rows, individual="who", count=50)
+    >>> results = empriv.collect(data, lambda rows, rng: sum(rows["value"]) + rng.laplace(), draws=1, jobs=1)
+    >>> results.q.shape
+    (50, 1)
     """
     return _drawn(source, individual, tables, unidentified, Draws(_count(count), 1.0, "individual", 0, split=False))
 

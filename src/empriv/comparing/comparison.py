@@ -45,6 +45,15 @@ class Comparison:
     truth : name of the one whose answers the others are held against, or None
     rng : seed of the halves by which differences are judged
     made_from : of a protocol, those of whose answers alone its own are made; it cannot tell more than they do
+
+    Examples
+    --------
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 60)
+    >>> raw = empriv.Results.from_arrays(q, [q - 1.0])
+    >>> rounded = empriv.Results.from_arrays(q.round(-1), [(q - 1.0).round(-1)])
+    >>> comparison = empriv.compare({"raw": raw, "rounded": rounded}, truth="raw", epsilon=0.1)
+    >>> {name: round(float(delta), 3) for name, delta in comparison.delta(0.1).items()}
+    {'raw': 0.017, 'rounded': 0.009}
     """
 
     audits: Mapping[str, Audit] = field(repr=False)

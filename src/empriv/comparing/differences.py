@@ -48,6 +48,15 @@ class Difference:
     difference : the figure of the first less that of the second
     lower, upper : where it lies, by chance and smoothing, at the level of all intervals together
     verdict : "real" if the interval leaves 0 out; "none" if the two never differ; else "cannot be told"
+
+    Examples
+    --------
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 60)
+    >>> raw = empriv.Results.from_arrays(q, [q - 1.0])
+    >>> rounded = empriv.Results.from_arrays(q.round(-1), [(q - 1.0).round(-1)])
+    >>> comparison = empriv.compare({"raw": raw, "rounded": rounded}, truth="raw", epsilon=0.1)
+    >>> comparison.differences(0.1)[0].verdict
+    'cannot be told'
     """
 
     epsilon: float

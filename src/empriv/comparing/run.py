@@ -61,6 +61,15 @@ def compare(
     Returns
     -------
     Comparison
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> mean = "avg(delay)"
+    >>> ways = {"raw": mean, "rounded": empriv.protocols.rounded(mean, to=5)}
+    >>> comparison = empriv.compare(ways, data, truth="raw", epsilon=0.1)
+    >>> comparison.front(0.1)
+    ('raw',)
     """
     if not isinstance(protocols, Mapping):
         raise InputError(f"`protocols` must be a dict of names and protocols, got {type(protocols).__name__}.")

@@ -29,6 +29,15 @@ class Utility:
     relative : mean of |answer - truth| / |truth|, over databases whose truth is not 0
     unanswered : share of answers that are no number, among those whose truth is one
     n_answers : how many answers were compared with a truth, answered or not
+
+    Examples
+    --------
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 60)
+    >>> raw = empriv.Results.from_arrays(q, [q - 1.0])
+    >>> rounded = empriv.Results.from_arrays(q.round(-1), [(q - 1.0).round(-1)])
+    >>> comparison = empriv.compare({"raw": raw, "rounded": rounded}, truth="raw", epsilon=0.1)
+    >>> print(f"{comparison.utility[1].mean_absolute:.2f}")
+    2.65
     """
 
     protocol: str

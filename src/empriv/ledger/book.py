@@ -103,6 +103,14 @@ class Ledger:
         existing one it must be the policy that holds
     create : False refuses a path without a file, so that a wrong path is no new and empty ledger
     timeout : seconds to wait for other processes that write
+
+    Examples
+    --------
+    >>> ledger = empriv.Ledger("releases.ledger", policy=empriv.Policy(epsilon=0.1, delta=0.05, queries=3))
+    >>> ledger.policy.queries, len(ledger.entries())
+    (3, 1)
+    >>> ledger.verify().intact
+    True
     """
 
     def __init__(

@@ -126,6 +126,12 @@ class Policy:
     delta, total_risk : and must be at most this there
     queries : how many different queries there may be; the same query, with the same noise, released from one database
         after the other is one
+
+    Examples
+    --------
+    >>> ledger = empriv.Ledger("releases.ledger", policy=empriv.Policy(epsilon=0.1, delta=0.05, queries=3))
+    >>> ledger.policy
+    Policy(epsilon=0.1, delta=0.05, total_risk=None, queries=3)
     """
 
     epsilon: float | None = None

@@ -46,6 +46,16 @@ class JointNoise:
         no noise hides
     declared_granularity : whether the granularity was given, as a release demands
     notes : what is promised, and what is not
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, (2, 60))
+    >>> vector = {name: empriv.Results.from_arrays(x, [x - 1.0]) for name, x in zip("ab", q)}
+    >>> risk = empriv.measure(empriv.Results.stack(vector))
+    >>> noise = empriv.design_joint_noise(risk, epsilon=0.5, granularity=0.25)
+    >>> {name: law.granularity for name, law in noise.laws.items()}
+    {'a': 0.25, 'b': 0.25}
     """
 
     laws: Mapping[str, Law]
@@ -162,6 +172,16 @@ def design_joint_noise(
     delta : share of databases in which an individual may change whether a result is a number; no noise hides that
     granularity : of the lattice, a power of two, for all or by name; None suggests one, and then nothing is released
     progress : show a progress bar; None decides by the terminal
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, (2, 60))
+    >>> vector = {name: empriv.Results.from_arrays(x, [x - 1.0]) for name, x in zip("ab", q)}
+    >>> risk = empriv.measure(empriv.Results.stack(vector))
+    >>> noise = empriv.design_joint_noise(risk, epsilon=0.5, granularity=0.25)
+    >>> print(f"{noise.achieved_epsilon:.2f}")
+    0.50
     """
     if not isinstance(risk, JointRisk):
         raise InputError(f"`risk` must be a JointRisk, got {type(risk).__name__}. Hint: design_noise for one number.")

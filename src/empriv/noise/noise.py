@@ -49,6 +49,17 @@ class Noise:
     declared_granularity : whether the user chose the granularity; only then may answers be released
     notes : what the promise rests on, in sentences
     study : whether the law may miss its target, and is for study only
+
+    Examples
+    --------
+    Releasing needs the extra ``release``.
+
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> noise = empriv.design_noise(risk, epsilon=0.1, delta=0.05, granularity=0.25)
+    >>> noise.release(100.0) % 0.25
+    0.0
     """
 
     law: Law

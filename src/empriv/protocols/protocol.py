@@ -46,6 +46,14 @@ class Protocol:
     query : SQL text, an SQL expression of aggregates, or a function of the rows
     steps : in the order in which they were added; those on rows come before the query, those on answers after it
     random_query : whether the query is a function of the rows and a generator
+
+    Examples
+    --------
+    >>> protocol = empriv.protocols.top_coded("avg(delay)", "delay", at=60)
+    >>> protocol.describe()
+    'avg(delay); delay at most 60'
+    >>> protocol.randomised
+    False
     """
 
     query: str | Callable[..., Any] | Query

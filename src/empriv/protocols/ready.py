@@ -29,6 +29,11 @@ def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
     query : SQL text, an SQL expression of aggregates, or a function of the rows
     randomised : whether the query is a function of the rows and a generator, that draws noise of its own; None takes
         a function for random if it cannot do without a second argument
+
+    Examples
+    --------
+    >>> empriv.protocols.plain("avg(delay)").describe()
+    'avg(delay)'
     """
     if isinstance(query, Protocol):
         return query
@@ -39,7 +44,13 @@ def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
 
 
 def rounded(query: Asked, *, to: float) -> Protocol:
-    """Answers to the nearest multiple of ``to``; halves go to the even multiple."""
+    """Answers to the nearest multiple of ``to``; halves go to the even multiple.
+
+    Examples
+    --------
+    >>> empriv.protocols.rounded("avg(delay)", to=5).describe()
+    'avg(delay); rounded to 5'
+    """
     return plain(query).then(Rounded(_positive("to", to)))
 
 
@@ -47,6 +58,11 @@ def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Prot
     """Values of a column below ``lower`` become ``lower``, those above ``upper`` become ``upper``.
 
     The limits are fixed numbers. Quantiles of the data are no limits: they depend on every individual themselves.
+
+    Examples
+    --------
+    >>> empriv.protocols.winsorised("avg(delay)", "delay", lower=0, upper=60).describe()
+    'avg(delay); delay kept between 0 and 60'
     """
     low, high = _finite("lower", lower), _finite("upper", upper)
     if low >= high:
@@ -55,17 +71,35 @@ def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Prot
 
 
 def top_coded(query: Asked, column: str, *, at: float) -> Protocol:
-    """Values of a column above ``at`` become ``at``."""
+    """Values of a column above ``at`` become ``at``.
+
+    Examples
+    --------
+    >>> empriv.protocols.top_coded("avg(delay)", "delay", at=60).describe()
+    'avg(delay); delay at most 60'
+    """
     return plain(query).then(Clipped(_column(column), None, _finite("at", at)))
 
 
 def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
-    """No answer (NULL) where the query reads fewer than so many rows; with GROUP BY, for each group."""
+    """No answer (NULL) where the query reads fewer than so many rows; with GROUP BY, for each group.
+
+    Examples
+    --------
+    >>> empriv.protocols.suppressed("avg(delay)", fewer_than=10).describe()
+    'avg(delay); no answer from fewer than 10 rows'
+    """
     return plain(query).then(FewRows(_count("fewer_than", fewer_than)))
 
 
 def k_threshold(query: Asked, *, k: int) -> Protocol:
-    """No answer (NULL) where the query reads rows of fewer than ``k`` individuals; with GROUP BY, for each group."""
+    """No answer (NULL) where the query reads rows of fewer than ``k`` individuals; with GROUP BY, for each group.
+
+    Examples
+    --------
+    >>> empriv.protocols.k_threshold("avg(delay)", k=5).describe()
+    'avg(delay); no answer from fewer than 5 individuals'
+    """
     return plain(query).then(FewIndividuals(_count("k", k)))
 
 
@@ -78,6 +112,11 @@ def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "lap
     column : a column of numbers; NULL stays NULL
     scale : of Laplace noise, or the standard deviation of Gaussian noise
     law : ``"laplace"`` or ``"gaussian"``
+
+    Examples
+    --------
+    >>> empriv.protocols.local_noise("avg(delay)", "delay", scale=20).describe()
+    'avg(delay); each delay with Laplace noise of scale 20'
     """
     if law not in get_args(NoiseLaw):
         raise InputError(f"`law` must be 'laplace' or 'gaussian', got {law!r}.")
@@ -85,7 +124,13 @@ def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "lap
 
 
 def subsampled(query: Asked, *, share: float) -> Protocol:
-    """Each row is kept with probability ``share``; the query sees those rows only."""
+    """Each row is kept with probability ``share``; the query sees those rows only.
+
+    Examples
+    --------
+    >>> empriv.protocols.subsampled("avg(delay)", share=0.5).describe()
+    'avg(delay); each row kept with probability 0.5'
+    """
     if _positive("share", share) > 1:
         raise InputError(f"`share` must be above 0 and at most 1, got {share!r}.")
     return plain(query).then(Subsampled(float(share)))
@@ -101,6 +146,11 @@ def laplace(query: Asked, *, sensitivity: float, epsilon: float, sampler: Sample
         the sum of changes); you state it, nothing checks it
     epsilon : of classical differential privacy, at delta = 0, if the sensitivity is right
     sampler : ``"seeded"`` draws follow from the seed; ``"opendp"`` draws are OpenDP's own, from no seed
+
+    Examples
+    --------
+    >>> empriv.protocols.laplace("avg(delay)", sensitivity=10, epsilon=0.5).describe()
+    'avg(delay); Laplace noise of scale 20 (epsilon 0.5 for sensitivity 10)'
     """
     size, epsilon = _positive("sensitivity", sensitivity), _positive("epsilon", epsilon)
     said = f"epsilon {epsilon:g} for sensitivity {size:g}"
@@ -117,6 +167,11 @@ def gaussian(
     query, epsilon, sampler : as for `laplace`
     sensitivity : as for `laplace`; for several numbers, the root of the sum of squared changes
     delta : of classical differential privacy, between 0 and 1
+
+    Examples
+    --------
+    >>> empriv.protocols.gaussian("avg(delay)", sensitivity=10, epsilon=0.5, delta=1e-5).describe()
+    'avg(delay); Gaussian noise of standard deviation 70.3183 (epsilon 0.5 and delta 1e-05 for sensitivity 10)'
     """
     size, epsilon = _positive("sensitivity", sensitivity), _positive("epsilon", epsilon)
     if not 0 < _finite("delta", delta) < 1:
@@ -126,7 +181,17 @@ def gaussian(
 
 
 def noised(query: Asked, noise: Noise | JointNoise) -> Protocol:
-    """Answers rounded and made noisy as `Noise.release` would, with pseudo-random draws."""
+    """Answers rounded and made noisy as `Noise.release` would, with pseudo-random draws.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> noise = empriv.design_noise(risk, epsilon=0.1, delta=0.05, granularity=0.25)
+    >>> empriv.protocols.noised("avg(delay)", noise).randomised
+    True
+    """
     if not isinstance(noise, Noise | JointNoise):
         raise InputError(f"`noise` must come from `design_noise` or `design_joint_noise`, got {type(noise).__name__}.")
     return plain(query).then(Designed(noise))
@@ -142,6 +207,11 @@ def passed(query: Asked, function: Callable[..., Any], *, randomised: bool | Non
         answer; for several numbers it gets and gives an array, with NaN for what is no number. It is not called where
         there is no number.
     randomised : whether it draws from a generator; None takes it for random if it cannot do without a second argument
+
+    Examples
+    --------
+    >>> empriv.protocols.passed("avg(delay)", lambda answer: max(answer, 0.0)).randomised
+    False
     """
     if not callable(function):
         raise InputError(f"`function` must be a function of the answer, got {type(function).__name__}.")

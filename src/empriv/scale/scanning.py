@@ -72,6 +72,13 @@ def scan(
     Returns
     -------
     Scan
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> scan = empriv.scan(data, "avg(delay)", epsilon=0.1, memory_limit="1GB")
+    >>> print(f"{scan.delta(0.1):.4f}")
+    0.0032
     """
     asked = _Asked.of(epsilon, delta, density, component, top, level, bounds)
     if isinstance(data, Results):

@@ -59,6 +59,13 @@ class Scan:
     tally : largest values, sums and counts over all individuals, and the riskiest
     risk : the riskiest individuals, measured: for looking closer, at any epsilon
     query, origin, density, component : as for `Audit`
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> scan = empriv.scan(data, "avg(delay)", epsilon=0.1, top=3)
+    >>> len(scan.individuals(0.1)["delta_i"])
+    3
     """
 
     epsilons: tuple[float, ...]

@@ -46,6 +46,15 @@ class Verdict(str):
     databases_needed : how many would resolve it, as far as can be foreseen; None if it is resolved, or none would
     sentence : both judgements side by side
     level, epsilon, targets, checks : what was asked, and what was looked at
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> verdict = empriv.audit(data, "avg(delay)").verdict(epsilon=0.1, delta=0.05)
+    >>> verdict == "unresolved"
+    True
+    >>> verdict.sentence
+    "By the paper's definition: unresolved; at 95% confidence: unresolved."
     """
 
     basis: str

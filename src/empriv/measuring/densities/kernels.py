@@ -41,6 +41,14 @@ class Kernel:
     tail : str
         How log pdf falls far out: "bounded" (support ends), "gaussian", "exponential" (slope log_lipschitz),
         or "power". It decides the limit of the log ratio, hence epsilon at delta = 0.
+
+    Examples
+    --------
+    >>> sorted(empriv.KERNELS)
+    ['epanechnikov', 'gaussian', 'laplace', 'logistic', 'student']
+    >>> kernel = empriv.KERNELS["laplace"]
+    >>> float(kernel.cdf(np.array(0.0)))
+    0.5
     """
 
     name: str

@@ -30,6 +30,13 @@ class Weighted:
 
     ``g`` is an SQL expression of aggregates, a function of the rows, an array of one number for each database, or a
     list of these, all of which the adversary knows at once.
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> adversary = empriv.Weighted("count(*)")
+    >>> print(f'{empriv.audit(data, "avg(delay)", adversary=adversary).delta(0.1):.3f}')
+    0.025
     """
 
     g: Any
@@ -43,6 +50,13 @@ class Buckets:
     ----------
     g : as for `Weighted`; labels (text, booleans, whole numbers) make a bucket each
     count : number of quantile buckets; default floor(n / 50), at least 1 and at most 5
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> adversary = empriv.Buckets("count(*)", count=3)
+    >>> print(f'{empriv.audit(data, "avg(delay)", adversary=adversary).delta(0.1):.3f}')
+    0.006
     """
 
     g: Any
@@ -65,6 +79,16 @@ class OwnContribution:
         others' average, which nobody knows: give the contributions.
     sample : look at this many adversaries only, drawn at random; delta is then a lower estimate
     rng : seed of the drawing
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> contributions = rng.exponential(2.0, (4, 60))
+    >>> q = rng.normal(100.0, 10.0, 60) + contributions.sum(axis=0)
+    >>> results = empriv.Results.from_arrays(q, q - contributions)
+    >>> risk = empriv.measure_against(results, empriv.OwnContribution())
+    >>> print(f"{risk.delta(0.1):.2f}")
+    0.09
     """
 
     contributions: Any = None

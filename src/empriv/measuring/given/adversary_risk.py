@@ -82,6 +82,13 @@ class AdversaryRisk:
     adversary : who it is
     conditions : the values of what is known that were looked at, and how many were left out
     known : what is known of each database, one array for each quantity
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> audit = empriv.audit(data, "avg(delay)", adversary="count(*)", epsilon=0.1)
+    >>> print(f"{audit.risk.delta(0.1):.4f}, to somebody who knows the count {audit.against.delta(0.1):.4f}")
+    0.0032, to somebody who knows the count 0.0249
     """
 
     results: Results = field(repr=False)
@@ -261,6 +268,14 @@ def measure_against(
     density : how densities are estimated; for `Weighted` and `OwnContribution` a Laplace kernel with one bandwidth
     progress : False never shows progress, True always, None if the work lasts
     notice : called with a sentence that says what the work costs, before it starts (`OwnContribution`)
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> results = empriv.collect(data, ["avg(delay)", "count(*)"])
+    >>> delay, flights = (results.component(name) for name in results.components)
+    >>> print(f"{empriv.measure_against(delay, flights.q).delta(0.1):.3f}")
+    0.025
     """
     adversary = as_adversary(adversary)
     density = Kde() if density is None else density

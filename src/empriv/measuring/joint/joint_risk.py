@@ -115,6 +115,15 @@ class JointRisk:
     vouched : largest dimension that so many databases can carry; beyond it the figures are those of ``pairwise``
     pairwise : the joint risk of each two components, where ``dimension`` exceeds ``vouched``
     integration : how densities are integrated
+
+    Examples
+    --------
+    >>> total, own = np.random.default_rng(0).normal(100.0, 10.0, (2, 60))
+    >>> everyone = empriv.Results.from_arrays(total + own, [total])
+    >>> others = empriv.Results.from_arrays(total, [total])
+    >>> risk = empriv.measure(empriv.Results.stack({"everyone": everyone, "others": others}))
+    >>> print(f"{risk.components['others'].delta(0.1):.0f} alone, {risk.delta(0.1):.0f} together")
+    0 alone, 1 together
     """
 
     results: Results

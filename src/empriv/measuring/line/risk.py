@@ -70,6 +70,14 @@ def measure(
     Risk
         ``delta_i``, ``delta``, ``total_risk`` at any epsilon, and their inverses; for results of a vector query a
         `JointRisk`, which has the same and more.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> print(f"{risk.delta(0.1):.3f}")
+    0.077
     """
     if isinstance(q, Results):
         if q_without is not None or individuals is not None:
@@ -101,6 +109,16 @@ class Risk:
     pairs : the points that the density is of, and the atoms
     shifts : largest influence of each individual in bandwidths: 0 for who never changes the result, inf for who
         moves a result to or from an atom
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> risk.delta_i(0.1).round(3)
+    array([0.077, 0.071, 0.054])
+    >>> print(f"{risk.epsilon(delta=0.01):.2f}")
+    0.73
     """
 
     results: Results

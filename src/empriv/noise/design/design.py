@@ -75,6 +75,15 @@ def design_noise(
     -------
     Noise
         With a certificate that was computed from the law itself.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> noise = empriv.design_noise(risk, epsilon=0.1, delta=0.05, granularity=0.25)
+    >>> print(f"{noise.expected_error:.0f}, achieves delta {noise.achieved_delta():.3f}")
+    11, achieves delta 0.026
     """
     task = Task.of(
         risk,

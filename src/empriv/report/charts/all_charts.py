@@ -47,6 +47,13 @@ def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
     -------
     Chart
         with ``spec`` (Vega-Lite), ``data`` (columns) and ``save`` (.svg, .png, .pdf, .html, .json)
+
+    Examples
+    --------
+    >>> from empriv.report import chart
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
+    >>> chart(audit, "delta").save("delta.svg")
     """
     if name not in CHARTS:
         raise InputError(f"`name` must be one of {', '.join(CHARTS)}, got {name!r}.")

@@ -61,6 +61,14 @@ class Chart:
     spec : Vega-Lite, as a dict
     data : columns of the table behind it
     live : what the report's script needs to redraw it at another epsilon, or None if epsilon does not matter
+
+    Examples
+    --------
+    >>> from empriv.report import chart
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
+    >>> chart(audit, "delta").name
+    'delta'
     """
 
     name: str

@@ -241,7 +241,16 @@ def chart_page(chart: Chart) -> str:
 
 
 def notebook_html(audit: Audit) -> str:
-    """What a notebook shows of an audit: the terminal's words, its table, and the chart of delta."""
+    """What a notebook shows of an audit: the terminal's words, its table, and the chart of delta.
+
+    Examples
+    --------
+    >>> from empriv.report import notebook_html
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
+    >>> notebook_html(audit)[:5]
+    '<div>'
+    """
     from empriv.report.charts.all_charts import chart
 
     said = audit.with_validity(audit.summary())

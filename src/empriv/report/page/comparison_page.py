@@ -46,6 +46,16 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
     comparison : what is shown
     path : of the page; must end in .html
     title : of the page
+
+    Examples
+    --------
+    >>> from empriv.report import write_comparison
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 60)
+    >>> raw = empriv.Results.from_arrays(q, [q - 1.0])
+    >>> rounded = empriv.Results.from_arrays(q.round(-1), [(q - 1.0).round(-1)])
+    >>> comparison = empriv.compare({"raw": raw, "rounded": rounded}, truth="raw", epsilon=0.1)
+    >>> write_comparison(comparison, "compare.html").name
+    'compare.html'
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
@@ -109,7 +119,18 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
 
 
 def comparison_chart(comparison: Comparison, name: str, epsilon: float | None = None) -> Chart:
-    """One chart: "delta" or "total_risk" along epsilon; "utility" or "utility_total_risk" at one epsilon."""
+    """One chart: "delta" or "total_risk" along epsilon; "utility" or "utility_total_risk" at one epsilon.
+
+    Examples
+    --------
+    >>> from empriv.report import comparison_chart
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 60)
+    >>> raw = empriv.Results.from_arrays(q, [q - 1.0])
+    >>> rounded = empriv.Results.from_arrays(q.round(-1), [(q - 1.0).round(-1)])
+    >>> comparison = empriv.compare({"raw": raw, "rounded": rounded}, truth="raw", epsilon=0.1)
+    >>> comparison_chart(comparison, "utility").name
+    'utility'
+    """
     if name not in COMPARISON_CHARTS:
         raise InputError(f"`name` must be one of {', '.join(COMPARISON_CHARTS)}, got {name!r}.")
     if name.startswith("utility") and (comparison.truth is None or not comparison.scalar):

@@ -75,6 +75,14 @@ def write_report(
     Returns
     -------
     Written
+
+    Examples
+    --------
+    >>> from empriv.report import write_report
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
+    >>> write_report(audit, "audit.html").key.name
+    'audit.key.json'
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):

@@ -42,6 +42,17 @@ class Bounds:
     floor : no delta below is supported by so many databases
     finest : structure of the distribution finer than this is assumed away; NaN if no density was fitted
     notes : what the bounds assume, in words
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> bounds = risk.bounds(0.1)
+    >>> bounds.lower <= bounds.estimate <= bounds.upper
+    True
+    >>> bounds.upper_i.shape
+    (3,)
     """
 
     epsilon: Any
@@ -95,6 +106,15 @@ def bounds(
     Returns
     -------
     Bounds
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> interval = empriv.bounds(risk, 0.1)
+    >>> print(f"{interval.lower:.3f} to {interval.upper:.3f}")
+    0.000 to 0.201
     """
     if method not in METHODS:
         raise InputError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")

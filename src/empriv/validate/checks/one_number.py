@@ -45,6 +45,15 @@ class Check:
     severity : "info", "warning" or "error"
     sentence : what was found, in plain words
     numbers : the figures behind it
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> check = empriv.checks(risk, 0.1)[0]
+    >>> check.code, check.severity
+    ('databases', 'warning')
     """
 
     code: str
@@ -68,7 +77,16 @@ class Check:
 
 
 def checks(risk: Risk | JointRisk | AdversaryRisk, epsilon: float, *, rng: int = 0) -> tuple[Check, ...]:
-    """Look at everything that could make the figures at ``epsilon`` wrong; gravest first."""
+    """Look at everything that could make the figures at ``epsilon`` wrong; gravest first.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> [check.code for check in empriv.checks(risk, 0.1) if check.severity != "info"]
+    ['databases', 'modes']
+    """
     if np.ndim(epsilon) != 0:
         raise InputError("`epsilon` must be one number.")
     if isinstance(risk, JointRisk):

@@ -46,6 +46,13 @@ class DuckDBEngine:
     memory_limit : such as ``"2GB"``; beyond it DuckDB writes to disk
     threads : number of threads; all cores unless given
     temp_directory : where DuckDB writes what does not fit in memory
+
+    Examples
+    --------
+    >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    >>> engine = empriv.DuckDBEngine(memory_limit="1GB", threads=1)
+    >>> empriv.collect(data, "avg(delay)", engine=engine).n_databases
+    365
     """
 
     memory_limit: str | None = None

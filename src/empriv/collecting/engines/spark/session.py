@@ -46,6 +46,16 @@ class SparkEngine:
     ----------
     spark : a SparkSession, also one of Spark Connect
     partitions : into how many parts individuals are dealt for measuring; Spark's shuffle partitions unless given
+
+    Examples
+    --------
+    Needs the extra ``spark``; ``spark`` is your session.
+
+    >>> rows = spark.sql("SELECT id % 30 AS day, id % 7 AS who, id * 1.5 AS x FROM range(600)")
+    >>> data = empriv.databases(rows, database="day", individual="who")
+    >>> scan = empriv.scan(data, "avg(x)", epsilon=0.1, engine=empriv.SparkEngine(spark))
+    >>> scan.n_individuals
+    7
     """
 
     spark: Any
