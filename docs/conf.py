@@ -115,10 +115,16 @@ def find_reference(app: Sphinx, env: Any, node: Any, contnode: nodes.Element) ->
 
 def read_links(app: Sphinx, page: str, content: list[str]) -> None:
     """Links as GitHub reads them: to Markdown outside docs they lead to the page that includes it, or to the file."""
-    del app, page
     for name in ("CONTRIBUTING", "CHANGELOG"):
         content[0] = content[0].replace(f"](../{name}.md", f"]({name.lower()}.md")
-    content[0] = re.sub(r"\]\((\.\./[^)#\s]+\.md)\)", r"](path:\1)", content[0])
+    docs = Path(app.srcdir).resolve()
+    folder = (docs / page).parent
+
+    def outside(link: re.Match[str]) -> str:
+        inside = (folder / link[1]).resolve().is_relative_to(docs)
+        return link[0] if inside else f"](path:{link[1]})"
+
+    content[0] = re.sub(r"\]\((\.\./[^)#\s]+\.md)\)", outside, content[0])
 
 
 def setup(app: Sphinx) -> None:
