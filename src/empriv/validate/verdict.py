@@ -43,7 +43,7 @@ class Verdict(str):
     basis : "bound" or "estimate", whichever decided
     by_bound, by_estimate : both judgements
     reasons : in plain words, those of the deciding basis first
-    databases_needed : how many would resolve it, as far as can be foreseen; None if it is resolved, or none would
+    databases_needed : how many would resolve it, by extrapolation; None if it is resolved, or none would
     sentence : both judgements side by side
     level, epsilon, targets, checks : what was asked, and what was looked at
 

@@ -107,8 +107,8 @@ class Risk:
     results : what was measured
     density : the fitted model, with its ``name`` and the ``scores`` of every candidate; None if all results are atoms
     pairs : the points that the density is of, and the atoms
-    shifts : largest influence of each individual in bandwidths: 0 for who never changes the result, inf for who
-        moves a result to or from an atom
+    shifts : largest influence of each individual in bandwidths: 0 for people who never change the result, inf for
+        people who move a result to or from an atom
 
     Examples
     --------
