@@ -1,16 +1,25 @@
 # On a machine with Python 3.11 or newer, pip and make:
-#   make demo    sets everything up and audits the data that the package carries
-#   make test    sets everything up and runs the tests
-#   make docs    sets everything up and builds the documentation, docs/_build/html/index.html
+#   make demo    installs what empriv needs to run, and audits the data that the package carries
+#   make check   lint, types, import rules and the fast tests: a minute of processor time, for every few minutes of work
+#   make test    installs everything, and runs all tests
+#   make docs    installs everything, and builds the documentation, docs/_build/html/index.html
+#   make pins    renews the pinned versions in requirements/
+# All of them share one environment, .venv, and none takes away what another installed.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Packages come from the index that pip is set up with: the pins have versions and hashes, and no address.
+INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check install --quiet --no-compile
 
-.PHONY: demo test lint docs setup benchmarks clean
+.PHONY: demo check test lint docs setup pins benchmarks clean
 
-demo: setup
+demo: $(VENV)/.can-run
 	$(BIN)/empriv demo
+
+# Threads that wait in a loop for each other would count as processor time, and the fast tests are too small to gain by them.
+check: lint
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m "not slow and not spark and not browser" $(PYTEST_ARGS)
 
 test: setup
 	$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
@@ -37,16 +46,30 @@ benchmarks: setup
 	$(BIN)/python benchmarks/calibration.py --quick
 	$(BIN)/python benchmarks/scale.py --rows 1_000_000
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.can-develop
 
-# Some systems ship Python without ensurepip: make the environment bare, and let the pip that is there install uv in it.
-$(VENV)/bin/uv:
+# Some systems ship Python without ensurepip: make the environment bare, and let the pip that is there install into it.
+$(BIN)/python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'empriv needs Python 3.11 or newer. Hint: make PYTHON=python3.12')"
 	$(PYTHON) -c "import venv; venv.create('$(VENV)', with_pip=False, symlinks=True)"
-	$(PYTHON) -m pip --python $(BIN)/python install --quiet uv
 
-$(VENV)/.ready: pyproject.toml uv.lock $(VENV)/bin/uv
-	VIRTUAL_ENV= UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --inexact --quiet
+# The package itself: editable, with its C parts compiled where there is a compiler.
+$(VENV)/.can-run: requirements/run.txt pyproject.toml setup.py $(shell find src -name '*.c') | $(BIN)/python
+	$(INSTALL) --require-hashes -r requirements/run.txt
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
+
+$(VENV)/.can-develop: requirements/develop.txt $(VENV)/.can-run
+	$(INSTALL) --require-hashes -r requirements/develop.txt
+	touch $@
+
+# One resolution for every supported Python and system; run.txt is a part of develop.txt. Versions stay as they are as long
+# as pyproject.toml allows them: PINS_ARGS=--upgrade takes the newest.
+PIN = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --custom-compile-command "make pins"
+pins: setup
+	$(PIN) --all-extras --group develop --output-file requirements/develop.txt $(PINS_ARGS)
+	$(PIN) --group build --constraints requirements/develop.txt --output-file requirements/run.txt
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist docs/_build

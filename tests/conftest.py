@@ -1,8 +1,19 @@
-"""Hypothesis made repeatable, for all tests."""
+"""For all tests: Hypothesis made repeatable, and markers for what needs Spark or a browser."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make check` leaves these out. They are known by what they use, so that nobody has to mark a new one."""
+    for item in items:
+        group = item.get_closest_marker("xdist_group")
+        if group is not None and "spark" in group.args:
+            item.add_marker("spark")
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")

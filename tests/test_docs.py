@@ -8,6 +8,7 @@ import datetime
 import json
 import re
 import shutil
+import tomllib
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -131,6 +132,30 @@ def test_a_link_that_leads_nowhere_is_noticed() -> None:
     assert _anchors("# A `b`, c\n\n## D\n") == {"a-b-c", "d"}
 
 
+def test_the_readme_of_a_package_index_has_whole_addresses() -> None:
+    home = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
+    text = _module_at(ROOT / "setup.py").readme_for_an_index()
+    assert _links(text) == []
+    images = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
+    pages = re.findall(r"(?<!!)\[[^\]]*\]\(([^)]+)\)", text)
+    assert images
+    for folder, links in {"raw": images, "blob": pages}.items():
+        local = [link for link in links if link.startswith(home)]
+        assert local
+        for link in local:
+            assert (ROOT / link.removeprefix(f"{home}/{folder}/main/").partition("#")[0]).exists(), link
+
+
+def test_pins_have_hashes_and_no_address() -> None:
+    pins = {}
+    for name in ("run", "develop"):
+        text = (ROOT / "requirements" / f"{name}.txt").read_text()
+        assert "://" not in text
+        pins[name] = re.findall(r"^(\S+==[^\\\n]+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
+        assert len(pins[name]) == len(re.findall(r"^[^#\s]", text, re.MULTILINE)) > 10
+    assert set(pins["run"]) < set(pins["develop"])
+
+
 def _links(text: str) -> list[str]:
     text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
     return [one for one in re.findall(r"\]\(([^)\s]+)\)", text) if not one.startswith(("http:", "https:"))]
@@ -215,7 +240,11 @@ def test_the_tour_is_stored_without_outputs() -> None:
 
 def _of_the_site(name: str) -> ModuleType:
     """A module beside docs/conf.py."""
-    spec = spec_from_file_location(name, DOCS / f"{name}.py")
+    return _module_at(DOCS / f"{name}.py")
+
+
+def _module_at(path: Path) -> ModuleType:
+    spec = spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
