@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import empriv
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_all_is_sorted_complete_and_without_doubles() -> None:
@@ -33,6 +37,10 @@ def test_functions_are_not_shadowed_by_modules() -> None:
         "assert callable(empriv.measure)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert empriv.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

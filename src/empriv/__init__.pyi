@@ -96,3 +96,5 @@ from .scale.scans import Scan
 from .validate.bounds.figures import Bounds, bounds
 from .validate.checks.one_number import Check, checks
 from .validate.verdict import Verdict
+
+__version__: str

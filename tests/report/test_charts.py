@@ -13,8 +13,7 @@ import pytest
 import empriv
 from empriv.errors import InputError
 from empriv.report import CHARTS
-from empriv.report.charts import chart
-from empriv.report.charts.all_charts import charts_of
+from empriv.report.charts.all_charts import chart, charts_of
 from empriv.report.charts.chart import risk_scale
 from empriv.report.charts.laws import buckets_chart, two_laws
 from empriv.report.charts.released import noise_chart, released_chart

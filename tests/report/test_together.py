@@ -14,8 +14,7 @@ import pytest
 
 import empriv
 from empriv.report import write_report
-from empriv.report.charts import chart
-from empriv.report.charts.all_charts import charts_of
+from empriv.report.charts.all_charts import chart, charts_of
 from empriv.report.gather import before, gather
 from empriv.report.page.audit_page import unchecked
 from empriv.words.sentences import number

@@ -55,7 +55,7 @@ class Chart:
 
     Attributes
     ----------
-    name : by which `empriv.report.charts.chart` knows it
+    name : by which `empriv.report.chart` knows it
     title : what it shows
     caption : how to read it
     spec : Vega-Lite, as a dict
