@@ -17,9 +17,10 @@ INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check i
 demo: $(VENV)/.can-run
 	$(BIN)/empriv demo
 
-# Threads that wait in a loop for each other would count as processor time, and the fast tests are too small to gain by them.
+# Threads that wait in a loop for each other count as processor time, and so does compiling every module again where bytecode
+# is not kept; the fast tests are too small to gain by threads.
 check: lint
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -m "not slow and not spark and not browser" $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -m "not slow and not spark and not browser" $(PYTEST_ARGS)
 
 test: setup
 	$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)

@@ -20,6 +20,7 @@ def rows() -> dict[str, list[float]]:
     return {"day": day.tolist(), "who": who.tolist(), "amount": rng.exponential(size=5 * n).round(3).tolist()}
 
 
+@pytest.mark.slow
 def test_sql_functions_and_arrays(rows: dict[str, list[float]]) -> None:
     frame = pandas.DataFrame(rows)
     data = empriv.databases(frame, database="day", individual="who")

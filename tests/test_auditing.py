@@ -74,6 +74,7 @@ def test_results_are_audited_as_they_are(made: empriv.Audit) -> None:
         empriv.audit(made.results, "sum(amount)")
 
 
+@pytest.mark.slow
 def test_a_python_query_is_named_by_its_function(data: empriv.Databases) -> None:
     def spread(rows: dict[str, np.ndarray]) -> float:
         return float(np.ptp(rows["amount"]))
@@ -235,6 +236,7 @@ class Own:
 
 
 class TestFiles:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "density",
         [Kde(), Kde("gaussian", 0.25), Kde("student", np.float64(0.3)), VariableKde("laplace", "abramson"), Ecdf(6),

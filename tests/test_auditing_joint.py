@@ -38,6 +38,7 @@ def made(data: empriv.Databases) -> empriv.Audit:
     return empriv.audit(data, DIFFERENCING, epsilon=[0.1, 0.5])
 
 
+@pytest.mark.slow
 def test_the_differencing_attack_is_seen(made: empriv.Audit) -> None:
     assert isinstance(made.risk, JointRisk)
     assert made.delta_i(0.5)[made.results.position(TARGET)] == 1.0
@@ -93,6 +94,7 @@ def test_groups_are_audited_jointly(data: empriv.Databases) -> None:
     assert alone.delta(0.5) == together.components[name].delta(0.5) <= together.delta(0.5)
 
 
+@pytest.mark.slow
 def test_functions_and_sql_may_be_mixed(data: empriv.Databases) -> None:
     def both(frame: dict[str, Any]) -> list[float]:
         return [float(frame["amount"].sum()), float(frame["amount"].max())]

@@ -19,6 +19,8 @@ from dp_accounting.pld import privacy_loss_distribution as witness
 
 import empriv
 
+pytestmark = pytest.mark.slow
+
 _PATH = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
 _SPEC = importlib.util.spec_from_file_location("calibration", _PATH)
 assert _SPEC is not None

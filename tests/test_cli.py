@@ -137,6 +137,7 @@ class TestSummary:
         assert "30 of 30 results without an individual are not a number (30 null)" in " ".join(shown.split())
         assert "No epsilon brings delta to 0." in shown
 
+    @pytest.mark.slow
     def test_a_component_is_said_to_be_one(self, run: Run) -> None:
         query = "SELECT sum(amount) AS total, count(*) AS n FROM data"
         together = " ".join(run(*AUDIT[:-1], query).stdout.split())
@@ -144,6 +145,7 @@ class TestSummary:
         shown = " ".join(run(*AUDIT[:-1], query, "--component", "total").stdout.split())
         assert "Note: This covers one number only, 'total', not the 1 other released beside it" in shown
 
+    @pytest.mark.slow
     def test_no_unicode_where_the_terminal_has_none(self, run: Run) -> None:
         run(*AUDIT, "--save", "a.empriv")
         done = _empriv("show", "a.empriv", "--show-ids", PYTHONIOENCODING="ascii")
@@ -153,6 +155,7 @@ class TestSummary:
 
 
 class TestSources:
+    @pytest.mark.slow
     def test_each_file_is_one_database(self, run: Run) -> None:
         files = [f"day{k}.csv" for k in range(5)]
         rest = ("--individual", "client", "--query", "avg(amount)")
@@ -170,6 +173,7 @@ class TestSources:
         pd.read_csv("day0.csv").to_parquet("day0.parquet")
         assert "must be of one kind" in run("audit", "day0.parquet", "day1.csv", *AUDIT[2:], code=1).stderr
 
+    @pytest.mark.slow
     def test_a_duckdb_table_and_an_sql_text(self, run: Run) -> None:
         with duckdb.connect("x.duckdb") as connection:
             connection.execute("CREATE TABLE t AS FROM 'sales.csv'").fetchall()
@@ -275,6 +279,7 @@ class TestErrors:
 
 
 class TestFiles:
+    @pytest.mark.slow
     def test_json_holds_the_figures_and_nobody(self, run: Run) -> None:
         run(*AUDIT, "--json", "a.json", "--fail-if", "delta > 0.9 at 0.1", "--show-ids")
         content = json.loads(Path("a.json").read_text(encoding="utf-8"))
@@ -291,6 +296,7 @@ class TestFiles:
     def test_json_on_stdout_is_json_alone(self, run: Run) -> None:
         assert json.loads(run(*AUDIT, "--json", "-").stdout)["n_individuals"] == 6
 
+    @pytest.mark.slow
     def test_show_says_the_same_words(self, run: Run) -> None:
         shown = run(*AUDIT, "--save", "a.empriv", "--top", "0").stdout
         assert stat.S_IMODE(Path("a.empriv").stat().st_mode) == 0o600
@@ -310,6 +316,7 @@ class TestFiles:
         assert "was not written by empriv" in run("show", "a.empriv", code=1).stderr
         assert run("show", "none.empriv", code=1).stderr == "Error: 'none.empriv': No such file or directory.\n"
 
+    @pytest.mark.slow
     def test_a_written_config_repeats_the_run(self, run: Run) -> None:
         first = run(*AUDIT, "--epsilon", "0.3", "--density", "gaussian:0.2", "--top", "0", "--write-config", "a.toml")
         assert run("audit", "--config", "a.toml").stdout == first.stdout
@@ -355,6 +362,7 @@ class TestFiles:
 
 
 class TestPolicies:
+    @pytest.mark.slow
     def test_exit_codes(self, run: Run) -> None:
         passed = run(*AUDIT, "--fail-if", "delta > 0.999 at 0.1")
         assert "Policy passed: fail if delta > 0.999 at 0.1; delta is 0." in passed.stdout
@@ -392,6 +400,7 @@ def _empriv(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 class TestProcesses:
+    @pytest.mark.slow
     def test_demo_and_what_it_recommends(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         done = _empriv("demo", "--epsilon", "0.1", PYTHONIOENCODING="utf-8")
@@ -407,6 +416,7 @@ class TestProcesses:
         figure = names["audit"].summary().figures[0]
         assert re.search(rf"\n +0\.1 +{figure.delta:.3g} +{figure.total_risk:.3g} ", done.stdout)
 
+    @pytest.mark.slow
     def test_errors_and_usage(self, tmp_path: Path) -> None:
         missing = _empriv("show", str(tmp_path / "none"))
         assert (missing.returncode, missing.stdout) == (1, "")
@@ -415,6 +425,7 @@ class TestProcesses:
         assert _empriv("--version").stdout == "empriv 0.1.0\n"
         assert _empriv("--help").returncode == 0
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("run")
     def test_ctrl_c_stops_at_once_and_leaves_no_file(self, tmp_path: Path) -> None:
         # A query that runs once per individual, slowly.
@@ -452,6 +463,7 @@ class TestVerdicts:
         assert {*found["verdicts"][0], *found["bounds"][0], *found["checks"][0]} <= documented
         assert not any(one in json.dumps(found) for one in ("secret", ":smile:"))
 
+    @pytest.mark.slow
     def test_what_the_bound_cannot_settle_exits_with_4_and_the_estimate_may_settle_it(self, run: Run) -> None:
         # at a large epsilon the estimate is next to nothing, and 45 databases support no delta below 0.064
         target = ("--target", "delta <= 0.01 at 6")
@@ -460,6 +472,7 @@ class TestVerdicts:
         run(*AUDIT, *target, "--basis", "estimate")
         run(*AUDIT, *target, "--target", "total_risk <= 0 at 0.01", "--quiet", code=3)
 
+    @pytest.mark.slow
     def test_the_bounds_are_said_and_may_be_a_policy(self, run: Run) -> None:
         said = " ".join(run(*AUDIT).output.split())
         for words in ("Upper bound (95%, conditional): delta ≤", "Lower bound (95%, needs only i.i.d.): delta ≥"):

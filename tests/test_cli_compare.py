@@ -66,6 +66,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
+@pytest.mark.slow
 def test_protocols_of_a_file(run: Run) -> None:
     shown = run("compare", "--config", "audit.toml", "--json", "c.json", "--report", "c.html").output
     assert "Errors are against the answers of raw." in shown
@@ -91,6 +92,7 @@ def test_protocols_of_a_file(run: Run) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_saved_audits(run: Run) -> None:
     for name, query in (("raw", "sum(amount)"), ("rounded", "round(sum(amount), -1)")):
         source = ("sales.csv", "--database", "day", "--individual", "client")
@@ -129,6 +131,7 @@ def test_what_is_wrong_in_a_file_is_said(run: Run, table: str, words: str) -> No
     assert words in " ".join(run("compare", "--config", "audit.toml", code=2).output.split())
 
 
+@pytest.mark.slow
 def test_what_an_audit_wrote_is_left_alone(run: Run) -> None:
     kept = ("report.html", "audit.json")
     for name in kept:

@@ -63,6 +63,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_noise", design_noise)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("plain")
 def test_noise_is_shown_compared_and_saved(saved: str, tmp_path: Path) -> None:
     target, figures = str(tmp_path / "noise.empriv"), str(tmp_path / "noise.json")
@@ -88,6 +89,7 @@ def test_noise_is_shown_compared_and_saved(saved: str, tmp_path: Path) -> None:
     assert _run("release", target, "--database", "d3").exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("plain")
 def test_undeclared_granularity_is_not_released(saved: str, tmp_path: Path) -> None:
     target = str(tmp_path / "noise.empriv")
@@ -98,6 +100,7 @@ def test_undeclared_granularity_is_not_released(saved: str, tmp_path: Path) -> N
     assert "granularity=0.25" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("plain")
 def test_what_cannot_be_done_is_one_sentence(saved: str, tmp_path: Path) -> None:
     target = str(tmp_path / "noise.empriv")
@@ -130,6 +133,7 @@ def test_total_risk_alone_sets_no_delta(saved: str) -> None:
     assert "riskiest" not in shown.output
 
 
+@pytest.mark.slow
 def test_with_the_real_design(saved: str) -> None:
     done = _run("noise", saved, "--epsilon", "0.5", "--delta", "0.2", "--method", "classical", "--json", "-")
     assert done.exit_code == 0, done.output

@@ -17,6 +17,8 @@ from click.testing import CliRunner, Result
 import empriv
 from empriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 ASKED = ["--database", "day", "--individual", "who", "--query", "sum(x)"]
 
 

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 import empriv
 from empriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Result]
 SOURCE = ("sales.csv", "--database", "day", "--individual", "client")
 QUIET = ("--epsilon", "1", "--quiet")

@@ -61,6 +61,7 @@ def results(q: Any, *, databases: Any = None, shift: float = 0.1) -> empriv.Resu
     return empriv.Results.from_arrays(q, q - shift * np.ones((2, *q.shape)), databases=databases)
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_audits(several: Comparison, data: empriv.Databases) -> None:
     alone = empriv.audit(data, RAW, epsilon=(0.1, 0.5))
     assert several.delta(0.1)["raw"] == alone.delta(0.1)
@@ -71,6 +72,7 @@ def test_figures_are_those_of_the_audits(several: Comparison, data: empriv.Datab
     assert several["laplace"].results.draws == 5
 
 
+@pytest.mark.slow
 def test_bands_hold_the_bounds_of_all_epsilons(several: Comparison) -> None:
     grids = {tuple(band.epsilon) for band in several.bands.values()}
     assert len(grids) == 1
@@ -92,6 +94,7 @@ def test_bands_hold_the_bounds_of_all_epsilons(several: Comparison) -> None:
     assert figures[1]["upper"] == several.upper(0.5)["raw"]
 
 
+@pytest.mark.slow
 def test_errors_are_against_the_truth(several: Comparison) -> None:
     rows = {row.protocol: row for row in several.utility}
     truth = several["raw"].results.q
@@ -125,6 +128,7 @@ def test_no_answer_is_no_error() -> None:
         _ = compare({"none": mute, "some": truth}, truth="none").utility
 
 
+@pytest.mark.slow
 def test_databases_are_matched_by_label() -> None:
     """The same results in another order of databases make no error, and no difference."""
     rng = np.random.default_rng(0)
@@ -145,6 +149,7 @@ def test_other_sources_are_other_databases(data: empriv.Databases) -> None:
     assert not compare({"a": one, "b": other}).paired
 
 
+@pytest.mark.slow
 def test_table_and_words(several: Comparison) -> None:
     table = several.table(0.5)
     assert table["protocol"] == list(several.names)
@@ -182,6 +187,7 @@ def test_the_front_is_what_nothing_betters(points: list[tuple[int, int]]) -> Non
     assert [named[name][0] for name in front] == sorted(named[name][0] for name in front)
 
 
+@pytest.mark.slow
 def test_vectors_are_compared_by_component_errors_only(data: empriv.Databases) -> None:
     both = "SELECT sum(amount) AS total, count(*) AS many FROM data"
     found = compare({"raw": both, "rounded": protocols.rounded(both, to=10)}, data, truth="raw", epsilon=0.5)
@@ -202,6 +208,7 @@ def test_vectors_are_compared_by_component_errors_only(data: empriv.Databases) -
         _ = compare({"raw": both, "one": RAW}, data, truth="raw").utility
 
 
+@pytest.mark.slow
 def test_same_seed_same_numbers(data: empriv.Databases) -> None:
     asked = {
         "a": protocols.laplace(RAW, sensitivity=1, epsilon=1),
@@ -213,6 +220,7 @@ def test_same_seed_same_numbers(data: empriv.Databases) -> None:
     assert not np.array_equal(compare(asked, data, draws=3, rng=5)["a"].results.q, found["a"].results.q)
 
 
+@pytest.mark.slow
 def test_draws_unless_given_follow_the_databases(data: empriv.Databases) -> None:
     found = compare({"raw": RAW, "noisy": protocols.laplace(RAW, sensitivity=1, epsilon=1)}, data)
     assert found["noisy"].results.draws == 1_500 // 24
@@ -243,6 +251,7 @@ def test_what_is_refused(data: empriv.Databases) -> None:
         compare({"a": RAW, "b": "SELECT"}, data)
 
 
+@pytest.mark.slow
 def test_what_is_made_from_answers_is_never_said_to_tell_more(data: empriv.Databases) -> None:
     raw = protocols.plain("sum(amount)")
     coarse = protocols.rounded(raw, to=10)
@@ -265,6 +274,7 @@ def test_what_is_made_from_answers_is_never_said_to_tell_more(data: empriv.Datab
     assert found._possible(less) == less
 
 
+@pytest.mark.slow
 def test_larger_figures_of_what_is_made_from_answers_are_explained() -> None:
     q = np.random.default_rng(3).normal(0.0, 10.0, 40)
     audits = {"raw": empriv.audit(results(q)), "rounded": empriv.audit(results(q, shift=5.0))}

@@ -26,6 +26,7 @@ def verdicts(first: empriv.Results, second: empriv.Results) -> dict[str, str]:
     return {one.figure: one.verdict for one in found}
 
 
+@pytest.mark.slow
 def test_halved_influence_is_a_real_difference() -> None:
     rng = np.random.default_rng(3)
     q, changed = rng.normal(size=41), influences(rng, 41)
@@ -38,6 +39,7 @@ def test_halved_influence_is_a_real_difference() -> None:
     assert "halved has less delta" in next(one for one in swapped if one.figure == "delta").sentence
 
 
+@pytest.mark.slow
 def test_the_same_law_is_no_real_difference() -> None:
     real = 0
     for seed in range(3):
@@ -48,6 +50,7 @@ def test_the_same_law_is_no_real_difference() -> None:
     assert real == 0  # of three, where each has at most one chance in twenty
 
 
+@pytest.mark.slow
 def test_a_scale_makes_no_difference() -> None:
     """delta is that of sinh(answer) too, but its estimate is not: only evened out they agree."""
     rng = np.random.default_rng(1)
@@ -61,6 +64,7 @@ def test_a_scale_makes_no_difference() -> None:
     assert verdicts(plain, linear)["delta"] == "none"
 
 
+@pytest.mark.slow
 def test_the_same_results_are_exactly_no_difference() -> None:
     rng = np.random.default_rng(2)
     one = made(rng.normal(size=41), influences(rng, 41))
@@ -78,6 +82,7 @@ def test_few_databases_tell_nothing() -> None:
     assert found[0].difference > 0
 
 
+@pytest.mark.slow
 def test_more_pairs_make_intervals_wider() -> None:
     rng = np.random.default_rng(4)
     q, changed = rng.normal(size=41), influences(rng, 41)
@@ -89,6 +94,7 @@ def test_more_pairs_make_intervals_wider() -> None:
     assert among.upper - among.lower > alone.upper - alone.lower
 
 
+@pytest.mark.slow
 def test_atoms_draws_and_constants() -> None:
     rng = np.random.default_rng(7)
     drawn = rng.normal(size=(30, 8))

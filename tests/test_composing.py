@@ -14,6 +14,8 @@ from empriv.auditing.composing import NOW
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import ReleaseEntry
 
+pytestmark = pytest.mark.slow
+
 DAYS, PEOPLE = 40, 8
 SUM = "SELECT sum(amount) FROM data"
 SUM_WITHOUT = "SELECT sum(amount) FROM data WHERE who <> 'p0'"

@@ -66,6 +66,7 @@ def test_delta_becomes_zero_near_the_epsilon_of_the_paper(rng):
     assert 0.08 < max(epsilons) < 0.15
 
 
+@pytest.mark.slow
 def test_years_are_independent_of_each_other():
     averages = np.array([precipitation(rng).q for rng in range(40)]) - 1000
     lagged = np.corrcoef(averages[:, 1:].ravel(), averages[:, :-1].ravel())[0, 1]
@@ -242,6 +243,7 @@ def test_everybody_bought_first_in_the_recruitment_quarter():
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_cdnow.py"
 
 
+@pytest.mark.slow
 def test_the_script_that_made_the_purchases_reads_the_text_file_as_it_is(tmp_path):
     text = " customer_id  date number_of_cds  dollar_value\n 00002 19970112  1   12.00\n 00001 19970101  2   29.33\n"
     (tmp_path / "CDNOW_master.txt").write_text(text)

@@ -83,6 +83,7 @@ def names(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [one for one in PAGES if blocks(one.read_text())], ids=_name_of)
 def test_what_a_page_shows_is_so(page: Path, names: dict[str, Any]) -> None:
     run_page(page.read_text(), names)
@@ -98,6 +99,7 @@ LIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_a_page_that_is_wrong_is_noticed(lie: str, names: dict[str, Any]) -> None:
     with pytest.raises((AssertionError, AttributeError)):
@@ -187,6 +189,7 @@ def test_every_function_named_by_the_method_page_exists() -> None:
         _resolve("empriv.measuring.line.risk.Risk.nothing")
 
 
+@pytest.mark.slow
 def test_every_test_named_by_the_method_page_exists() -> None:
     found = re.findall(r"`((?:\w+/)*test_\w+)\.py::(\w+)`", METHOD.read_text())
     assert len(found) > 30

@@ -52,6 +52,7 @@ def test_an_empty_frame_is_no_picture(tmp_path):
     assert not is_picture(tmp_path / "a.svg")
 
 
+@pytest.mark.slow
 def test_retail(run, tmp_path):
     said = run("retail", "--quick", "--out", "a.svg")
     assert is_picture(tmp_path / "a.svg")
@@ -71,6 +72,7 @@ def test_an_aircraft_moves_the_average(run, tmp_path):
     assert delta < upper
 
 
+@pytest.mark.slow
 def test_knowing_the_temperature_exposes_a_household(run, tmp_path):
     said = run("electricity", "--quick")
     assert is_picture(tmp_path / "electricity.svg")
@@ -91,6 +93,7 @@ def test_the_guard_is_exposed_and_visitors_are_not(run, tmp_path):
     assert "1.000" not in stayed.splitlines()[1]
 
 
+@pytest.mark.slow
 def test_a_coefficient_and_the_accuracy_tell_more_together(run, tmp_path):
     said = run("learning", "--quick")
     assert is_picture(tmp_path / "learning.svg")
@@ -100,6 +103,7 @@ def test_a_coefficient_and_the_accuracy_tell_more_together(run, tmp_path):
     assert both[0] > both[1] > both[2]
 
 
+@pytest.mark.slow
 def test_noise_that_nobody_can_see_counts(run, tmp_path):
     said = run("upstream", "--quick")
     assert is_picture(tmp_path / "upstream.svg")
@@ -112,6 +116,7 @@ def test_noise_that_nobody_can_see_counts(run, tmp_path):
     assert raw[2] == 0 < box[2] < both[2]
 
 
+@pytest.mark.slow
 def test_precipitation_has_the_figures_of_the_paper(run, tmp_path):
     said = run("precipitation", "--out", "folder")
     for figure in FIGURES:
@@ -127,6 +132,7 @@ def test_precipitation_has_the_figures_of_the_paper(run, tmp_path):
     assert 0.11 < numbers(said, "everybody is protected from epsilon")[0] < 0.14
 
 
+@pytest.mark.slow
 def test_precipitation_reads_the_real_file(run, tmp_path):
     rng, months = np.random.default_rng(0), 12 * 41
     place = rng.gamma(2.0, 1.4, (72, 144))

@@ -84,6 +84,7 @@ def audit(file: str, query: str = SUM, database: str = "day", individual: str = 
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "changes"),
     [
@@ -145,6 +146,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "changes", "words"), REFUSED)
 def test_one_sentence_says_what_to_do(file: str, changes: dict[str, str], words: str) -> None:
     said = audit(file, **changes)
@@ -154,6 +156,7 @@ def test_one_sentence_says_what_to_do(file: str, changes: dict[str, str], words:
     assert said.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "words", "place"),
     [
@@ -245,6 +248,7 @@ PYTHON: list[tuple[Callable[[], Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tried", "words"), PYTHON)
 def test_python_says_what_to_do(tried: Callable[[], Any], words: str) -> None:
     with pytest.raises(empriv.EmprivError) as caught:

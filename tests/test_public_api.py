@@ -25,6 +25,7 @@ def test_every_public_name_exists_and_is_documented(name: str) -> None:
     assert isinstance(value, dict) or value.__doc__
 
 
+@pytest.mark.slow
 def test_functions_are_not_shadowed_by_modules() -> None:
     """A module of the same name as a public function would replace it as soon as it is imported."""
     code = (

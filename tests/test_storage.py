@@ -43,6 +43,7 @@ def test_write_is_whole_or_not_at_all(saved: Path, monkeypatch: pytest.MonkeyPat
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [Results.load, empriv.load])
 def test_any_damage_is_a_file_format_error(saved: Path, load: object) -> None:
     whole = saved.read_bytes()

@@ -16,6 +16,8 @@ from empriv.collecting.sql.aggregates import AGGREGATES
 from empriv.collecting.sql.decomposing import decompose
 from empriv.results import Outcome
 
+pytestmark = pytest.mark.slow
+
 # At least one call of every aggregate in the table; a new aggregate needs a line here, and is then tested.
 CALLS = {
     "count": ["count(*)", "count(x)", "count(x) FILTER (WHERE k > 1)"],

@@ -82,6 +82,7 @@ def noisy_total(rows, rng):
     return rows["amount"].sum() + rng.normal()
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(-1, 4), st.integers(-100, 100)), max_size=12),
@@ -317,6 +318,7 @@ def test_the_line_is_that_of_the_users_file_even_if_a_library_raised():
         random_tables(8).collect(misuse, jobs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_wrong_type_is_an_error_without_the_value(jobs):
     with pytest.raises(QueryError, match="got a value of type str on database") as caught:
@@ -430,6 +432,7 @@ def test_rows_of_somebody_not_listed_are_refused():
         collect_calls(total_amount, **presence, jobs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_rows_that_cannot_be_read_are_an_error_without_its_message(jobs):
     def fetch(database):
@@ -499,11 +502,13 @@ def test_backends_that_give_results_only_all_at_once_work(tmp_path):
     np.testing.assert_array_equal(results.entry_q, tables.collect(noisy_total, draws=2, jobs=1).entry_q)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_an_error():
     with pytest.raises(QueryError, match="A worker process ended abruptly"):
         random_tables(18).collect(lambda _rows: os.kill(os.getpid(), signal.SIGKILL), jobs=2)
 
 
+@pytest.mark.slow
 def test_a_function_that_cannot_be_sent_is_an_error():
     lock = threading.Lock()
     with pytest.raises(QueryError, match="can be sent to other processes"):
@@ -641,6 +646,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("blow", "jobs"), [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1), (signal.SIGINT, 2)]
 )
@@ -684,6 +690,7 @@ def test_an_interrupted_run_goes_on_without_repeating_or_losing_work(tmp_path, b
     np.testing.assert_array_equal(np.load(folders[0] / "results.npy"), np.load(folders[1] / "results.npy"))
 
 
+@pytest.mark.slow
 def test_stopping_early_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """joblib warns of results that nobody took; a run that ends at an error leaves some, and that is no news."""
     from empriv.collecting.functions import calls

@@ -68,6 +68,7 @@ def test_records_are_added_not_rewritten(path):
     assert [found.database for found in read(path)] == [0, 1]
 
 
+@pytest.mark.slow
 def test_cut_anywhere_it_keeps_the_records_before_the_cut_and_can_be_continued(path):
     write(path, [chunk(0)])
     one = path.stat().st_size
@@ -218,6 +219,7 @@ print(before.hex())
 """
 
 
+@pytest.mark.slow
 def test_a_fingerprint_is_the_same_in_every_process_and_knows_helpers_and_constants(tmp_path):
     first = fingerprint_elsewhere(tmp_path, SOURCE, "1")
     assert fingerprint_elsewhere(tmp_path, SOURCE, "2") == first

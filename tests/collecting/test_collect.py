@@ -19,6 +19,7 @@ SALES = pd.DataFrame(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [

@@ -88,6 +88,7 @@ RERUN = [
 ]
 
 
+@pytest.mark.slow
 @each_on(REWRITTEN, REWRITTEN_ON_SPARK)
 def test_rewritten_query_equals_brute_force(query: str, engine: Engine) -> None:
     said: list[str] = []
@@ -99,6 +100,7 @@ def test_rewritten_query_equals_brute_force(query: str, engine: Engine) -> None:
 RERUN_ON_SPARK = [RERUN[0], RERUN[4], RERUN[7]]
 
 
+@pytest.mark.slow
 @each_on(RERUN, RERUN_ON_SPARK)
 def test_query_that_runs_once_per_individual_equals_brute_force(query: str, engine: Engine) -> None:
     said: list[str] = []
@@ -193,6 +195,7 @@ def test_what_is_no_query_is_refused_without_quoting_rows(query: object, engine:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.slow
 def test_post_is_applied_to_every_number() -> None:
     engine = DuckDBEngine(threads=2)  # numbers that are there already: no engine sees it
     plain = collect(DATA, "sum(x)", engine=engine)
@@ -205,6 +208,7 @@ def test_post_is_applied_to_every_number() -> None:
     assert logs.entry_outcomes[-1] == Outcome.NULL
 
 
+@pytest.mark.slow
 def test_function_of_the_rows_equals_sql(engine: Engine) -> None:
     by_sql = collect(DATA, "SELECT sum(x * k) FROM data", engine=engine)
     called = collect(DATA, lambda rows: float(np.sum(rows["x"] * rows["k"])) if len(rows["x"]) else None, engine=engine)
@@ -230,6 +234,7 @@ def test_memory_limit_is_passed_on() -> None:
         collect(DATA, "sum(x)", memory_limit="1GB", engine=DuckDBEngine())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [*REWRITTEN, "SELECT stddev_samp(x) FROM data WHERE k < 3"])
 def test_individuals_that_are_integers_give_the_same(query: str) -> None:
     numbers_and_texts_agree(query, DuckDBEngine(threads=2))

@@ -36,6 +36,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_what_exceeds_the_memory_limit_goes_to_disk(large: Path, tmp_path: Path) -> None:
     data = databases(str(large), database="day", individual="who")
     seen: set[str] = set()
@@ -112,6 +113,7 @@ def test_decimals_of_single_runs_are_right_or_refused(amount: str, fits: bool) -
             collect(data, query, progress=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [[1e300, 1e-300, 2.5e-300], [1e300, -1e300, 5e-324], [1.7e308, 3e-310, 1e-200]])
 def test_extreme_doubles_are_exact(values: list[float]) -> None:
     data = databases(pd.DataFrame({"day": 1, "who": ["a", "b", "c"], "x": values}), database="day", individual="who")
@@ -176,6 +178,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["data AS a JOIN big AS b ON TRUE", "data AS a JOIN data AS b ON TRUE"])
 def test_ctrl_c_stops_a_statement_and_leaves_no_file(table: str, tmp_path: Path) -> None:
     script = ENDLESS.format(table=table)

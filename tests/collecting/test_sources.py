@@ -75,6 +75,7 @@ SOURCES: list[Callable[[Path], Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", SOURCES)
 def test_every_source_gives_the_same_databases(make: Callable[[Path], Any], tmp_path: Path, engine: Engine) -> None:
     data = databases(make(tmp_path), database="day", individual="who")
@@ -126,6 +127,7 @@ def test_rows_without_database_are_refused(engine: Engine) -> None:
         collect(databases(rows, database="day", individual="who"), "sum(x)", engine=engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["individual", "row"])
 def test_subsamples_follow_from_the_seed(by: Any, engine: Engine) -> None:
     def drawn(rng: int) -> Any:
@@ -185,6 +187,7 @@ def test_splits_keep_all_rows(engine: Engine) -> None:
     assert ((90 < results.q[:, 2]) & (results.q[:, 2] < 160)).all()
 
 
+@pytest.mark.slow
 def test_awkward_names_and_types(engine: Engine) -> None:
     rows = pd.DataFrame(
         {

@@ -502,6 +502,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps=STEPS, limit=st.integers(1, 4))
 def test_any_sequence_of_releases(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int, float]], limit: int

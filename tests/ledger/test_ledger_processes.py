@@ -19,6 +19,8 @@ from asking import HERE, asked, run, start
 from empriv.errors import LedgerError
 from empriv.ledger import Ledger, Policy, ReleaseEntry
 
+pytestmark = pytest.mark.slow
+
 
 def releases(ledger: Ledger) -> list[ReleaseEntry]:
     return [entry for entry in ledger.entries() if isinstance(entry, ReleaseEntry)]

@@ -51,6 +51,7 @@ MOVE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statements", "fault"),
     [

@@ -62,6 +62,7 @@ def by_quadrature(points: FloatArray, without: FloatArray, weights: FloatArray, 
     return max(totals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.7])
 def test_weighted_hockey_stick_against_quadrature(epsilon: float) -> None:
     rng = np.random.default_rng(3)
@@ -108,6 +109,7 @@ def normal_shift(shift: float, epsilon: float) -> float:
     return float(norm.cdf(shift / 2 - epsilon / shift) - np.exp(epsilon) * norm.cdf(-shift / 2 - epsilon / shift))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Weighted, Buckets])
 def test_knowledge_that_explains_the_results_counts(kind: type) -> None:
     truth = normal_shift(0.5, 0.1)
@@ -121,6 +123,7 @@ def test_knowledge_that_explains_the_results_counts(kind: type) -> None:
     assert np.mean(ignored) < -0.1  # which ignoring it does not
 
 
+@pytest.mark.slow
 def test_knowledge_that_explains_nothing_changes_little() -> None:
     differences = []
     for seed in range(6):
@@ -162,6 +165,7 @@ def test_spreads_that_do_not_change_are_left_alone() -> None:
     assert not spreads_along(np.zeros(200), known, np.ones(200)).any()
 
 
+@pytest.mark.slow
 def test_several_quantities_at_once() -> None:
     rng = np.random.default_rng(2)
     g = rng.normal(size=(600, 2))
@@ -321,6 +325,7 @@ def table_of(risk: AdversaryRisk) -> dict[str, object]:
     return {name: column.tolist() for name, column in risk.individuals(0.1).items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), scale=st.floats(0.01, 100.0), shift=st.floats(-100.0, 100.0))
 def test_invariants(seed: int, scale: float, shift: float) -> None:

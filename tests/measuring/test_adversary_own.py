@@ -25,6 +25,7 @@ def search_of(risk: AdversaryRisk) -> ViewSearch:
     return risk.search
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absent", [0.0, 0.6])
 @pytest.mark.parametrize("epsilon", [0.05, 0.4])
 def test_pruned_is_unpruned(absent: float, epsilon: float) -> None:
@@ -38,6 +39,7 @@ def test_pruned_is_unpruned(absent: float, epsilon: float) -> None:
     assert plain[0].max() > 0.01
 
 
+@pytest.mark.slow
 def test_curves_are_those_of_each_epsilon() -> None:
     _, made = sums(50, 12, 3)
     risk = measure_against(made, OwnContribution())
@@ -46,6 +48,7 @@ def test_curves_are_those_of_each_epsilon() -> None:
     np.testing.assert_array_equal(risk.delta_i(grid)[:, 0], risk.delta_i(0.4))
 
 
+@pytest.mark.slow
 def test_it_is_the_worst_of_all_others_by_weights() -> None:
     x, made = sums(60, 8, 2)
     risk = measure_against(made, OwnContribution())
@@ -93,6 +96,7 @@ def test_shared_knowledge_is_looked_at_once() -> None:
     assert risk.individuals(0.1)["adversary"][0] == 1
 
 
+@pytest.mark.slow
 def test_an_average_needs_contributions() -> None:
     """q - q_i of an average holds the others' average: a constant contribution would determine the result."""
     rng = np.random.default_rng(7)

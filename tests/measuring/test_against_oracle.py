@@ -127,6 +127,7 @@ def test_the_witnesses_kernels_are_densities(kernel: str) -> None:
     assert CDF[kernel](z[:1])[0] < 1e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", PDF)
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 def test_the_witnesses_agree_with_adaptive_quadrature(kernel: str, epsilon: float) -> None:
@@ -138,6 +139,7 @@ def test_the_witnesses_agree_with_adaptive_quadrature(kernel: str, epsilon: floa
     assert back == pytest.approx(hockey_stick_by_quadrature(kernel, q_i, q, h, epsilon), abs=1e-11)
 
 
+@pytest.mark.slow
 def test_the_two_witnesses_for_the_laplace_kernel_agree(case: Case) -> None:
     q, q_without, h = case
     pair = LaplacePair(q, q_without[0], h)
@@ -180,6 +182,7 @@ def test_pdf_is_the_stated_mixture(kernel: str) -> None:
 # --------------------------------------------------------------------------------------------------------- delta_i
 
 
+@pytest.mark.slow
 def test_laplace_with_one_bandwidth(case: Case) -> None:
     q, q_without, h = case
     found = empriv.measure(q, q_without, density=empriv.Kde("laplace", h)).delta_i(EPSILONS)
@@ -188,6 +191,7 @@ def test_laplace_with_one_bandwidth(case: Case) -> None:
         assert row == pytest.approx([float(pair.delta(epsilon)) for epsilon in EPSILONS], abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", OTHER_KERNELS)
 def test_other_kernels_with_one_bandwidth(case: Case, kernel: str) -> None:
     q, q_without, h = case
@@ -196,6 +200,7 @@ def test_other_kernels_with_one_bandwidth(case: Case, kernel: str) -> None:
         assert row == pytest.approx(delta_of(kernel, q, q_i, h, EPSILONS), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", PDF)
 @pytest.mark.parametrize("method", ["breiman", "abramson"])
 @pytest.mark.parametrize("name", ["random", "clustered", "offset", "sparse", "small shifts", "large shifts"])
@@ -211,6 +216,7 @@ def test_variable_bandwidths(kernel: str, method: str, name: str) -> None:
         assert row == pytest.approx(delta_of(kernel, q, q_i, bandwidths, EPSILONS), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", PDF)
 def test_draws_of_a_randomised_query_are_paired_samples(kernel: str) -> None:
     rng = np.random.default_rng(5)
@@ -222,6 +228,7 @@ def test_draws_of_a_randomised_query_are_paired_samples(kernel: str) -> None:
         assert row == pytest.approx(delta_of(kernel, q, q_i, 0.8, EPSILONS), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", PDF)
 @pytest.mark.parametrize("width", [1e-3, 1e3])
 def test_bandwidths_far_from_the_spread_of_the_data(kernel: str, width: float) -> None:
@@ -250,6 +257,7 @@ def _small_pairs() -> list[tuple[np.ndarray, np.ndarray, float]]:
     return pairs
 
 
+@pytest.mark.slow
 def test_never_understated_by_rounding() -> None:
     short = []
     for k, (q, q_i, h) in enumerate(_small_pairs()):
@@ -271,6 +279,7 @@ def test_never_understated_by_rounding() -> None:
 # -------------------------------------------------------------------------------------------------------- epsilon_i
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", PDF)
 @pytest.mark.parametrize("delta", [1e-4, 0.01, 0.2])
 def test_epsilon_is_the_inverse(kernel: str, delta: float) -> None:
@@ -289,6 +298,7 @@ def test_epsilon_is_the_inverse(kernel: str, delta: float) -> None:
     assert risk.epsilon(delta) == pytest.approx(found.max(), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", PDF)
 def test_round_trips(kernel: str) -> None:
     rng = np.random.default_rng(9)
@@ -311,6 +321,7 @@ def test_round_trips(kernel: str) -> None:
                 assert risk.epsilon_i(float(delta))[i] == pytest.approx(epsilon, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_epsilon_at_delta_zero_is_the_largest_log_ratio_for_laplace(case: Case) -> None:
     q, q_without, h = case
     found = empriv.measure(q, q_without, density=empriv.Kde("laplace", h)).epsilon_i(0.0)

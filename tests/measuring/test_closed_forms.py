@@ -80,6 +80,7 @@ def test_disjoint_epanechnikov_kernels_tell_all() -> None:
 # -------------------------------------------------------------------------------- many databases: the smoothed law
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shift", "sd", "h"), [(0.3, 1.0, 0.2), (1.0, 2.0, 0.5), (0.05, 1.0, 0.3)])
 def test_shifted_gaussians_tend_to_the_closed_form(shift: float, sd: float, h: float) -> None:
     # N(0, sd²) data under a Gaussian kernel is N(0, sd² + h²).

@@ -39,6 +39,7 @@ def _deltas(q: np.ndarray, q_without: np.ndarray, kernel: str, h: float) -> np.n
     return np.asarray(empriv.measure(q, q_without, density=empriv.Kde(kernel, h)).delta_i(EPSILONS))
 
 
+@pytest.mark.slow
 @FEW
 @given(inputs(), densities)
 def test_bounds_and_shape_of_the_curve(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:
@@ -69,6 +70,7 @@ def test_nearer_than_the_bandwidth_allows_is_no_reveal(case: tuple[np.ndarray, n
             assert risk.delta_i(float(reach * lipschitz / h * (1 + 1e-9)))[i] <= 1e-14
 
 
+@pytest.mark.slow
 @FEW
 @given(inputs(), densities, st.integers(-40, 40))
 def test_reflection_and_shift_change_nothing(
@@ -80,6 +82,7 @@ def test_reflection_and_shift_change_nothing(
     assert _deltas(q + steps / 4, q_without + steps / 4, kernel, h) == pytest.approx(delta_i, abs=1e-10)
 
 
+@pytest.mark.slow
 @FEW
 @given(inputs(), densities, st.sampled_from([2.0**-40, 1e-3, 0.3, 7.0, 2.0**40]))
 def test_scaling_data_and_bandwidth_changes_nothing(
@@ -97,6 +100,7 @@ def test_the_two_sides_are_interchangeable(case: tuple[np.ndarray, np.ndarray, f
     assert _deltas(q_without[0], q[None], kernel, h) == pytest.approx(_deltas(q, q_without, kernel, h), abs=1e-12)
 
 
+@pytest.mark.slow
 @FEW
 @given(inputs(), densities, st.randoms(use_true_random=False))
 def test_permutations(case: tuple[np.ndarray, np.ndarray, float], kernel: str, random: Any) -> None:
@@ -149,6 +153,7 @@ def test_total_risk_keeps_its_digits_when_tiny() -> None:
     assert risk.total_risk(0.0) == pytest.approx(-math.expm1(np.log1p(-delta_i).sum()), rel=1e-12)
 
 
+@pytest.mark.slow
 @FEW
 @given(inputs(), densities)
 def test_many_epsilons_are_one_at_a_time(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:
@@ -195,6 +200,7 @@ def _sparse(q: np.ndarray, q_without: np.ndarray) -> empriv.Results:
     )
 
 
+@pytest.mark.slow
 @FEW
 @given(inputs(), densities)
 def test_dense_equals_sparse(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:
@@ -216,6 +222,7 @@ def test_dense_equals_sparse_with_draws_and_fitted_densities(density: Any) -> No
     assert dense.delta_i(EPSILONS)[2] == pytest.approx(np.zeros(EPSILONS.size), abs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_how_the_individuals_are_cut_does_not_matter(kernel: str) -> None:
     rng = np.random.default_rng(7)
@@ -230,6 +237,7 @@ def test_how_the_individuals_are_cut_does_not_matter(kernel: str) -> None:
     assert twice[count:] == pytest.approx(together[:7], abs=1e-13)
 
 
+@pytest.mark.slow
 @FEW
 @given(inputs(), st.sampled_from(["laplace", "gaussian"]))
 def test_smoothing_flatters(case: tuple[np.ndarray, np.ndarray, float], kernel: str) -> None:

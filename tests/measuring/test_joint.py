@@ -50,6 +50,7 @@ def correlated(n: int, people: int, *, seed: int, d: int = 2, r: float = 0.6) ->
     return q, q - 0.4 * rng.lognormal(-0.5, 0.8, size=(people, n, d))
 
 
+@pytest.mark.slow
 def test_two_dimensions_against_brute_force() -> None:
     q, without = correlated(25, 2, seed=1)
     results = stacked(q, without)
@@ -110,6 +111,7 @@ class TestDifferencing:
         without = np.stack((np.stack((rest, rest), axis=1), q - other[:, None]))
         return measure_joint(stacked(q, without)), float(share.mean())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("n", [41, 365])
     @pytest.mark.parametrize("kind", ["constant", "normal", "lognormal"])
     def test_the_target_is_revealed_for_certain(self, n: int, kind: str) -> None:
@@ -148,6 +150,7 @@ def test_the_same_query_twice_gives_the_delta_of_one() -> None:
     np.testing.assert_allclose(twice.delta_i(EPSILONS), once.delta_i(EPSILONS), atol=3e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -163,6 +166,7 @@ def test_units_order_and_places_do_not_matter(seed: int, units: list[float], shi
     np.testing.assert_allclose(turned.delta_i(EPSILONS), before[::-1], atol=2e-3)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), n=st.integers(5, 30), d=st.integers(1, 2))
 def test_figures_are_probabilities_that_fall_and_never_below_a_component(seed: int, n: int, d: int) -> None:

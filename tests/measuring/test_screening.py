@@ -32,6 +32,7 @@ def reach_of(risk: Risk, bandwidth: float) -> FloatArray:
     return log_reach(risk.pairs, np.arange(40), bandwidth=bandwidth, shifts=shifts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("atoms", [False, True])
 @pytest.mark.parametrize("draws", [None, 3])
 @pytest.mark.parametrize(("share", "size"), [(0.05, 0.02), (0.3, 0.1), (1.0, 0.5), (0.1, 30.0)])

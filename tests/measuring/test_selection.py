@@ -61,6 +61,7 @@ def test_the_one_standard_error_rule_is_the_default() -> None:
     assert empriv.measure(q, q[None]).density.bandwidths[0] == rule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("kernel", ["laplace", "gaussian", "logistic", "student"])
 def test_likelihood_rule_is_the_greatest_leave_one_out_likelihood(name: str, kernel: str) -> None:
@@ -90,6 +91,7 @@ def test_rules_of_thumb(name: str) -> None:
     assert _bandwidth(q, empriv.Kde("gaussian", "silverman")) == pytest.approx(silverman, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kernel", ["laplace", "gaussian", "logistic", "epanechnikov", "student"])
 def test_rules_are_equivariant_so_no_bandwidth_is_made_up(rule: str, kernel: str) -> None:
@@ -154,6 +156,7 @@ def test_variable_bandwidths_chosen_by_likelihood_follow_the_unit(method: str) -
     assert scaled == pytest.approx(2.0**30 * found, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_default_estimate_is_near_the_truth_and_far_from_a_false_one() -> None:
     rng = np.random.default_rng(37)
     truth = gaussian_shift(0.5, 1.0, 0.1)  # .15
@@ -238,6 +241,7 @@ def test_an_atom_of_the_results_without_the_individual(density: Any) -> None:
     assert risk.epsilon(0.5) == np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", FITTED)
 @pytest.mark.parametrize("step", [0.5, 1.0, 3.0])
 def test_off_the_lattice_is_an_outcome_of_its_own(density: Any, step: float) -> None:

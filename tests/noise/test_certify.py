@@ -60,6 +60,7 @@ def _noise(law: Law, reach: int) -> oracle.Array:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("density", DENSITIES)
 def test_delta_is_that_of_brute_force_and_never_below(density: str, law: str) -> None:
@@ -90,6 +91,7 @@ def _tail_truth(risk: empriv.Risk, noise: Law, i: int, reach: int) -> float:
     return oracle.largest_log_ratio(both[0][inner], both[1][inner])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["laplace", "narrow", "with point", "mixed", "table"])
 @pytest.mark.parametrize("density", DENSITIES)
 def test_epsilon_at_delta_0_covers_all_cells(density: str, law: str) -> None:
@@ -236,6 +238,7 @@ def test_a_density_of_the_users_own() -> None:
     assert truth - 1e-14 <= got <= truth + 1e-11
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 10**6),
@@ -259,6 +262,7 @@ def test_screening_never_changes_the_answer(seed: int, epsilon: float, delta: fl
     assert np.all(exact <= risk.delta_i(epsilon) + 1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "bandwidth"),
     [

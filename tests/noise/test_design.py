@@ -101,6 +101,7 @@ def narrowed(law: Law, factor: float) -> Law:
 TAILS = {"student": 2e-6}  # mass of the answer beyond the long vectors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("density", "method"),
     [(name, method) for name in DENSITIES for method in ("robust", "optimal")]
@@ -124,6 +125,7 @@ def test_delta_zero(method: str) -> None:
     assert noisy_delta(risk, noise.law, 0.5) <= 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["robust", "calibrated", "optimal"])
 def test_kernels_of_several_widths_at_delta_zero(method: str) -> None:
     # Far out the widest kernel rules, beyond any window: the certificate decides, if need be for one Laplace law.
@@ -134,6 +136,7 @@ def test_kernels_of_several_widths_at_delta_zero(method: str) -> None:
     assert noise.expected_error <= 1.05 * design_noise(risk, epsilon=0.5, method="classical").expected_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_robust_is_never_above_the_valid_scale_of_the_paper_at_delta_zero(seed: int) -> None:
     risk = make(20 + seed, n=24, individuals=3, size=0.6)
@@ -146,6 +149,7 @@ def test_robust_is_never_above_the_valid_scale_of_the_paper_at_delta_zero(seed: 
     assert robust.expected_error > design_noise(risk, epsilon=0.3, method="optimal").expected_error
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**6),
@@ -164,6 +168,7 @@ def test_design_then_certificate(
     assert noise.certificate.achieved_delta(epsilon) <= max(delta, 1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     seed=st.integers(0, 10**6),
@@ -189,6 +194,7 @@ def test_noisy_draws_measured_again(
     assert halved.remeasure(draws=draws, rng=rng, density=kernel).delta(epsilon) > 0.02 + 0.06
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(
     seed=st.integers(0, 10**6),
@@ -211,6 +217,7 @@ def test_the_error_falls_with_epsilon_and_with_delta(
     assert error(epsilon, 0.0) >= 0.99 * first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_scales_and_shifts_with_the_results(method: str) -> None:
     rng = np.random.default_rng(4)
@@ -237,6 +244,7 @@ def test_individuals_in_any_order() -> None:
     assert one.expected_error == pytest.approx(other.expected_error, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("delta", [0.0, 0.01])
 def test_optimal_is_never_above_calibrated_which_is_below_the_paper(seed: int, delta: float) -> None:
@@ -270,6 +278,7 @@ def total(delta_i: FloatArray) -> float:
     return float(1.0 - np.prod(1.0 - delta_i))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["calibrated", "optimal", "robust"])
 def test_total_risk(method: str) -> None:
     rng = np.random.default_rng(8)
@@ -293,6 +302,7 @@ def test_total_risk(method: str) -> None:
     assert both.expected_error >= noise.expected_error * (1 - 1e-6)
 
 
+@pytest.mark.slow
 def test_total_risk_of_more_individuals_than_stand_for_all() -> None:
     rng = np.random.default_rng(14)
     q = rng.normal(size=15)
@@ -434,6 +444,7 @@ def test_bad_input(options: dict[str, float], match: str) -> None:
         design_noise(make(0), **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_variable_gaussian_at_delta_zero_is_refused() -> None:
     risk = make(13, density=empriv.VariableKde("gaussian"))
     with pytest.raises(InputError, match="variable bandwidth"):

@@ -35,6 +35,7 @@ def test_every_observed_pair_keeps_epsilon_on_the_lattice() -> None:
     assert noise.holds
 
 
+@pytest.mark.slow
 def test_the_scales_are_the_best_of_all_mixes() -> None:
     risk = risk_of(seed=2)
     noise = design_joint_noise(risk, epsilon=0.5, granularity=0.25)

@@ -70,6 +70,7 @@ def test_the_promise_says_what_it_rests_on(risk: empriv.Risk) -> None:
     assert not any("unseen" in note for note in bounded.notes)
 
 
+@pytest.mark.slow
 def test_noisy_answers_measured_anew_keep_the_target(risk: empriv.Risk) -> None:
     noise = _noise(risk, 60.0)
     again = noise.remeasure(draws=40, rng=5)

@@ -87,6 +87,7 @@ def test_sums_over_individuals_are_kept_and_used_up() -> None:
         assert worst(need, parts) <= 1e-5 < worst(need, [(w, 0.95 * s) for w, s in parts])
 
 
+@pytest.mark.slow
 def test_the_programme_finds_the_least_noise() -> None:
     # Beside every mixture of a point mass and two scales on a fine grid of weights.
     need = needs(7, 0.08, delta=0.05)

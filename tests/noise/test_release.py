@@ -83,6 +83,7 @@ class Fit:
         return np.append(grouped[~self.few], grouped[self.few].sum()) if self.few.any() else grouped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 @pytest.mark.parametrize("scale", [0.7, 3.0, 40.0])
 def test_draws_fit_their_law_and_not_a_scale_a_tenth_off(kind: str, scale: float) -> None:

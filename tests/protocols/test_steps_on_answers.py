@@ -58,6 +58,7 @@ def test_rounded(data: empriv.Databases, raw: Results) -> None:
     np.testing.assert_array_equal(fine.q, raw.q)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["seeded", "opendp"])
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_noise_is_of_the_law_and_the_same_on_both_sides(
@@ -79,6 +80,7 @@ def test_noise_is_of_the_law_and_the_same_on_both_sides(
     assert stats.kstest(added.ravel(), false.cdf).pvalue < 0.01
 
 
+@pytest.mark.slow
 def test_seeded_and_opendp_draws_are_of_one_law() -> None:
     for law, numpy_draws in (
         ("laplace", np.random.default_rng(0).laplace),
@@ -128,6 +130,7 @@ def fixed() -> empriv.Databases:
     return empriv.repeats(rows, individual="who", count=1500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_measured_delta_is_that_of_the_closed_form(law: str) -> None:
     def protocol(sensitivity: float) -> protocols.Protocol:
@@ -150,6 +153,7 @@ def test_measured_delta_is_that_of_the_closed_form(law: str) -> None:
         assert wrong.lower > truth
 
 
+@pytest.mark.slow
 def test_designed_noise(data: empriv.Databases, raw: Results) -> None:
     noise = empriv.design_noise(empriv.measure(raw), epsilon=1.0, delta=0.01, granularity=0.5)
     found = protocols.noised(RAW, noise).collect(data, draws=30)
@@ -162,6 +166,7 @@ def test_designed_noise(data: empriv.Databases, raw: Results) -> None:
         protocols.noised("SELECT sum(amount), count(*) FROM data", noise).collect(data, draws=2)
 
 
+@pytest.mark.slow
 def test_noise_designed_for_several_numbers(data: empriv.Databases) -> None:
     query = "SELECT sum(amount) AS s, count(*) AS n FROM data"
     raw = empriv.collect(data, query)
@@ -220,6 +225,7 @@ def test_what_a_function_may_give(data: empriv.Databases, raw: Results) -> None:
     assert str(raw.q[0])[:6] not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_functions_of_several_numbers(data: empriv.Databases) -> None:
     query = "SELECT sum(amount) AS s, count(*) AS n, max(amount) FILTER (WHERE amount > 90) AS m FROM data"
     raw = empriv.collect(data, query)
@@ -238,6 +244,7 @@ def test_functions_of_several_numbers(data: empriv.Databases) -> None:
     np.testing.assert_array_equal(numbers, np.rint(numbers / 10) * 10)
 
 
+@pytest.mark.slow
 def test_the_same_seed_the_same_numbers_in_every_protocol(data: empriv.Databases, raw: Results) -> None:
     one = protocols.laplace(RAW, sensitivity=10, epsilon=1).collect(data, draws=5, rng=1)
     again = protocols.laplace(RAW, sensitivity=10, epsilon=1).collect(data, draws=5, rng=1)

@@ -87,6 +87,7 @@ def test_steps_on_rows_are_taken_in_the_order_in_which_they_are_added(frame: pd.
         slow.check(results, frame, changes[::-1], slow.average)
 
 
+@pytest.mark.slow
 def test_integers_as_individuals_and_draws_in_several_goes(frame: pd.DataFrame, monkeypatch: Any) -> None:
     monkeypatch.setattr("empriv.protocols.protocol._ROWS_AT_ONCE", 100)  # two draws at once
     frame["who"] = frame["who"].map(ord)
@@ -111,6 +112,7 @@ def test_groups_that_a_draw_does_not_have(frame: pd.DataFrame) -> None:
     slow.check(results, frame, [slow.keep(0.15, "0:subsampled:0")], by_kind)
 
 
+@pytest.mark.slow
 def test_a_query_that_runs_once_per_individual(frame: pd.DataFrame) -> None:
     query = "SELECT sum(coalesce(amount, 0)) FROM data HAVING count(*) > 0"
     assert "once per individual" in empriv.explain(data_of(frame), query)
@@ -137,6 +139,7 @@ def test_a_python_function_after_steps_on_rows(frame: pd.DataFrame) -> None:
     slow.check(results, frame, changes, slow.average)
 
 
+@pytest.mark.slow
 def test_a_randomised_function_draws_anew_in_every_draw(frame: pd.DataFrame) -> None:
     def noisy(rows: Any, rng: np.random.Generator) -> float:
         return 0.0 * len(rows["amount"]) + rng.normal()
@@ -182,6 +185,7 @@ def test_counts_are_of_the_rows_that_the_query_reads_after_the_steps(frame: pd.D
     assert (results.outcomes == Outcome.NUMBER).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dict", "pandas", "polars", "arrow"])
 def test_python_functions_are_guarded_alike(frame: pd.DataFrame, kind: Any) -> None:
     protocol = protocols.k_threshold(protocols.suppressed(mean_amount, fewer_than=11), k=5)
@@ -203,6 +207,7 @@ def test_individuals_of_several_columns_and_rows_of_nobody(frame: pd.DataFrame) 
     np.testing.assert_array_equal(found.outcomes == Outcome.NULL, counts.to_numpy() < 4)
 
 
+@pytest.mark.slow
 def test_random_databases_and_repeats(frame: pd.DataFrame) -> None:
     data = empriv.subsamples(frame, individual="who", count=6, fraction=0.5)
     results = protocols.winsorised("sum(amount)", "amount", lower=0, upper=100).collect(data)
@@ -214,6 +219,7 @@ def test_random_databases_and_repeats(frame: pd.DataFrame) -> None:
     assert len(np.unique(noisy.q)) == 30  # the same rows, but each time with noise of their own
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_does_not_matter(frame: pd.DataFrame) -> None:
     protocol = protocols.subsampled(protocols.local_noise("sum(amount)", "amount", scale=30), share=0.5)
     one = protocol.collect(data_of(frame), draws=3)
@@ -225,6 +231,7 @@ def test_the_order_of_rows_does_not_matter(frame: pd.DataFrame) -> None:
     assert not np.allclose(one.q, changed.q, rtol=1e-3, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_all_other_sql(frame: pd.DataFrame) -> None:
     """A query with a name for its rows, a join, and ``data`` in a subquery."""
     kinds = pd.DataFrame({"kind": ["x", "y"], "price": [1.0, 2.0]})
@@ -242,6 +249,7 @@ def test_all_other_sql(frame: pd.DataFrame) -> None:
         slow.check(results, frame, [slow.keep(0.7, "0:subsampled:0")], priced)
 
 
+@pytest.mark.slow
 def test_local_noise_is_of_its_law_and_rows_are_kept_as_often_as_said() -> None:
     rows = pd.DataFrame({"who": ["a", "b"], "amount": [0, 0]})
     fixed = empriv.repeats(rows, individual="who", count=500)

@@ -22,6 +22,7 @@ from empriv.report.gather import HISTOGRAM_EDGES, gather
 from report.cases import EXTREMES, NASTY, extreme, results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CHARTS if name not in ("outcomes", "joint", "adversary")])
 def test_every_chart_is_drawn(ordinary: empriv.Audit, name: str) -> None:
     made = chart(ordinary, name)
@@ -75,6 +76,7 @@ def test_the_shaded_area_is_where_the_ratio_exceeds() -> None:
     assert len(shaded) != len(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extremes_are_drawn(name: str) -> None:
     for made in charts_of(gather(extreme(name), [0.0, 0.1, math.inf])):
@@ -82,6 +84,7 @@ def test_extremes_are_drawn(name: str) -> None:
         assert "NaN" not in made.svg
 
 
+@pytest.mark.slow
 def test_many_databases_are_thinned() -> None:
     audit = empriv.audit(results(n=1500, m=2))
     audit.__dict__["checks"] = ()  # their time grows with the square, and no picture hangs on them
@@ -90,6 +93,7 @@ def test_many_databases_are_thinned() -> None:
     assert len(made.data["result"]) == 1500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf", "html", "json"])
 def test_save(ordinary: empriv.Audit, tmp_path: Path, kind: str) -> None:
     target = tmp_path / f"delta.{kind}"
@@ -155,6 +159,7 @@ def test_the_released_distribution_is_wider(ordinary: empriv.Audit) -> None:
     assert released_chart(extreme("constant"), Laplace()) is None
 
 
+@pytest.mark.slow
 def test_several_numbers() -> None:
     rng = np.random.default_rng(0)
     q = rng.normal(size=40)

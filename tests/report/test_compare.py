@@ -37,6 +37,7 @@ def page(compared: empriv.Comparison, tmp_path_factory: pytest.TempPathFactory) 
     return compared.report(tmp_path_factory.mktemp("compared") / "c.html")
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_comparison_holds(compared: empriv.Comparison, page: Path) -> None:
     text = unescape(page.read_text(encoding="utf-8"))
     assert page.stat().st_mode & 0o777 == 0o600
@@ -53,6 +54,7 @@ def test_the_page_says_what_the_comparison_holds(compared: empriv.Comparison, pa
         assert f"<li>{sentence}</li>" in text
 
 
+@pytest.mark.slow
 def test_the_slider_moves_the_figures_and_names_stay_inert(compared: empriv.Comparison, page: Path, read: Any) -> None:
     reader = read(page)
     reader.slide(0)
@@ -74,6 +76,7 @@ def test_accessible(page: Path, read: Any, axe: str, scheme: str, width: int) ->
     assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
 
 
+@pytest.mark.slow
 def test_charts(compared: empriv.Comparison, tmp_path: Path) -> None:
     for name in ("delta", "total_risk", "utility", "utility_total_risk"):
         made = compared.chart(name, 0.5)
@@ -119,6 +122,7 @@ def test_a_band_is_never_too_narrow_between_its_epsilons() -> None:
     np.testing.assert_array_equal(high, [0.3, 0.3, 0.2, 0.2, 0.1, 0.1])
 
 
+@pytest.mark.slow
 def test_bounds_are_found_once_for_all_that_is_shown(
     compared: empriv.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +165,7 @@ def test_labels_of_a_few_marks_do_not_overlap(points: list[tuple[float, float]])
         assert min(a[2], b[2]) <= max(a[0], b[0]) + 1e-6 or min(a[3], b[3]) <= max(a[1], b[1]) + 1e-6
 
 
+@pytest.mark.slow
 def test_audits_of_different_databases_are_shown_without_differences(tmp_path: Path) -> None:
     found = empriv.compare({"one": results(), "other": results(n=50, m=10)}, epsilon=0.1)
     text = found.report(tmp_path / "c.html", title="<i>mine</i>").read_text(encoding="utf-8")

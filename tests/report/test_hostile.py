@@ -14,6 +14,8 @@ from empriv.report import write_report
 from empriv.words.sentences import number
 from report.cases import EXTREMES, NASTY, extreme, results
 
+pytestmark = pytest.mark.slow
+
 
 def test_nasty_names_stay_inert(tmp_path: Path, read: Any) -> None:
     names = [*NASTY, *(f"{text} {k}" for k in range(7) for text in NASTY)]

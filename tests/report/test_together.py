@@ -45,6 +45,7 @@ def words_of(path: Path) -> str:
     return unescape(re.sub(r"<[^>]+>", " ", text[: text.index('<script type="application/json"')]))
 
 
+@pytest.mark.slow
 def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None:
     assert against.against is not None
     made = chart(against, "adversary", epsilon=0.1)
@@ -70,6 +71,7 @@ def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None
     assert "effective" not in public
 
 
+@pytest.mark.slow
 def test_in_the_browser(against: empriv.Audit, five: empriv.Audit, tmp_path: Path, read: Any) -> None:
     for audit, name in ((against, "adversary"), (five, "joint")):
         reader = read(write_report(audit, tmp_path / f"{name}.html", epsilons=[0.1, 0.5]).page)
@@ -80,6 +82,7 @@ def test_in_the_browser(against: empriv.Audit, five: empriv.Audit, tmp_path: Pat
         assert reader.noises == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [False, True])
 def test_the_slider_moves_what_the_adversary_knows(buckets: bool, tmp_path: Path, read: Any) -> None:
     known = np.random.default_rng(3).normal(size=120)
@@ -136,6 +139,7 @@ def five() -> empriv.Audit:
     return empriv.audit(empriv.Results.stack(parts))
 
 
+@pytest.mark.slow
 def test_several_numbers(five: empriv.Audit) -> None:
     drawn = {one.name: one for one in charts_of(gather(five, [0.05, 0.2]))}
     assert "density" not in drawn
@@ -156,6 +160,7 @@ def test_several_numbers(five: empriv.Audit) -> None:
     assert "only these numbers together are covered" in unchecked(five)[0]
 
 
+@pytest.mark.slow
 def test_beside_earlier_releases(data: Any, tmp_path: Path) -> None:
     ledger = empriv.Ledger(tmp_path / "a.ledger")
     first = empriv.audit(data, SUM, ledger=ledger)

@@ -34,6 +34,7 @@ def words_of(path: Path) -> str:
     return unescape(re.sub(r"<[^>]+>", " ", text[: text.index('<script type="application/json"')]))
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_terminal_says(ordinary: empriv.Audit, tmp_path: Path) -> None:
     said = ordinary.with_validity(ordinary.summary())
     text = words_of(write_report(ordinary, tmp_path / "r.html").page)
@@ -43,6 +44,7 @@ def test_the_page_says_what_the_terminal_says(ordinary: empriv.Audit, tmp_path: 
         assert check.sentence in text
 
 
+@pytest.mark.slow
 def test_pseudonyms_and_their_key(ordinary: empriv.Audit, tmp_path: Path) -> None:
     made = write_report(ordinary, tmp_path / "r.html", beside=True)
     assert made.key is not None
@@ -67,6 +69,7 @@ def test_pseudonyms_and_their_key(ordinary: empriv.Audit, tmp_path: Path) -> Non
     assert "client 3" in shown.page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ordinary", "nulls", "atoms", "three databases"])
 def test_figures_fit_the_schema(name: str, tmp_path: Path) -> None:
     audit = empriv.audit(results()) if name == "ordinary" else extreme(name)
@@ -129,6 +132,7 @@ def test_codes_hold_three_digits(values: list[float]) -> None:
     assert (codes[np.array(values) > 0] > 0).all()  # what is not 0 is not shown as 0
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_json_in_a_script_is_only_json(text: str) -> None:
     said = script_json({text: [text]})
@@ -137,6 +141,7 @@ def test_json_in_a_script_is_only_json(text: str) -> None:
     assert visible(visible(text)) == visible(text)
 
 
+@pytest.mark.slow
 def test_size_of_the_precipitation_report(tmp_path: Path) -> None:
     made = datasets.precipitation()
     held = empriv.Results.from_arrays(made.q, made.q_without, individuals=made.individuals, databases=made.databases)
@@ -145,6 +150,7 @@ def test_size_of_the_precipitation_report(tmp_path: Path) -> None:
     assert path.stat().st_size < 3_000_000
 
 
+@pytest.mark.slow
 def test_of_many_the_riskiest_are_shown(
     ordinary: empriv.Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

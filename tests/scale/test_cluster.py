@@ -37,6 +37,7 @@ def case() -> tuple[Any, np.ndarray[Any, np.dtype[np.float64]], Results]:
     return table, q, Results.from_arrays(q, without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["integers", "texts", "several"])
 @pytest.mark.parametrize("entries", [1, 100, 10_000])
 def test_batches_are_measured_like_the_whole(labels: str, entries: int) -> None:
@@ -106,6 +107,7 @@ def test_what_is_no_number_is_an_outcome() -> None:
     assert results.entry_outcomes.tolist() == [Outcome.NULL, Outcome.PLUS_INFINITY, Outcome.NAN]
 
 
+@pytest.mark.slow
 def test_resampling_is_that_of_the_bounds() -> None:
     _, _, results = case()
     risk = empriv.measure(results)

@@ -66,6 +66,7 @@ def agree(found: Scan, audit: empriv.Audit) -> None:
     assert np.all(mine_b.lower <= whole_b.upper)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["number", "text"])
 @pytest.mark.parametrize(
     "query",
@@ -80,6 +81,7 @@ def test_scan_has_the_figures_of_the_audit(query: str, label: str) -> None:
     agree(scan(data, query, epsilon=EPSILONS, top=5), empriv.audit(data, query, epsilon=EPSILONS))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_stretches")
 def test_stretches_have_about_as_many_rows_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of 8,000 integers have most of the rows."""
@@ -105,6 +107,7 @@ def test_stretches_have_about_as_many_rows_each(monkeypatch: pytest.MonkeyPatch)
     assert max(entries) < 3 * 200
 
 
+@pytest.mark.slow
 def test_results_and_functions_are_scanned_too() -> None:
     data = empriv.databases(rows(), database="day", individual="who")
     audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
@@ -113,6 +116,7 @@ def test_results_and_functions_are_scanned_too() -> None:
     agree(by_function, empriv.audit(data, "sum(k) / 100", epsilon=EPSILONS))
 
 
+@pytest.mark.slow
 def test_a_query_that_fails_without_somebody_is_scanned_too(tmp_path: Path) -> None:
     frame = rows()
     frame = frame[(frame["day"] < 12) & (frame["who"] < 10)]
@@ -133,6 +137,7 @@ def test_a_falsehood_is_not_agreed_to() -> None:
         agree(scan(data, "sum(x)", epsilon=EPSILONS, top=5), empriv.audit(data, "sum(x * 2 + k)", epsilon=EPSILONS))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_stretches")
 def test_an_interrupted_scan_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = empriv.databases(rows(), database="day", individual="who")
@@ -200,6 +205,7 @@ def test_another_density_is_refused(tmp_path: Path) -> None:
         empriv.load(path, density=Own(30.0))
 
 
+@pytest.mark.slow
 def test_in_words_and_as_json_it_is_like_the_audit() -> None:
     frame = rows()
     frame = frame.assign(x=np.where(frame["day"] < 3, np.nan, frame["x"]))
@@ -230,6 +236,7 @@ def test_in_words_and_as_json_it_is_like_the_audit() -> None:
     assert mine["histograms"][0]["individuals"] == found.histogram(EPSILONS[0])["individuals"].tolist()
 
 
+@pytest.mark.slow
 def test_verdict_and_checks_are_those_of_the_audit() -> None:
     data = empriv.databases(rows(), database="day", individual="who")
     found, audit = scan(data, "sum(x)", epsilon=EPSILONS), empriv.audit(data, "sum(x)", epsilon=EPSILONS)

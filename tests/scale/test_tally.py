@@ -104,6 +104,7 @@ def test_without_memory_stretches_are_halved(monkeypatch: pytest.MonkeyPatch) ->
         list(measure_within_memory(STICK, WHOLE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entries", [1, 50, 10_000])
 @pytest.mark.parametrize("integers", [True, False])
 def test_batches_of_entries_are_measured_whatever_their_size(entries: int, integers: bool) -> None:

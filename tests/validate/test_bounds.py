@@ -80,6 +80,7 @@ def obvious_upper(a: FloatArray, b: FloatArray, h: float, epsilon: float) -> flo
     return min(1.0, max(found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
 def test_the_analytic_bound_is_the_obvious_one(epsilon: float) -> None:
     rng = np.random.default_rng(1)
@@ -154,6 +155,7 @@ def test_permuting_individuals_and_reflecting_results() -> None:
     assert np.all(found.upper >= found.floor)
 
 
+@pytest.mark.slow
 def test_upper_and_lower_bounds_hold_and_a_wrong_scale_is_found_out() -> None:
     """The truth for a shift of 0.5 sd is accepted; the bounds for data of a scale 30% off are rejected.
 
@@ -173,6 +175,7 @@ def test_upper_and_lower_bounds_hold_and_a_wrong_scale_is_found_out() -> None:
     assert wrong < 20 * 0.7
 
 
+@pytest.mark.slow
 def test_the_lower_bound_finds_a_loss() -> None:
     """Power: VALIDITY has it positive in 91% of runs at n = 100 for a truth of 0.197."""
     rng = np.random.default_rng(6)
@@ -253,6 +256,7 @@ def test_other_densities_and_draws() -> None:
     assert gaussian_delta(0.5, 0.1) < drawn.upper < 0.6
 
 
+@pytest.mark.slow
 def test_the_bootstrap_is_reproducible_and_agrees() -> None:
     rng = np.random.default_rng(12)
     q = rng.normal(size=100)

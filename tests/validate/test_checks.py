@@ -32,6 +32,7 @@ def by_code(found: tuple[Check, ...]) -> dict[str, Check]:
     return {check.code: check for check in found}
 
 
+@pytest.mark.slow
 def test_the_battery_keeps_its_size() -> None:
     """5% alarms on i.i.d. series: 2 to 9% of 300 runs; a size of 15% would be accepted in fewer than 1% of cases."""
     rng = np.random.default_rng(1)
@@ -39,6 +40,7 @@ def test_the_battery_keeps_its_size() -> None:
     assert 0.02 <= alarms <= 0.09
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"), [("trend", "trend"), ("serial", "dependence"), ("shift", "change"), ("spread", "spread")]
 )
@@ -74,6 +76,7 @@ def test_power_rises_with_n() -> None:
     assert iid.power_at(100_000) <= 1.0
 
 
+@pytest.mark.slow
 def test_a_sound_audit_has_no_errors_and_a_trend_is_one() -> None:
     rng = np.random.default_rng(4)
     q, without = people(rng, 365, 30, 0.05)
@@ -114,6 +117,7 @@ def test_checks_are_fit_for_json() -> None:
     assert order == sorted(order, key=("error", "warning", "info").index)
 
 
+@pytest.mark.slow
 def test_a_peak_narrower_than_the_bandwidth_is_told_from_a_bell() -> None:
     """exp(-|x|)/sqrt(|x|), where the upper bound fails, is not passed at n = 365; a normal law is not suspected.
 
@@ -147,6 +151,7 @@ def test_figures_of_robustness() -> None:
     assert some.n_individuals == 2
 
 
+@pytest.mark.slow
 def test_verdicts() -> None:
     rng = np.random.default_rng(9)
     q, without = people(rng, 365, 10, 0.02)
@@ -179,6 +184,7 @@ def test_every_check_is_documented() -> None:
     assert not [code for code in codes if f"| `{code}` |" not in documented]
 
 
+@pytest.mark.slow
 def test_an_error_stands_in_the_way_of_a_pass() -> None:
     rng = np.random.default_rng(10)
     q, without = people(rng, 365, 10, 0.02)

@@ -64,6 +64,7 @@ def found(where: Ground, grid: FloatArray = GRID) -> Ends:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -91,6 +92,7 @@ def both_ways(where: Ground, monkeypatch: pytest.MonkeyPatch, grid: FloatArray =
         return quick, upper_bounds(where, grid, 0.95)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.03, 0.3, 1.0])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_upper_bound_is_another(

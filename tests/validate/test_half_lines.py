@@ -13,6 +13,7 @@ from empriv.validate.bounds.moments import Merged, Smooth, edges
 E = np.exp(np.array([0.0, 0.1, 0.5, 2.0]))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.integers(0, 10_000), st.integers(4, 40), st.integers(2, 8), st.integers(1, 4), st.booleans(),

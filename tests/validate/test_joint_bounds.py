@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from scipy.special import ndtr
 
 import empriv
@@ -35,6 +36,7 @@ def test_the_mean_of_paired_values_is_the_hockey_stick() -> None:
         assert not np.allclose(1.3 * values.mean(axis=2).T, np.stack(both), atol=allowed)
 
 
+@pytest.mark.slow
 def test_bounds_hold_on_a_normal_law_and_are_not_empty() -> None:
     # Mahalanobis distance 1: the truth is 0.344 at epsilon 0.1; twelve runs at a level of 95% miss two with p < 0.12
     truth = float(ndtr(0.4) - math.exp(0.1) * ndtr(-0.6))

@@ -52,6 +52,7 @@ def test_some_individuals_have_the_same_risk() -> None:
     assert np.array_equal(of_some(risk, rows).delta_i([0.0, 0.1]), risk.delta_i([0.0, 0.1])[rows])
 
 
+@pytest.mark.slow
 def test_many_databases_are_smoothed_otherwise_too() -> None:
     rng = np.random.default_rng(4)
     q = rng.normal(size=2_100)
