@@ -53,6 +53,7 @@ def test_every_public_name_has_a_short_example(name: str) -> None:
     assert "+SKIP" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name != "SparkEngine"])
 def test_the_example_does_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
