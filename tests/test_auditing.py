@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.auditing.audit import check_epsilons
+from empriv.base.arguments import rising_epsilons
 from empriv.collecting.origins import describe
 from empriv.errors import FileFormatError, InputError
 from empriv.measuring.densities.density import BestOf, Ecdf, Kde, VariableKde
@@ -103,9 +103,9 @@ def test_wrong_epsilons_are_refused_before_any_work(data: empriv.Databases, epsi
 
 
 def test_epsilons_rise_without_doubles() -> None:
-    assert check_epsilons([0.2, 0.1, 0.2]) == (0.1, 0.2)
-    assert check_epsilons(np.array([0.5])) == (0.5,)
-    assert check_epsilons(1) == (1.0,)
+    assert rising_epsilons([0.2, 0.1, 0.2]) == (0.1, 0.2)
+    assert rising_epsilons(np.array([0.5])) == (0.5,)
+    assert rising_epsilons(1) == (1.0,)
 
 
 def test_wrong_density_is_refused_before_any_work(data: empriv.Databases) -> None:

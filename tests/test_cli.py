@@ -269,7 +269,7 @@ class TestErrors:
         def fail(*_: Any, **__: Any) -> None:
             raise KeyError("secret1")
 
-        monkeypatch.setattr("empriv.auditing.run.measure", fail)
+        monkeypatch.setattr("empriv.auditing.make_audit.measure", fail)
         result = run(*AUDIT, code=1)
         assert result.stderr.startswith("Error: unexpected KeyError in test_cli.py, line ")
         assert result.stderr.count("\n") == 1

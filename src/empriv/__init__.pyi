@@ -62,7 +62,7 @@ __all__ = [
 
 from . import datasets, protocols
 from .auditing.audit import Audit
-from .auditing.run import audit, load
+from .auditing.make_audit import audit, load
 from .collecting.engines.duckdb.session import DuckDBEngine
 from .collecting.engines.spark.session import SparkEngine
 from .collecting.pipeline import collect, explain

@@ -298,7 +298,7 @@ def test_what_cannot_be_done_is_said(frame: pd.DataFrame) -> None:
         protocols.plain(RAW, randomised=True)
     with pytest.raises(empriv.QueryError, match="column 'amont'"):
         protocols.top_coded("avg(amont)", "amount", at=3).collect(data)
-    with pytest.raises(empriv.InputError, match="`draws` must be a whole number of 1 or more, got 0"):
+    with pytest.raises(empriv.InputError, match="`draws` must be a whole number of 1 or more, or None, got 0"):
         protocols.subsampled(RAW, share=0.5).collect(data, draws=0)
     with pytest.raises(empriv.InputError, match="`rng` must be a whole number of 0 or more, got -1"):
         protocols.subsampled(RAW, share=0.5).collect(data, rng=-1)

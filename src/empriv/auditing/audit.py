@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
+from empriv.base.arguments import rising_epsilons
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
-from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.given.adversary_risk import AdversaryRisk
@@ -175,7 +175,7 @@ class Audit:
         """The audit in words, at the epsilons asked for or at others."""
         return summarise(
             self.risk,
-            self.epsilons if epsilons is None else check_epsilons(epsilons),
+            self.epsilons if epsilons is None else rising_epsilons(epsilons),
             query=self.query,
             origin=self.origin,
             component=self.component,
@@ -310,23 +310,6 @@ class Audit:
 
     def _repr_html_(self) -> str:
         return str(import_module("empriv.report").notebook_html(self))
-
-
-def check_epsilons(epsilon: Iterable[float] | float) -> tuple[float, ...]:
-    """The epsilons asked for, rising and without doubles."""
-    given: Any = epsilon
-    if isinstance(given, str | bytes):
-        raise InputError(f"`epsilon` must be a number, or several, got {type(given).__name__}.")
-    try:
-        numbers = [float(one) for one in (given if np.ndim(given) else [given])]
-    except (TypeError, ValueError):
-        raise InputError("`epsilon` must be a number, or several.") from None
-    if not numbers:
-        raise InputError("`epsilon` must hold at least one number, got none.")
-    for one in numbers:
-        if not (math.isfinite(one) and one >= 0):
-            raise InputError(f"`epsilon` must be finite and at least 0, got {one:g}.")
-    return tuple(sorted(set(numbers)))
 
 
 def _key(epsilon: npt.ArrayLike, level: float = 0.95, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ SQL expressions and functions are run on every database like queries. What they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
 from empriv.results import Results
 
 if TYPE_CHECKING:
-    from empriv.collecting import Databases, Engine
+    from empriv.collecting import Databases
+    from empriv.collecting.run_options import Run
 
 
 def known_values(
@@ -26,9 +27,7 @@ def known_values(
     data: Databases | None,
     *,
     databases: npt.NDArray[Any],
-    engine: Engine | None = None,
-    progress: bool | None = None,
-    notice: Callable[[str], None] | None = None,
+    run: Run | None = None,
 ) -> Any:
     """What the adversary knows of each database: ``known`` of `measure_against`.
 
@@ -37,7 +36,7 @@ def known_values(
     adversary : as `as_adversary` gives it
     data : the rows, or None if only results are at hand: then what is known must be arrays
     databases : labels of the results' databases, in whose order the values are returned
-    engine, progress, notice : as for `collect`
+    run : how the query was run, with whose engine and limits this is collected too
     """
     if isinstance(adversary, OwnContribution):
         return adversary.contributions
@@ -49,13 +48,14 @@ def known_values(
             continue
         if data is None:
             raise InputError("`adversary` must be an array for results alone: there are no rows to collect it from.")
-        from empriv.collecting import collect
+        from empriv.collecting.pipeline import run_query
+        from empriv.collecting.run_options import Run
 
-        found = collect(data, g, engine=engine, progress=progress, notice=notice)
-        place = {label: row for row, label in enumerate(found.databases.tolist())}
+        collected = run_query(data, g, Run() if run is None else run.of_another_query())
+        place = {label: row for row, label in enumerate(collected.databases.tolist())}
         if set(place) != set(databases.tolist()):
             raise InputError("`adversary` must be known of the databases that the results are of, got others.")
-        q = found.q[[place[label] for label in databases.tolist()]]
+        q = collected.q[[place[label] for label in databases.tolist()]]
         columns.extend(q.T if q.ndim == 2 else [q])
     return columns[0] if len(columns) == 1 else columns
 

@@ -121,7 +121,7 @@ def protocols_of(settings: Settings) -> dict[str, Any]:
             if start is None:
                 raise InputError(f"`protocols.{name}` must have a query, or the file one for all.")
         if kind == "noised":
-            from empriv.auditing.run import load
+            from empriv.auditing.make_audit import load
 
             table["noise"] = load(table["noise"])
         made[name] = getattr(protocols, kind)(start, **table)

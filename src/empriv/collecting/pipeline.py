@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from empriv.collecting.assemble import apply_post, presence
-from empriv.collecting.engines.duckdb.session import DuckDBEngine
 from empriv.collecting.engines.protocol import ClusterEngine, Engine
 from empriv.collecting.queries import Query, query_of
-from empriv.collecting.sources import Databases, Frame
+from empriv.collecting.run_options import Run
+from empriv.collecting.sources import Databases
 from empriv.collecting.sql.advice import out_of_order
 from empriv.collecting.sql.evaluate import evaluate
 from empriv.collecting.sql.evaluate import explain as explain_sql
@@ -23,10 +24,14 @@ from empriv.results import Results
 if TYPE_CHECKING:
     from empriv.collecting.functions.frames import FrameKind
 
+SingleAsked: TypeAlias = str | Callable[..., Any] | Query
+Asked: TypeAlias = SingleAsked | Sequence[SingleAsked]
+"""What `collect` and `audit` take as a query: one, or several that are released together."""
+
 
 def collect(
     data: Databases,
-    query: str | Callable[..., Any] | Query | Sequence[str | Callable[..., Any] | Query],
+    query: Asked,
     *,
     draws: int | None = None,
     rng: int = 0,
@@ -64,46 +69,42 @@ def collect(
     >>> results.n_databases, results.n_individuals
     (365, 193)
     """
+    run = Run(
+        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, checkpoint=checkpoint,
+        progress=progress, notice=notice, frame=frame,
+    )  # fmt: skip
+    return run_query(data, query, run, post=post)
+
+
+def run_query(data: Databases, query: Asked, run: Run, *, post: Callable[[Any], Any] | None = None) -> Results:
+    """`collect`, with the options of the run together."""
     if not isinstance(data, Databases):
         raise InputError(
             f"`data` must come from `databases`, `subsamples`, `splits` or `repeats`, got {type(data).__name__}. "
             "Hint: empriv.databases(source, database=..., individual=...)."
         )
-    opened = engine_of(engine, memory_limit, data)
-    options: dict[str, Any] = {"rng": rng, "engine": opened, "jobs": jobs, "progress": progress, "notice": notice}
-    ask = _collect_several if isinstance(query, list | tuple) else _collect_one
-    results = ask(data, query, draws=draws, post=post, checkpoint=checkpoint, frame=frame, **options)  # type: ignore[arg-type]
+    if isinstance(query, list | tuple):
+        results = _run_several(data, query, run, post)
+    else:
+        results = _run_one(data, query_of(query, post=post), run)
     told = out_of_order(results.databases, data.database)
     if told is not None:
-        (notice or to_stderr)(told)
+        (run.notice or to_stderr)(told)
     return results
 
 
-def _collect_one(
-    data: Databases,
-    query: str | Callable[..., Any] | Query,
-    *,
-    draws: int | None,
-    rng: int,
-    post: Callable[[Any], Any] | None,
-    engine: Engine,
-    jobs: int | None,
-    checkpoint: str | PathLike[str] | None,
-    progress: bool | None,
-    notice: Callable[[str], None] | None,
-    frame: FrameKind,
-) -> Results:
-    asked = query_of(query, post=post)
-    if asked.function is not None:
-        _check_arguments(asked.function, draws)
-        results = _collect_calls(engine, data, asked.function, draws, rng, frame, jobs, checkpoint, progress)
+def _run_one(data: Databases, query: Query, run: Run) -> Results:
+    engine, run = run.on(data)
+    if query.function is not None:
+        _check_arguments(query.function, run.draws)
+        results = _run_function(engine, data, query.function, run)
     else:
-        for name, value in (("draws", draws), ("checkpoint", checkpoint)):
+        for name, value in (("draws", run.draws), ("checkpoint", run.checkpoint)):
             if value is not None:
                 raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
         with engine.session(data) as session:
-            results = evaluate(session, asked, show=progress, notice=notice)
-    return results if asked.post is None else apply_post(results, asked.post)
+            results = evaluate(session, query, show=run.progress, notice=run.notice)
+    return results if query.post is None else apply_post(results, query.post)
 
 
 def _check_arguments(function: Callable[..., Any], draws: int | None) -> None:
@@ -121,36 +122,26 @@ def _check_arguments(function: Callable[..., Any], draws: int | None) -> None:
         raise InputError(f"The query's function must take {wanted}. {hint}".strip()) from None
 
 
-def _collect_several(
-    data: Databases,
-    queries: Sequence[str | Callable[..., Any] | Query],
-    *,
-    draws: int | None,
-    post: Callable[[Any], Any] | None,
-    checkpoint: str | PathLike[str] | None,
-    **options: Any,
-) -> Results:
+def _run_several(data: Databases, given: Sequence[SingleAsked], run: Run, post: Callable[[Any], Any] | None) -> Results:
     """Results of several queries on the same databases, stacked."""
-    if not queries:
+    if not given:
         raise QueryError("`query` must hold at least one query, got none.")
-    asked = [query_of(query, post=post) for query in queries]  # all are understood before any is run
-    if checkpoint is not None and len(asked) > 1:
+    queries = [query_of(query, post=post) for query in given]  # all are understood before any is run
+    if run.checkpoint is not None and len(queries) > 1:
         raise InputError("`checkpoint` must be None for several queries: a file resumes one of them only.")
-    if draws is not None and all(one.function is None for one in asked):
+    if run.draws is not None and all(query.function is None for query in queries):
         raise InputError("`draws` must be None for SQL queries: it is for Python functions.")
+    _, run = run.on(data)
     parts: dict[str, Results] = {}
-    for one in asked:
-        name, k = one.names[0] if len(one.names) == 1 and not one.groups else one.text, 2
+    for query in queries:
+        name, k = query.names[0] if len(query.names) == 1 and not query.groups else query.text, 2
         while name in parts:
             name, k = f"{name.removesuffix(f' ({k - 1})')} ({k})", k + 1
-        function = one.function is not None
-        parts[name] = _collect_one(
-            data, one, draws=draws if function else None, post=None, checkpoint=checkpoint, **options
-        )
+        parts[name] = _run_one(data, query, run if query.function is not None else replace(run, draws=None))
     return Results.stack(parts)
 
 
-def explain(data: Databases | None, query: str | Callable[..., Any] | Query, *, engine: Engine | None = None) -> str:
+def explain(data: Databases | None, query: SingleAsked, *, engine: Engine | None = None) -> str:
     """The statement that `collect` runs instead of an SQL query, or why it runs the query once per individual.
 
     Without ``data``, columns are taken for integers; sums of doubles are taken in several integers.
@@ -163,48 +154,26 @@ def explain(data: Databases | None, query: str | Callable[..., Any] | Query, *, 
     asked = query_of(query)
     if data is None:
         return explain_sql(None, asked)
-    with engine_of(engine, None, data).session(data) as session:
+    opened, _ = Run(engine=engine).on(data)
+    with opened.session(data) as session:
         return explain_sql(session, asked)
 
 
-def engine_of(engine: Engine | None, memory_limit: str | None, data: Databases) -> Engine:
-    """The engine asked for; unless one is given, Spark for a Spark DataFrame, and DuckDB for all else."""
-    if engine is None:
-        for part in (*data.parts, *data.tables.values()):
-            if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
-                from empriv.collecting.engines.spark.session import SparkEngine
-
-                engine = SparkEngine(part.frame.sparkSession)
-        if engine is None:
-            return DuckDBEngine(memory_limit=memory_limit)
-    if memory_limit is not None:
-        raise InputError("`memory_limit` must not be given beside `engine`. Hint: DuckDBEngine(memory_limit=...).")
-    return engine
-
-
-def _collect_calls(
-    engine: Engine,
-    data: Databases,
-    function: Callable[..., Any],
-    draws: int | None,
-    seed: int,
-    frame: FrameKind,
-    jobs: int | None,
-    checkpoint: str | PathLike[str] | None,
-    progress: bool | None,
-) -> Results:
+def _run_function(engine: Engine, data: Databases, function: Callable[..., Any], run: Run) -> Results:
     from empriv.collecting.functions.calls import assemble_calls, collect_calls, query_for
 
     if isinstance(engine, ClusterEngine):
-        if checkpoint is not None or jobs is not None:
+        if run.checkpoint is not None or run.jobs is not None:
             raise InputError("`checkpoint` and `jobs` must be None with Spark, which runs the function itself.")
         with engine.session(data) as remote:
-            chunks = remote.run_calls(query_for(function, frame=frame, draws=draws, seed=seed), show=progress)
+            chunks = remote.run_calls(
+                query_for(function, frame=run.frame, draws=run.draws, seed=run.rng), show=run.progress
+            )
             databases, individuals = remote.databases, remote.individuals
             database, individual = remote.presence()
         starts, entry_database = presence(individual, database, len(individuals), len(databases))
         return assemble_calls(
-            chunks, draws=draws, databases=databases, individuals=individuals, starts=starts,
+            chunks, draws=run.draws, databases=databases, individuals=individuals, starts=starts,
             entry_database=entry_database,
         )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
@@ -215,6 +184,6 @@ def _collect_calls(
         starts, entry_database = presence(individual, database, len(individuals), len(databases))
         return collect_calls(
             function, fetch=fetch, databases=databases, individuals=individuals, starts=starts,
-            entry_database=entry_database, frame=frame, draws=draws, seed=seed, jobs=jobs, checkpoint=checkpoint,
-            progress=progress,
+            entry_database=entry_database, frame=run.frame, draws=run.draws, seed=run.rng, jobs=run.jobs,
+            checkpoint=run.checkpoint, progress=run.progress,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from sqlglot import exp, parse
@@ -23,11 +23,13 @@ _UNREPEATABLE = {"random", "rand", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"
 
 @dataclass(frozen=True)
 class Query:
-    """A query on one database.
+    """A query on one database: ``Query("sum(x)", post=f)``, or ``Query(function)``.
+
+    It is parsed and checked when it is made. All but ``text`` and ``post`` is derived.
 
     Attributes
     ----------
-    text : what the user wrote
+    text : SQL text or an SQL expression of aggregates; or a function of the rows, whose name it becomes
     select : the parsed query, with divisions made safe, or None for a callable
     function : the callable, or None for SQL
     items : positions of the select items that are results
@@ -44,13 +46,19 @@ class Query:
     """
 
     text: str
-    select: exp.Select | exp.SetOperation | None = None
-    function: Callable[..., Any] | None = None
-    items: tuple[int, ...] = ()
-    keys: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
-    groups: tuple[exp.Expr, ...] = ()
+    select: exp.Select | exp.SetOperation | None = field(default=None, repr=False)
+    function: Callable[..., Any] | None = field(default=None, repr=False)
+    items: tuple[int, ...] = field(default=(), repr=False)
+    keys: tuple[int, ...] = field(default=(), repr=False)
+    names: tuple[str, ...] = field(default=(), repr=False)
+    groups: tuple[exp.Expr, ...] = field(default=(), repr=False)
     post: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.select is None and self.function is None:
+            parsed = query_of(self.text, post=self.post)
+            for part in fields(self):
+                object.__setattr__(self, part.name, getattr(parsed, part.name))
 
     @property
     def is_vector(self) -> bool:

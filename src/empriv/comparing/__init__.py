@@ -6,7 +6,7 @@ chance and smoothing, `utility` how far the answers are from the truth. How it i
 
 from empriv.comparing.comparison import Comparison
 from empriv.comparing.differences import Difference
-from empriv.comparing.run import compare
+from empriv.comparing.make_comparison import compare
 from empriv.comparing.utility import Utility
 
 __all__ = ["Comparison", "Difference", "Utility", "compare"]

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.auditing.audit import Audit, check_epsilons
+from empriv.auditing.audit import Audit
+from empriv.base.arguments import one_of, rising_epsilons
 from empriv.base.storage import write_atomically
 from empriv.comparing.bands import bands, picked
 from empriv.comparing.differences import FIGURES, REAL, UNTOLD, Difference, differences
@@ -168,7 +169,7 @@ class Comparison:
         """
         if self.incomparable is not None:
             raise InputError(f"Differences must be of one number each, on the same databases: {self.incomparable}")
-        grid = self.epsilons if epsilon is None else check_epsilons(epsilon)
+        grid = self.epsilons if epsilon is None else rising_epsilons(epsilon)
         if (grid, level) not in self._differences:
             risks = {name: audit.measured for name, audit in self.audits.items()}
             found = differences(
@@ -198,8 +199,7 @@ class Comparison:
         epsilon : default: the first asked for
         figure : "delta" or "total_risk"
         """
-        if figure not in FIGURES:
-            raise InputError(f"`figure` must be one of {', '.join(FIGURES)}, got {figure!r}.")
+        one_of("figure", figure, FIGURES)
         if not self.scalar:
             raise InputError("The front must be of protocols of one number each: several numbers have several errors.")
         at = self.epsilons[0] if epsilon is None else float(epsilon)

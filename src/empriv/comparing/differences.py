@@ -16,6 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
+from empriv.base.arguments import confidence_level
 from empriv.base.progress import progress
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, Mixture
@@ -118,8 +119,7 @@ def differences(
     rng : seed of the halves
     show : a progress bar; None decides by the terminal
     """
-    if not 0.5 < level < 1.0:
-        raise InputError(f"`level` must lie between 0.5 and 1, got {level}.")
+    confidence_level(level)
     grid = np.asarray(epsilons, float)
     names = list(risks)
     pairs = list(combinations(range(len(names)), 2))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from empriv.base.arguments import whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
@@ -79,8 +80,7 @@ class JointNoise:
 
     def remeasure(self, *, draws: int = 8, rng: np.random.Generator | int | None = None) -> JointRisk:
         """The joint risk with noise: every result gets ``draws`` draws of it."""
-        if draws < 1:
-            raise InputError(f"`draws` must be at least 1, got {draws}.")
+        whole_number("draws", draws, least=1)
         made = with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng))
         return measure_joint(made)
 

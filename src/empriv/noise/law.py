@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.arguments import one_of
 from empriv.errors import FileFormatError, InputError
 from empriv.results import FloatArray, IntArray
 
@@ -75,8 +76,7 @@ class Part:
     table: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"`kind` must be one of {', '.join(KINDS)}, got {self.kind!r}.")
+        one_of("kind", self.kind, KINDS)
         if not isinstance(self.weight, int) or isinstance(self.weight, bool) or not 0 < self.weight <= WHOLE:
             raise InputError("`weight` must be a whole number from 1 to 2^64.")
         if self.kind in ("laplace", "gaussian"):

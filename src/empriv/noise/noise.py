@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.arguments import whole_number
 from empriv.base.storage import read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
@@ -160,8 +161,8 @@ class Noise:
         ``most`` keeps so many individuals, the riskiest under noise.
         """
         for name, number in (("draws", draws), ("most", most)):
-            if number is not None and number < 1:
-                raise InputError(f"`{name}` must be at least 1, got {number}.")
+            if number is not None:
+                whole_number(name, number, least=1)
         results = self.risk.results
         if most is not None and most < results.n_individuals:
             results = subset(results, self.certificate.riskiest(most))

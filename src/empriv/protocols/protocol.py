@@ -17,8 +17,9 @@ import numpy as np
 
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.engines.protocol import ClusterEngine, Engine
-from empriv.collecting.pipeline import collect, engine_of
+from empriv.collecting.pipeline import run_query
 from empriv.collecting.queries import DATA, Query, query_of
+from empriv.collecting.run_options import Run
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.templates import query as tree
 from empriv.errors import InputError
@@ -111,27 +112,27 @@ class Protocol:
         rng : seed; steps of one kind draw the same numbers from it in every protocol
         engine, memory_limit, jobs, progress, notice, frame : as for `empriv.collect`
         """
+        run = Run(
+            draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, progress=progress,
+            notice=notice, frame=frame,
+        )  # fmt: skip
+        return self.publish(data, run)
+
+    def publish(self, data: Databases, run: Run) -> Results:
+        """`collect`, with the options of the run together."""
         if not isinstance(data, Databases):
             raise InputError("`data` must come from `databases`, `subsamples`, `splits` or `repeats`.")
-        many = _whole("draws", DRAWS if draws is None else draws, least=1) if self.randomised else 1
-        seed = _whole("rng", rng, least=0)
-        asked = query_of(self.query)
+        many = (DRAWS if run.draws is None else run.draws) if self.randomised else 1
+        query = query_of(self.query)
         for step in self.steps:
             if isinstance(step, Guard):
-                asked = step.guarded(asked, data.individual)
-        options: dict[str, Any] = {"jobs": jobs, "notice": notice, "frame": frame}
-        on_rows = [(step, n) for step, n in self._numbered() if isinstance(step, RowStep)]
-        opened = engine_of(engine, memory_limit, data)
-        if on_rows:
-            results = self._collect_stepped(opened, data, asked, on_rows, many, seed, progress, options)
-        else:
-            results = collect(
-                data, asked, draws=many if self.random_query else None, rng=seed, engine=opened, progress=progress,
-                **options,
-            )  # fmt: skip
+                query = step.guarded(query, data.individual)
+        on_rows = [(step, number) for step, number in self._numbered() if isinstance(step, RowStep)]
+        once = replace(run, draws=many if self.random_query else None)
+        results = self._publish_stepped(data, query, on_rows, many, once) if on_rows else run_query(data, query, once)
         for step, number in self._numbered():
             if not isinstance(step, RowStep | Guard):
-                stream = np.random.default_rng([seed, zlib.crc32(step.kind.encode()), number])
+                stream = np.random.default_rng([run.rng, zlib.crc32(step.kind.encode()), number])
                 results = step.apply(results, draws=many, rng=stream)
         return results
 
@@ -142,51 +143,34 @@ class Protocol:
             seen[step.kind] = seen.get(step.kind, -1) + 1
             yield step, seen[step.kind]
 
-    def _collect_stepped(
-        self,
-        engine: Engine,
-        data: Databases,
-        asked: Query,
-        steps: list[tuple[RowStep, int]],
-        many: int,
-        seed: int,
-        progress: bool | None,
-        options: dict[str, Any],
+    def _publish_stepped(
+        self, data: Databases, query: Query, steps: list[tuple[RowStep, int]], many: int, run: Run
     ) -> Results:
         """Results on the rows after the steps."""
+        engine, run = run.on(data)
         drawn = any(step.randomised for step, _ in steps)
-        if isinstance(engine, ClusterEngine) and (drawn or asked.function is not None):
+        if isinstance(engine, ClusterEngine) and (drawn or query.function is not None):
             raise InputError(
                 "`engine` must be DuckDB for random steps on rows, and for steps on the rows of a Python function."
             )
         with ExitStack() as stack:
             session = stack.enter_context(engine.session(data))
-            rows = layers(session, [(step, f"{seed}:{step.kind}:{number}") for step, number in steps], data)
+            rows = layers(session, [(step, f"{run.rng}:{step.kind}:{number}") for step, number in steps], data)
             if not drawn:
                 alone = Open(SteppedSession(session, rows, 0, 1))
-                found = collect(
-                    data, asked, draws=many if self.random_query else None, rng=seed, engine=alone, progress=progress,
-                    **options,
-                )  # fmt: skip
-                return replace(found, databases=session.databases)
+                return replace(run_query(data, query, replace(run, engine=alone)), databases=session.databases)
             name_rows(session, rows)
             size = int(session.fetch(tree(f"SELECT COUNT(*) AS n FROM {DATA}"))["n"].values[0])
             at_once = min(many, max(1, _ROWS_AT_ONCE // size))
-            advance = stack.enter_context(progress_bar(many, "Draws of the protocol", show=progress))
+            advance = stack.enter_context(progress_bar(many, "Draws of the protocol", show=run.progress))
             parts = []
             for first in range(0, many, at_once):
                 count = min(at_once, many - first)
-                stretch = Open(SteppedSession(session, rows, first, count))
-                once = collect(
-                    data, asked, draws=1 if self.random_query else None, engine=stretch, progress=False,
-                    rng=int(np.random.SeedSequence([seed, first]).generate_state(1)[0]), **options,
+                stretch = replace(
+                    run, draws=1 if self.random_query else None, progress=False,
+                    rng=int(np.random.SeedSequence([run.rng, first]).generate_state(1)[0]),
+                    engine=Open(SteppedSession(session, rows, first, count)),
                 )  # fmt: skip
-                parts.append((once, count))
+                parts.append((run_query(data, query, stretch), count))
                 advance(count)
             return with_draws(parts, session.databases)
-
-
-def _whole(name: str, number: Any, *, least: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
-        raise InputError(f"`{name}` must be a whole number of {least} or more, got {number!r}.")
-    return int(number)

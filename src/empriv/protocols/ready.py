@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, get_args
 
+from empriv.base.arguments import finite_number, fraction, positive_number, whole_number
 from empriv.collecting.queries import Query, query_of
 from empriv.errors import InputError, QueryError
 from empriv.noise.joint_noise import JointNoise
@@ -51,7 +50,7 @@ def rounded(query: Asked, *, to: float) -> Protocol:
     >>> empriv.protocols.rounded("avg(delay)", to=5).describe()
     'avg(delay); rounded to 5'
     """
-    return plain(query).then(Rounded(_positive("to", to)))
+    return plain(query).then(Rounded(positive_number("to", to)))
 
 
 def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Protocol:
@@ -64,7 +63,7 @@ def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Prot
     >>> empriv.protocols.winsorised("avg(delay)", "delay", lower=0, upper=60).describe()
     'avg(delay); delay kept between 0 and 60'
     """
-    low, high = _finite("lower", lower), _finite("upper", upper)
+    low, high = finite_number("lower", lower), finite_number("upper", upper)
     if low >= high:
         raise InputError(f"`lower` must be less than `upper`, got {low:g} and {high:g}.")
     return plain(query).then(Clipped(_column(column), low, high))
@@ -78,7 +77,7 @@ def top_coded(query: Asked, column: str, *, at: float) -> Protocol:
     >>> empriv.protocols.top_coded("avg(delay)", "delay", at=60).describe()
     'avg(delay); delay at most 60'
     """
-    return plain(query).then(Clipped(_column(column), None, _finite("at", at)))
+    return plain(query).then(Clipped(_column(column), None, finite_number("at", at)))
 
 
 def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
@@ -89,7 +88,7 @@ def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
     >>> empriv.protocols.suppressed("avg(delay)", fewer_than=10).describe()
     'avg(delay); no answer from fewer than 10 rows'
     """
-    return plain(query).then(FewRows(_count("fewer_than", fewer_than)))
+    return plain(query).then(FewRows(whole_number("fewer_than", fewer_than, least=1)))
 
 
 def k_threshold(query: Asked, *, k: int) -> Protocol:
@@ -100,7 +99,7 @@ def k_threshold(query: Asked, *, k: int) -> Protocol:
     >>> empriv.protocols.k_threshold("avg(delay)", k=5).describe()
     'avg(delay); no answer from fewer than 5 individuals'
     """
-    return plain(query).then(FewIndividuals(_count("k", k)))
+    return plain(query).then(FewIndividuals(whole_number("k", k, least=1)))
 
 
 def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "laplace") -> Protocol:
@@ -120,7 +119,7 @@ def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "lap
     """
     if law not in get_args(NoiseLaw):
         raise InputError(f"`law` must be 'laplace' or 'gaussian', got {law!r}.")
-    return plain(query).then(LocalNoise(_column(column), _positive("scale", scale), law))
+    return plain(query).then(LocalNoise(_column(column), positive_number("scale", scale), law))
 
 
 def subsampled(query: Asked, *, share: float) -> Protocol:
@@ -131,7 +130,7 @@ def subsampled(query: Asked, *, share: float) -> Protocol:
     >>> empriv.protocols.subsampled("avg(delay)", share=0.5).describe()
     'avg(delay); each row kept with probability 0.5'
     """
-    if _positive("share", share) > 1:
+    if positive_number("share", share) > 1:
         raise InputError(f"`share` must be above 0 and at most 1, got {share!r}.")
     return plain(query).then(Subsampled(float(share)))
 
@@ -152,7 +151,7 @@ def laplace(query: Asked, *, sensitivity: float, epsilon: float, sampler: Sample
     >>> empriv.protocols.laplace("avg(delay)", sensitivity=10, epsilon=0.5).describe()
     'avg(delay); Laplace noise of scale 20 (epsilon 0.5 for sensitivity 10)'
     """
-    size, epsilon = _positive("sensitivity", sensitivity), _positive("epsilon", epsilon)
+    size, epsilon = positive_number("sensitivity", sensitivity), positive_number("epsilon", epsilon)
     said = f"epsilon {epsilon:g} for sensitivity {size:g}"
     return plain(query).then(_added("laplace", laplace_scale(size, epsilon), sampler, said))
 
@@ -173,11 +172,10 @@ def gaussian(
     >>> empriv.protocols.gaussian("avg(delay)", sensitivity=10, epsilon=0.5, delta=1e-5).describe()
     'avg(delay); Gaussian noise of standard deviation 70.3183 (epsilon 0.5 and delta 1e-05 for sensitivity 10)'
     """
-    size, epsilon = _positive("sensitivity", sensitivity), _positive("epsilon", epsilon)
-    if not 0 < _finite("delta", delta) < 1:
-        raise InputError(f"`delta` must be between 0 and 1, got {delta!r}.")
+    size, epsilon = positive_number("sensitivity", sensitivity), positive_number("epsilon", epsilon)
+    delta = fraction("delta", delta)
     said = f"epsilon {epsilon:g} and delta {delta:g} for sensitivity {size:g}"
-    return plain(query).then(_added("gaussian", gaussian_scale(size, epsilon, float(delta)), sampler, said))
+    return plain(query).then(_added("gaussian", gaussian_scale(size, epsilon, delta), sampler, said))
 
 
 def noised(query: Asked, noise: Noise | JointNoise) -> Protocol:
@@ -236,25 +234,6 @@ def _added(law: NoiseLaw, scale: float, sampler: Any, said: str) -> Added:
     if sampler == "opendp":
         opendp_mechanism(law, scale)  # missing, it is missed now rather than after the query
     return Added(law, scale, sampler, said)
-
-
-def _finite(name: str, number: Any) -> float:
-    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
-        raise InputError(f"`{name}` must be a finite number, got {number!r}.")
-    return float(number)
-
-
-def _positive(name: str, number: Any) -> float:
-    found = _finite(name, number)
-    if found <= 0:
-        raise InputError(f"`{name}` must be above 0, got {found:g}.")
-    return found
-
-
-def _count(name: str, number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise InputError(f"`{name}` must be a whole number of 1 or more, got {number!r}.")
-    return number
 
 
 def _column(column: Any) -> str:

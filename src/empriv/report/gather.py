@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
+from empriv.base.arguments import one_epsilon
 from empriv.errors import InputError
 from empriv.report.charts.chart import round_up
 from empriv.results import FloatArray, IntArray
@@ -196,26 +197,16 @@ def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float |
     epsilons : where the slider may stop; default: about 50 from 0 on, the epsilons asked for among them
     at : the epsilon at which charts stand first; default: the first asked for
     """
-    asked = list(audit.epsilons) if at is None else [*audit.epsilons, _epsilon(at)]
+    asked = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
     if epsilons is None:
         grid = np.unique(np.concatenate((_grid(audit, asked), asked)))
     else:
-        grid = np.unique([_epsilon(one) for one in epsilons])
+        grid = np.unique([one_epsilon(epsilon, name="epsilons") for epsilon in epsilons])
         if not np.isfinite(grid).any():
             raise InputError("`epsilons` must hold at least one finite number, got none.")
         grid = np.unique(np.concatenate((grid, asked)))
     first = audit.epsilons[0] if at is None else float(at)
     return Material(audit, grid, int(np.searchsorted(grid, first)))
-
-
-def _epsilon(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError("`epsilons` must hold numbers only.") from None
-    if math.isnan(number) or number < 0:
-        raise InputError("`epsilons` must be at least 0, got a negative number or NaN.")
-    return number
 
 
 def _grid(audit: Audit, asked: list[float]) -> FloatArray:

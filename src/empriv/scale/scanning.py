@@ -11,13 +11,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from empriv.base.arguments import confidence_level, rising_deltas, rising_epsilons, whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import read_archive, write_archive
 from empriv.collecting.origins import Origin, describe
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, Kde
+from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.line.risk import measure
 from empriv.results import Results
@@ -27,6 +26,7 @@ from empriv.scale.tally import Tally, merge
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine, Query
+    from empriv.collecting.functions.frames import FrameKind
     from empriv.collecting.sql.streaming import Stream
 
 TOP = 100
@@ -48,7 +48,12 @@ def scan(
     checkpoint: str | PathLike[str] | None = None,
     results_table: str | None = None,
     progress: bool | None = None,
-    **options: Any,
+    draws: int | None = None,
+    rng: int = 0,
+    post: Callable[[Any], Any] | None = None,
+    jobs: int | None = None,
+    notice: Callable[[str], None] | None = None,
+    frame: FrameKind = "dict",
 ) -> Scan:
     """Audit a table that is larger than memory, or lies on a cluster.
 
@@ -67,7 +72,7 @@ def scan(
     checkpoint : file (with Spark: directory) from which an interrupted scan goes on when called again
     results_table : with Spark, name of a table to which delta_i of every individual is written
     progress : whether to show progress; None does so on a terminal, for work that lasts
-    options : other arguments of `collect`, for a query that must be run once per individual
+    draws, rng, post, jobs, notice, frame : as for `collect`, for a query that must be run once per individual
 
     Returns
     -------
@@ -88,14 +93,19 @@ def scan(
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
     from empriv.collecting.engines.protocol import ClusterEngine
-    from empriv.collecting.pipeline import collect, engine_of
+    from empriv.collecting.pipeline import run_query
     from empriv.collecting.queries import query_of
+    from empriv.collecting.run_options import Run
     from empriv.collecting.sql.aggregates import NotDecomposable
     from empriv.collecting.sql.streaming import stream
 
-    question = query_of(query)
+    run = Run(
+        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, checkpoint=checkpoint,
+        progress=progress, notice=notice, frame=frame,
+    )  # fmt: skip
+    question = query_of(query, post=post)
     origin = describe(data)
-    opened = engine_of(engine, memory_limit, data)
+    opened, run = run.on(data)
     cluster = isinstance(opened, ClusterEngine)
     in_sql = question.function is None and question.post is None
     if results_table is not None and not (cluster and in_sql):
@@ -118,8 +128,7 @@ def scan(
             raise InputError(
                 f"`results_table` and `checkpoint` must be None: the query is not scanned in parts, since {why}."
             ) from None
-    results = collect(data, question, engine=opened, checkpoint=checkpoint, progress=progress, **options)
-    return asked.scanned(results, question.text, origin)
+    return asked.scanned(run_query(data, question, run), question.text, origin)
 
 
 def _streamed(
@@ -161,15 +170,10 @@ class _Asked:
     def of(
         epsilon: Any, delta: Any, density: Density | None, component: str | None, top: int, level: float, bounds: bool
     ) -> _Asked:
-        density = Kde() if density is None else density
-        if not isinstance(density, Density):
-            raise InputError(f"`density` must have a method `fit`, got {type(density).__name__}. Hint: empriv.Kde().")
-        if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-            raise InputError(f"`top` must be a whole number of 1 or more, got {top!r}.")
-        if not 0.5 < level < 1.0:
-            raise InputError(f"`level` must lie between 0.5 and 1, got {level}.")
-        epsilons = _numbers("epsilon", epsilon, float("inf"))
-        return _Asked(epsilons, _numbers("delta", delta, 1.0), density, component, top, level, bounds)
+        return _Asked(
+            rising_epsilons(epsilon), rising_deltas(delta), density_or_default(density), component,
+            whole_number("top", top, least=1), confidence_level(level), bounds,
+        )  # fmt: skip
 
     def yardstick(self, everyone: Results) -> Yardstick:
         return yardstick_of(
@@ -241,15 +245,3 @@ def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> str:
     digest.update(("" if yardstick.model is None else yardstick.model.name).encode())
     digest.update(yardstick.everyone.q.tobytes() + yardstick.everyone.outcomes.tobytes())
     return digest.hexdigest()
-
-
-def _numbers(name: str, given: Any, most: float) -> tuple[float, ...]:
-    """Numbers from 0 to ``most``, rising and without doubles."""
-    try:
-        numbers = sorted({float(one) for one in (given if np.ndim(given) else [given])})
-    except (TypeError, ValueError):
-        raise InputError(f"`{name}` must be a number, or several.") from None
-    if not numbers or not all(0 <= one <= most and np.isfinite(one) for one in numbers):
-        rule = "finite and at least 0" if np.isinf(most) else f"between 0 and {most:g}"
-        raise InputError(f"`{name}` must hold numbers that are {rule}.")
-    return tuple(numbers)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from empriv.base.arguments import one_of, probability
 from empriv.errors import InputError
 from empriv.measuring.given.adversary_risk import AdversaryRisk
 from empriv.measuring.joint.joint_risk import JointRisk
@@ -105,13 +106,12 @@ def verdict(
     level : of confidence of the bounds
     found, looked : bounds at this one epsilon and checks, if they are at hand already
     """
-    if basis not in BASES:
-        raise InputError(f"`basis` must be one of {', '.join(BASES)}, got {basis!r}.")
+    one_of("basis", basis, BASES)
     if delta is None and total_risk is None:
         raise InputError("`delta` or `total_risk` must be given: a verdict needs a target.")
     for name, limit in (("delta", delta), ("total_risk", total_risk)):
-        if limit is not None and not 0.0 <= limit <= 1.0:
-            raise InputError(f"`{name}` must lie in [0, 1], got {limit}.")
+        if limit is not None:
+            probability(name, limit)
     found = bounds(risk, float(epsilon), level) if found is None else found
     looked = checks(risk, float(epsilon)) if looked is None else looked
     targets = []

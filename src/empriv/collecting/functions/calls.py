@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.arguments import draws_or_none, jobs_or_none, whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.functions.checkpoints import fingerprint, open_checkpoint
 from empriv.collecting.functions.chunks import Chunk, Fetch, Query, Task, run_task
@@ -92,7 +93,7 @@ def collect_calls(
     -----
     An exception raised by the function is an outcome, `Outcome.ERROR`, unless it does so on every database.
     """
-    query = Query(function, fetch, _checked_frame(frame), _checked_draws(draws), _checked_seed(seed))
+    query = Query(function, fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0))
     if not callable(function):
         raise InputError(f"`function` must be callable, got a value of type {type(function).__name__}.")
     databases, individuals = np.asarray(databases), np.asarray(individuals)
@@ -141,7 +142,7 @@ def collect_calls(
 
 def query_for(function: Callable[..., Any], *, frame: FrameKind, draws: int | None, seed: int) -> Query:
     """What an engine that calls functions itself needs to know; it brings its own way to fetch rows."""
-    return Query(function, _no_fetch, _checked_frame(frame), _checked_draws(draws), _checked_seed(seed))
+    return Query(function, _no_fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0))
 
 
 def _no_fetch(database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
@@ -173,20 +174,6 @@ def _checked_frame(frame: str) -> FrameKind:
     if kind != "dict":
         frame_package(kind)
     return kind
-
-
-def _checked_draws(draws: int | None) -> int | None:
-    if draws is None:
-        return None
-    if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
-        raise InputError(f"`draws` must be a whole number of 1 or more, or None, got {draws!r}.")
-    return int(draws)
-
-
-def _checked_seed(seed: int) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InputError(f"`seed` must be a whole number of 0 or more, got {seed!r}.")
-    return int(seed)
 
 
 def _invert(
@@ -265,8 +252,7 @@ class _Crew:
         from joblib import effective_n_jobs
         from joblib.parallel import get_active_backend
 
-        if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs == 0):
-            raise InputError(f"`jobs` must be a whole number other than 0, or None, got {jobs!r}.")
+        jobs = jobs_or_none(jobs)
         backend, outer_jobs = get_active_backend()
         # A backend that somebody configured is the same object each time; the default is made anew.
         configured = outer_jobs is not None or get_active_backend()[0] is backend

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from empriv.base.arguments import one_of
 from empriv.errors import InputError
 from empriv.measuring.densities import selection
 from empriv.measuring.densities.kernels import Kernel, kernel_named
@@ -71,6 +72,14 @@ class Density(Protocol):
 
     def fit(self, points: FloatArray, databases: IntArray) -> Model:
         """The model of these points; ``databases`` says which points are draws of the same database."""
+
+
+def density_or_default(density: Any) -> Density:
+    """The recipe that was given, checked, or the default."""
+    density = Kde() if density is None else density
+    if not isinstance(density, Density):
+        raise InputError(f"`density` must have a method `fit`, got {type(density).__name__}. Hint: empriv.Kde().")
+    return density
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,8 +200,7 @@ class VariableKde:
 
     def __post_init__(self) -> None:
         kernel_named(self.kernel)
-        if self.method not in METHODS:
-            raise InputError(f"`method` must be one of {', '.join(METHODS)}, got {self.method!r}.")
+        one_of("method", self.method, METHODS)
         if self.neighbours is not None and self.neighbours < 1:
             raise InputError(f"`neighbours` must be at least 1, got {self.neighbours}.")
         if self.scale is not None and not (np.isfinite(self.scale) and self.scale > 0):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.arguments import epsilon_grid
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.given.adversaries import (
@@ -31,7 +32,7 @@ from empriv.measuring.given.conditional import ViewSearch
 from empriv.measuring.given.own_contribution import Cost, cost, names_of, own_views
 from empriv.measuring.given.views import View, views_of
 from empriv.measuring.line.atoms import split
-from empriv.measuring.line.risk import Risk, check_delta, epsilon_grid, measure, ranking, total_risk_of
+from empriv.measuring.line.risk import Risk, check_delta, measure, ranking, total_risk_of
 from empriv.results import FloatArray, IntArray, Results
 
 

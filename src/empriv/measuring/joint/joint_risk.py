@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.arguments import epsilon_grid, one_of
 from empriv.base.progress import progress
 from empriv.base.threads import workers
 from empriv.errors import InputError
@@ -30,7 +31,7 @@ from empriv.measuring.joint.cubature import Cloud, Grid, Masses
 from empriv.measuring.joint.directions import Leak, atom_curves, merged, pair_leaks, plane_leaks
 from empriv.measuring.joint.spaces import JointPairs, split_vectors
 from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.risk import Risk, check_delta, epsilon_grid, measure, ranking, total_risk_of
+from empriv.measuring.line.risk import Risk, check_delta, measure, ranking, total_risk_of
 from empriv.results import FloatArray, IntArray, Results
 
 INTEGRATIONS = ("auto", "grid", "sobol")
@@ -69,8 +70,7 @@ def measure_joint(results: Results, *, density: Density | None = None, integrati
     """
     if results.components is None:
         raise InputError("`results` must be those of a vector query. Hint: empriv.measure(results).")
-    if integration not in INTEGRATIONS:
-        raise InputError(f"`integration` must be one of {', '.join(INTEGRATIONS)}, got {integration!r}.")
+    one_of("integration", integration, INTEGRATIONS)
     density = Kde() if density is None else density
     alone: dict[str, Risk] = {name: measure(results.component(name), density=density) for name in results.components}
     look = density if not getattr(density, "literal", False) else Kde()

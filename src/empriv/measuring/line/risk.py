@@ -18,10 +18,11 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.arguments import epsilon_grid, probability
 from empriv.base.progress import progress
 from empriv.base.threads import workers
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, Kde, Mixture, Model
+from empriv.measuring.densities.density import Density, Mixture, Model, density_or_default
 from empriv.measuring.line import mixtures
 from empriv.measuring.line.atoms import Pairs, split
 from empriv.measuring.line.blocks import Block, closed_form, jobs, largest_of, largest_shifts
@@ -87,9 +88,7 @@ def measure(
         raise InputError("`q_without` must be given: the results without each individual.")
     else:
         results = Results.from_arrays(q, q_without, individuals=individuals)
-    density = Kde() if density is None else density
-    if not isinstance(density, Density):
-        raise InputError(f"`density` must have a method `fit`, got {type(density).__name__}. Hint: empriv.Kde().")
+    density = density_or_default(density)
     if results.components is not None:
         return import_module("empriv.measuring.joint.joint_risk").measure_joint(results, density=density)
     pairs = split(results, look=not getattr(density, "literal", False))
@@ -302,19 +301,6 @@ def ranking(
     }
 
 
-def epsilon_grid(epsilon: npt.ArrayLike) -> FloatArray:
-    """Epsilons that were asked for, checked."""
-    try:
-        grid = np.asarray(epsilon, float)
-    except (TypeError, ValueError):
-        raise InputError("`epsilon` must be a number or an array of numbers.") from None
-    if grid.ndim > 1 or grid.size == 0:
-        raise InputError(f"`epsilon` must be a number or a non-empty array of one dimension, got shape {grid.shape}.")
-    if np.isnan(grid).any() or (grid < 0).any():
-        raise InputError("`epsilon` must be at least 0, got a negative number or NaN.")
-    return grid
-
-
 def total_risk_of(delta_i: FloatArray) -> FloatArray:
     """``1 - prod(1 - delta_i)`` over the individuals, down the first axis."""
     with np.errstate(divide="ignore"):
@@ -324,5 +310,4 @@ def total_risk_of(delta_i: FloatArray) -> FloatArray:
 
 def check_delta(delta: float) -> None:
     """Refuse what is no probability."""
-    if not 0.0 <= delta <= 1.0:
-        raise InputError(f"`delta` must lie in [0, 1], got {delta}.")
+    probability("delta", delta)

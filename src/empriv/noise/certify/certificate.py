@@ -8,15 +8,14 @@ rounding is counted too: a certificate never understates. Individuals whom a bou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from empriv.base.arguments import finite_epsilon, one_epsilon, probability
 from empriv.base.threads import workers
 from empriv.errors import InputError
 from empriv.measuring.line.risk import Risk
@@ -42,11 +41,10 @@ def certify(
     law : of the noise
     epsilon, delta, total_risk : the target; ``delta=None`` sets none for single individuals
     """
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"`epsilon` must be finite and at least 0, got {epsilon}.")
+    finite_epsilon(epsilon)
     for name, limit in (("delta", delta), ("total_risk", total_risk)):
-        if limit is not None and not 0.0 <= limit <= 1.0:
-            raise InputError(f"`{name}` must lie in [0, 1], got {limit}.")
+        if limit is not None:
+            probability(name, limit)
     if delta is None and total_risk is None:
         raise InputError("`delta` or `total_risk` must be given: a certificate needs a target.")
     return Certificate(risk, law, float(epsilon), delta, total_risk)
@@ -78,7 +76,7 @@ class Certificate:
 
     def achieved_delta_i(self, epsilon: float) -> FloatArray:
         """Failure probability of each individual, of the noisy answer."""
-        epsilon = _check_epsilon(epsilon)
+        epsilon = one_epsilon(epsilon)
         if epsilon not in self._known:
             self._known.clear()
             self._known[epsilon] = self._deltas(epsilon)
@@ -86,7 +84,7 @@ class Certificate:
 
     def achieved_delta(self, epsilon: float) -> float:
         """Largest delta_i of the noisy answer."""
-        epsilon = _check_epsilon(epsilon)
+        epsilon = one_epsilon(epsilon)
         if epsilon in self._known:
             return float(self._known[epsilon].max(initial=0.0))
         bounds = self._screen.deltas(self.law, epsilon)
@@ -159,10 +157,7 @@ class Certificate:
         return self._screen.largest(self.law)
 
     def _delta(self, delta: float | None) -> float:
-        chosen = (self.delta or 0.0) if delta is None else float(delta)
-        if not 0.0 <= chosen <= 1.0:
-            raise InputError(f"`delta` must lie in [0, 1], got {chosen}.")
-        return chosen
+        return (self.delta or 0.0) if delta is None else probability("delta", delta)
 
     def _delta_holds(self, delta: float) -> bool:
         rows = np.flatnonzero(self._largest > self.epsilon)
@@ -277,10 +272,3 @@ def _growing(count: int, step: int) -> Iterator[tuple[int, int]]:
         stop = min(count, start + step)
         yield start, stop
         start, step = stop, step * 4
-
-
-def _check_epsilon(epsilon: Any) -> float:
-    number = float(epsilon)
-    if not number >= 0:
-        raise InputError(f"`epsilon` must be at least 0, got {number}.")
-    return number

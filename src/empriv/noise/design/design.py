@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from empriv.base.arguments import one_of
 from empriv.base.progress import progress as progress_bar
 from empriv.errors import CertificateError, InputError
 from empriv.measuring.densities.density import Mixture
@@ -116,10 +117,8 @@ def design_noise(
 
 
 def _check_choices(task: Task, *, method: str, distance: str, family: str, shape: str | None) -> None:
-    if distance not in DISTANCES:
-        raise InputError(f"`distance` must be one of {', '.join(DISTANCES)}, got {distance!r}.")
-    if family not in FAMILIES:
-        raise InputError(f"`family` must be one of {', '.join(FAMILIES)}, got {family!r}.")
+    one_of("distance", distance, DISTANCES)
+    one_of("family", family, FAMILIES)
     if shape not in (None, "unimodal"):
         raise InputError(f"`shape` must be None or 'unimodal', got {shape!r}.")
     density = task.risk.density

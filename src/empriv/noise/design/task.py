@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from empriv.base.arguments import one_of
 from empriv.errors import InputError
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.risk import Risk
@@ -83,8 +84,7 @@ class Task:
             raise InputError(f"`delta` must lie in [0, 1), got {delta}.")
         if total_risk is not None and not 0.0 < total_risk < 1.0:
             raise InputError(f"`total_risk` must lie between 0 and 1, got {total_risk}.")
-        if method not in METHODS:
-            raise InputError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
+        one_of("method", method, METHODS)
         if bound is not None:
             _check_bound(risk, bound)
         declared = granularity is not None

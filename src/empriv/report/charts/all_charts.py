@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from empriv.auditing.audit import Audit
+from empriv.base.arguments import one_of
 from empriv.errors import InputError
 from empriv.report.charts.by_database import results_chart, scores_chart
 from empriv.report.charts.by_knowledge import adversary_chart
@@ -55,8 +56,7 @@ def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
     >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
     >>> chart(audit, "delta").save("delta.svg")
     """
-    if name not in CHARTS:
-        raise InputError(f"`name` must be one of {', '.join(CHARTS)}, got {name!r}.")
+    one_of("name", name, CHARTS)
     made = CHARTS[name](gather(audit, at=epsilon))
     if made is None:
         raise InputError(f"`name` must be a chart that this audit has, got {name!r}: it has nothing of the kind.")

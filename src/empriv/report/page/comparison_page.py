@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from empriv.base.arguments import one_of
 from empriv.base.harmless import shortened, visible
 from empriv.base.storage import write_atomically
 from empriv.comparing.bands import reach_of
@@ -131,8 +132,7 @@ def comparison_chart(comparison: Comparison, name: str, epsilon: float | None = 
     >>> comparison_chart(comparison, "utility").name
     'utility'
     """
-    if name not in COMPARISON_CHARTS:
-        raise InputError(f"`name` must be one of {', '.join(COMPARISON_CHARTS)}, got {name!r}.")
+    one_of("name", name, COMPARISON_CHARTS)
     if name.startswith("utility") and (comparison.truth is None or not comparison.scalar):
         raise InputError("`name` must be delta or total_risk without a truth, or where queries give several numbers.")
     at = comparison.epsilons[0] if epsilon is None else float(epsilon)

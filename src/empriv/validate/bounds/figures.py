@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.arguments import confidence_level, one_of
 from empriv.errors import InputError
 from empriv.measuring.given.adversary_risk import AdversaryRisk
 from empriv.measuring.joint.joint_risk import JointRisk
@@ -116,10 +117,8 @@ def bounds(
     >>> print(f"{interval.lower:.3f} to {interval.upper:.3f}")
     0.000 to 0.201
     """
-    if method not in METHODS:
-        raise InputError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
-    if not 0.5 < level < 1.0:
-        raise InputError(f"`level` must lie between 0.5 and 1, got {level}.")
+    one_of("method", method, METHODS)
+    confidence_level(level)
     estimate_i = risk.delta_i(np.atleast_1d(np.asarray(epsilon, float)))  # also checks epsilon
     grid = np.atleast_1d(np.asarray(epsilon, float))
     if isinstance(risk, JointRisk):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from empriv.auditing.audit import Audit, check_epsilons
-from empriv.auditing.run import DEFAULT_EPSILONS, audit
+from empriv.auditing.audit import Audit
+from empriv.auditing.make_audit import DEFAULT_EPSILONS, audit
+from empriv.base.arguments import rising_epsilons
 from empriv.collecting.origins import describe
+from empriv.collecting.queries import Query
+from empriv.collecting.run_options import Run
 from empriv.comparing.comparison import MOST, Comparison
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
@@ -21,11 +24,14 @@ if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
     from empriv.collecting.functions.frames import FrameKind
 
+Compared: TypeAlias = str | Callable[..., Any] | Query | Protocol | Results | Audit
+"""What can be compared: a query or a protocol, which is run, or what was collected or audited before."""
+
 _ANSWERS, _LEAST_DRAWS, _MOST_DRAWS = 1_500, 4, 64
 
 
 def compare(
-    protocols: Mapping[str, Any],
+    protocols: Mapping[str, Compared],
     data: Databases | None = None,
     *,
     truth: str | None = None,
@@ -79,37 +85,37 @@ def compare(
         raise InputError("`protocols` must have names that are texts.")
     if truth is not None and truth not in protocols:
         raise InputError(f"`truth` must name one of the protocols ({', '.join(protocols)}), got {truth!r}.")
-    epsilons = check_epsilons(epsilon)
+    epsilons = rising_epsilons(epsilon)
+    run = Run(
+        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, progress=progress, notice=notice,
+        frame=frame,
+    )  # fmt: skip
     # All are understood before any is run.
-    asked = {name: _understood(name, one, data) for name, one in protocols.items()}
-    if truth is not None and _randomised(asked[truth]):
+    ways = {name: _understood(name, given, data) for name, given in protocols.items()}
+    if truth is not None and _randomised(ways[truth]):
         raise InputError("`truth` must give one answer for each database, got a randomised protocol.")
-    found: dict[str, Audit] = {}
+    audits: dict[str, Audit] = {}
     # Randomised ones last: by then the number of databases is known, which says how many draws are enough.
-    for name in sorted(asked, key=lambda name: _randomised(asked[name])):
-        one = asked[name]
-        if isinstance(one, Audit):
-            found[name] = replace(one, epsilons=epsilons)
+    for name in sorted(ways, key=lambda name: _randomised(ways[name])):
+        way = ways[name]
+        if isinstance(way, Audit):
+            audits[name] = replace(way, epsilons=epsilons)
             continue
-        if isinstance(one, Results):
-            found[name] = audit(one, epsilon=epsilons, density=density, component=component)
+        if isinstance(way, Results):
+            audits[name] = audit(way, epsilon=epsilons, density=density, component=component)
             continue
         assert data is not None
-        if draws is None and one.randomised and found:
-            draws = _enough(next(iter(found.values())).results.n_databases)
-        results = one.collect(
-            data, draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, progress=progress,
-            notice=notice, frame=frame,
-        )  # fmt: skip
-        measured = audit(results, epsilon=epsilons, density=density, component=component)
-        found[name] = replace(measured, query=one.describe(), origin=describe(data))
-    ways = {name: one for name, one in asked.items() if isinstance(one, Protocol)}
-    made_from = {name: tuple(other for other in ways if one.made_from(ways[other])) for name, one in ways.items()}
-    return Comparison({name: found[name] for name in protocols}, epsilons, truth, rng, made_from)
+        if run.draws is None and way.randomised and audits:
+            run = replace(run, draws=_enough(next(iter(audits.values())).results.n_databases))
+        measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component)
+        audits[name] = replace(measured, query=way.describe(), origin=describe(data))
+    asked = {name: way for name, way in ways.items() if isinstance(way, Protocol)}
+    made_from = {name: tuple(other for other in asked if way.made_from(asked[other])) for name, way in asked.items()}
+    return Comparison({name: audits[name] for name in protocols}, epsilons, truth, rng, made_from)
 
 
-def _randomised(one: Protocol | Results | Audit) -> bool:
-    return isinstance(one, Protocol) and one.randomised
+def _randomised(way: Protocol | Results | Audit) -> bool:
+    return isinstance(way, Protocol) and way.randomised
 
 
 def _enough(n_databases: int) -> int:

@@ -7,14 +7,15 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from empriv.auditing.audit import Audit, check_epsilons
+from empriv.auditing.audit import Audit
 from empriv.auditing.composing import Composition, composition
 from empriv.auditing.knowledge import adversary_from_parts, known_values
+from empriv.base.arguments import rising_epsilons
 from empriv.base.storage import read_archive
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
 from empriv.ledger import Ledger, identity_of
-from empriv.measuring.densities.density import Density, Kde
+from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_from_json
 from empriv.measuring.given.adversaries import as_adversary
 from empriv.measuring.given.adversary_risk import measure_against
@@ -25,8 +26,10 @@ from empriv.results import Results
 from empriv.scale.scans import Scan
 
 if TYPE_CHECKING:
-    from empriv.collecting import Databases, Engine, Query
+    from empriv.collecting import Databases, Engine
     from empriv.collecting.functions.frames import FrameKind
+    from empriv.collecting.pipeline import Asked
+    from empriv.collecting.run_options import Run
 
 DEFAULT_EPSILONS = (0.05, 0.1, 0.2)
 _DAMAGED = "The file is damaged: its facts about the audit are not what empriv writes."
@@ -34,7 +37,7 @@ _DAMAGED = "The file is damaged: its facts about the audit are not what empriv w
 
 def audit(
     data: Databases | Results,
-    query: str | Callable[..., Any] | Query | Sequence[str | Callable[..., Any] | Query] | None = None,
+    query: Asked | None = None,
     *,
     epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
     density: Density | None = None,
@@ -82,51 +85,49 @@ def audit(
     >>> audit.verdict(epsilon=0.1, delta=0.05)
     'unresolved'
     """
-    epsilons = check_epsilons(epsilon)
-    density = Kde() if density is None else density
-    if not isinstance(density, Density):
-        raise InputError(f"`density` must have a method `fit`, got {type(density).__name__}. Hint: empriv.Kde().")
+    epsilons, density = rising_epsilons(epsilon), density_or_default(density)
     if adversary is not None and ledger is not None:
         raise InputError("`adversary` must not be given with `ledger`: several numbers against one are not measured.")
+    from empriv.collecting.run_options import Run
+
+    run = Run(
+        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, checkpoint=checkpoint,
+        progress=progress, notice=notice, frame=frame,
+    )  # fmt: skip
     if isinstance(data, Results):
         if query is not None:
             raise InputError("`query` must not be given with `Results`, which hold its answers already.")
         if ledger is not None:
             raise InputError("`ledger` must go with the rows, of which earlier queries are asked again, got `Results`.")
-        found = _measured(data, epsilons, density, component, grouped=True)
-        return _against(found, adversary, None, None, progress, notice)
+        return _against(_measured(data, epsilons, density, component, grouped=True), adversary, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
-    from empriv.collecting import collect
+    from empriv.collecting.pipeline import run_query
     from empriv.collecting.queries import canonical_text, queries_in, query_of
 
     several = isinstance(query, list | tuple)
     given: Sequence[Any] = query if isinstance(query, list | tuple) else [query]
-    queries = [query_of(one, post=post) for one in given]
+    queries = [query_of(asked, post=post) for asked in given]
     if post is not None:
-        queries = [replace(one, post=post) for one in queries]
-    results = collect(
-        data, queries if several else queries[0], draws=draws, rng=rng, engine=engine, memory_limit=memory_limit,
-        jobs=jobs, checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
-    )  # fmt: skip
+        queries = [replace(asked, post=post) for asked in queries]
+    results = run_query(data, queries if several else queries[0], run)
     origin = describe(data)
-    asked = "; ".join(one.text if one.post is None else f"{one.text}, then {_name(one.post)}" for one in queries)
-    found = replace(
-        _measured(results, epsilons, density, component, grouped=any(one.groups for one in queries)),
-        query=asked, origin=origin, text=canonical_text(queries), scope=scope,
+    told = "; ".join(
+        asked.text if asked.post is None else f"{asked.text}, then {_name(asked.post)}" for asked in queries
+    )
+    made = replace(
+        _measured(results, epsilons, density, component, grouped=any(asked.groups for asked in queries)),
+        query=told, origin=origin, text=canonical_text(queries), scope=scope,
     )  # fmt: skip
     if ledger is not None:
 
-        def again(text: str) -> Results:
-            asked = queries_in(text)
-            return collect(
-                data, asked if len(asked) > 1 else asked[0], engine=engine, memory_limit=memory_limit,
-                progress=progress, notice=notice,
-            )  # fmt: skip
+        def ask_again(text: str) -> Results:
+            earlier = queries_in(text)
+            return run_query(data, earlier if len(earlier) > 1 else earlier[0], run.of_another_query())
 
         identity = identity_of(results.databases.tolist(), origin, scope=scope)
-        return _composed(found, composition(found.results, ledger, identity, again))
-    return _against(found, adversary, data, engine, progress, notice)
+        return _composed(made, composition(made.results, ledger, identity, ask_again))
+    return _against(made, adversary, data, run)
 
 
 def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Scan | Results | Noise | JointNoise:
@@ -165,14 +166,14 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
                 "Hint: empriv.load(path, density=...)."
             )
         density = density_from_json(meta["density"])
-    found = Audit(results=results, risk=measure(results, density=density), density=density, **facts)
+    made = Audit(results=results, risk=measure(results, density=density), density=density, **facts)
     try:
         # Files of earlier versions know neither adversaries nor earlier releases.
         against = adversary_from_parts(meta.get("adversary"), arrays, results, density)
         together = Composition.from_json(meta.get("composition"), results)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileFormatError(_DAMAGED) from error
-    return replace(_composed(found, together), against=against)
+    return replace(_composed(made, together), against=against)
 
 
 def _measured(
@@ -197,29 +198,22 @@ def _measured(
     )
 
 
-def _against(
-    found: Audit,
-    adversary: Any,
-    data: Databases | None,
-    engine: Engine | None,
-    progress: bool | None,
-    notice: Callable[[str], None] | None,
-) -> Audit:
+def _against(made: Audit, adversary: Any, data: Databases | None, run: Run) -> Audit:
     """The audit against an adversary, if one is named."""
     if adversary is None:
-        return found
+        return made
     who = as_adversary(adversary)
-    known = known_values(who, data, databases=found.results.databases, engine=engine, progress=progress, notice=notice)
-    risk = measure_against(found.results, who, known, density=found.density, progress=progress, notice=notice)
-    return replace(found, against=risk)
+    known = known_values(who, data, databases=made.results.databases, run=run)
+    risk = measure_against(made.results, who, known, density=made.density, progress=run.progress, notice=run.notice)
+    return replace(made, against=risk)
 
 
-def _composed(found: Audit, together: Composition | None) -> Audit:
+def _composed(made: Audit, together: Composition | None) -> Audit:
     """The audit together with earlier releases, if there are any."""
     if together is None:
-        return found
+        return made
     noisy = together.noisy()
-    return replace(found, results=noisy, risk=measure(noisy, density=found.density), composition=together)
+    return replace(made, results=noisy, risk=measure(noisy, density=made.density), composition=together)
 
 
 def _one_component(results: Results, names: Sequence[str], component: str, grouped: bool) -> Results:
@@ -242,7 +236,7 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(n_components, int | None) or (component is None) != (n_components is None):
             raise TypeError("n_components")
         return {
-            "epsilons": check_epsilons(meta["epsilons"]),
+            "epsilons": rising_epsilons(meta["epsilons"]),
             "query": text(meta["query"]),
             "origin": source,
             "component": component,

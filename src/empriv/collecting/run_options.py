@@ -1,0 +1,74 @@
+"""`Run`: the options of a run that `audit`, `collect`, `scan`, `compare` and protocols hand on, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from empriv.base.arguments import draws_or_none, jobs_or_none, progress_or_none, whole_number
+from empriv.collecting.sources import Databases, Frame
+from empriv.errors import InputError
+
+if TYPE_CHECKING:
+    from empriv.collecting.engines.protocol import Engine
+    from empriv.collecting.functions.frames import FrameKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How a query is run.
+
+    Attributes
+    ----------
+    draws : number of draws from a randomised function, None for one that is not random
+    rng : seed of a randomised function
+    engine : what reads the rows and answers SQL; None chooses by the data
+    memory_limit : such as ``"2GB"``, for the engine that is chosen
+    jobs : number of processes for a function
+    checkpoint : file from which an interrupted run of a function resumes
+    progress : False never shows progress, True always, None if the work lasts
+    notice : called with a sentence before work that may last
+    frame : what a function receives
+    """
+
+    draws: int | None = None
+    rng: int = 0
+    engine: Engine | None = None
+    memory_limit: str | None = None
+    jobs: int | None = None
+    checkpoint: str | PathLike[str] | None = None
+    progress: bool | None = None
+    notice: Callable[[str], None] | None = None
+    frame: FrameKind = "dict"
+
+    def __post_init__(self) -> None:
+        draws_or_none(self.draws)
+        whole_number("rng", self.rng, least=0)
+        jobs_or_none(self.jobs)
+        progress_or_none(self.progress)
+        if self.engine is not None and self.memory_limit is not None:
+            raise InputError("`memory_limit` must not be given beside `engine`. Hint: DuckDBEngine(memory_limit=...).")
+
+    def on(self, data: Databases) -> tuple[Engine, Run]:
+        """The engine that reads these rows, and this run with it."""
+        engine = self.engine or self._engine_for(data)
+        return engine, replace(self, engine=engine, memory_limit=None)
+
+    def of_another_query(self) -> Run:
+        """The same engine and limits for a query beside the one asked: no draws, and nothing to resume from."""
+        return replace(self, draws=None, rng=0, jobs=None, checkpoint=None, frame="dict")
+
+    def _engine_for(self, data: Databases) -> Engine:
+        """Spark for a Spark DataFrame, and DuckDB for all else."""
+        for part in (*data.parts, *data.tables.values()):
+            if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
+                if self.memory_limit is not None:
+                    raise InputError("`memory_limit` must not be given with Spark, which has limits of its own.")
+                from empriv.collecting.engines.spark.session import SparkEngine
+
+                return SparkEngine(part.frame.sparkSession)
+        from empriv.collecting.engines.duckdb.session import DuckDBEngine
+
+        return DuckDBEngine(memory_limit=self.memory_limit)
