@@ -55,7 +55,7 @@ def cases() -> Iterator[tuple[str, Risk]]:
 
 def demo() -> Risk:
     """The data of `empriv demo`."""
-    from empriv.cli.main import DEMO_QUERY, DEMO_SOURCE
+    from empriv.cli.demo import DEMO_QUERY, DEMO_SOURCE
 
     data = empriv.databases(
         DEMO_SOURCE, database="date", individual="customer_id", tables={"purchases": datasets.cdnow()}

@@ -17,7 +17,7 @@ import numpy as np
 
 import empriv
 from empriv import datasets
-from empriv.cli.main import DEMO_QUERY, DEMO_SOURCE
+from empriv.cli.demo import DEMO_QUERY, DEMO_SOURCE
 from empriv.report import write_report
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from empriv.cli.ledger import ledger as group
-from empriv.cli.runs import Commands
+from empriv.cli.main import Commands
 from empriv.ledger import Figures, Joint, Ledger, Policy, Release, identity_of
 
 DOCS = Path(__file__).parent.parent / "docs"

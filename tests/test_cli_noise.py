@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import empriv
+from empriv.cli.main import Commands
 from empriv.cli.noise import noise
 from empriv.cli.release import release
-from empriv.cli.runs import Commands
 from empriv.errors import CertificateError
 from empriv.noise.design import design
 from empriv.noise.law import Law

@@ -29,7 +29,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
         density=text,
         unidentified=st.sampled_from(["error", "keep", "drop"]),
         component=st.none() | text,
-        fail_if=st.lists(text).map(tuple),
+        fail_if=st.lists(st.sampled_from(["delta > 0.1 at 1", "epsilon >= 2 at delta 0"])).map(tuple),
         show_ids=st.booleans(),
         top=st.integers(0, 10**6),
         quiet=st.booleans(),
@@ -69,7 +69,10 @@ def test_every_setting_is_documented_and_can_be_read() -> None:
         ("epsilon = []", "at least one number"),
         ('top = "5"', "`top` must be an integer"),
         ("quiet = 1", "`quiet` must be true or false"),
-        ('unidentified = "skip"', "`unidentified` must be one of error, keep, drop, got 'skip'"),
+        ('unidentified = "skip"', "`unidentified` must be valid: 'skip' is not one of 'error', 'keep', 'drop'"),
+        ("top = -1", "`top` must be valid: -1 is not in the range"),
+        ("rng = -1", "`rng` must be valid: -1 is not in the range"),
+        ('fail_if = "delta"', "`fail_if` must read like"),
         ('tables = "a.csv"', "`tables` must be a table"),
         ("[tables]\na = 1", "`tables.a` must be a text"),
         ("query = ", "`config` must be TOML"),
@@ -80,6 +83,7 @@ def test_what_is_wrong_is_refused(tmp_path: Path, content: str, words: str) -> N
     with pytest.raises(InputError) as caught:
         read_config(tmp_path / "audit.toml")
     assert words in str(caught.value)
+    assert "audit.toml" in str(caught.value)
 
 
 def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:

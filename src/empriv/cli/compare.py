@@ -7,19 +7,21 @@ from typing import Any
 
 import click
 
-from empriv.cli.config import Settings, read_config, settings_of
+from empriv.cli.config import Settings, config_options, settings_of
+from empriv.cli.inputs import check_targets, density_from_name, load_audit, paths_read, source_of
 from empriv.cli.options import epsilon_option, json_option, quiet_option
 from empriv.cli.output import write_json
-from empriv.cli.runs import check_targets, interruptible, load_audit, paths_read, source_of
+from empriv.cli.running import interruptible
+from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
 # Keys of a file that `empriv audit` writes or judges by: a comparison must not write over what an audit wrote.
 _OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "target", "basis", "show_ids", "top")
 
 
-@click.command(short_help="Compare protocols, or saved audits.")
+@click.command()
 @click.argument("paths", nargs=-1, metavar="[SAVED...]")
-@click.option("--config", metavar="PATH", help="Compare the protocols of this audit.toml, instead of saved audits.")
+@config_options("Compare the protocols of this audit.toml, instead of saved audits.", without=_OF_AUDITS)
 @click.option("--truth", metavar="NAME", help="The one whose answers are right: errors of the others are against it.")
 @epsilon_option
 @click.option("--draws", type=click.IntRange(min=1), metavar="N", help="Draws of randomised protocols, each database.")
@@ -27,7 +29,7 @@ _OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "target",
 @json_option
 @click.option("--report", metavar="PATH", help="Write the comparison as one page of HTML.")
 @quiet_option
-def compare(paths: tuple[str, ...], config: str | None, **given: Any) -> None:
+def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **given: Any) -> None:
     """Put protocols side by side: delta, its upper bound, total risk, errors, and which differences are real.
 
     SAVED are audits that were saved with --save; their names are those of the files. Or --config names an audit.toml
@@ -40,18 +42,20 @@ def compare(paths: tuple[str, ...], config: str | None, **given: Any) -> None:
     """
     if (config is None) == (not paths):
         raise click.UsageError("Either SAVED files or --config must be given.")
-    read = {} if config is None else _read(config)
-    settings = settings_of({key: value for key, value in read.items() if key not in _OF_AUDITS}, given)
+    in_file = click.get_current_context().default_map or {}
+    settings = settings_of(in_file, given)
+    if config is not None and not trust_config:
+        check_trust(config, in_file)
     quiet = settings.quiet or settings.json == "-"
     read_too = list(paths) if config is None else [config, *paths_read(settings)]
     check_targets((settings.json, settings.report), read_too)
 
     def work() -> Any:
-        found = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, quiet)
-        figures = None if settings.json is None else found.to_json()
-        return found, figures, None if quiet else str(found)
+        compared = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, quiet)
+        figures = None if settings.json is None else compared.to_json()
+        return compared, figures, None if quiet else str(compared)
 
-    found, figures, said = interruptible(work, quiet=quiet, saying="Collecting, measuring and comparing")
+    compared, figures, said = interruptible(work, quiet=quiet, saying="Collecting, measuring and comparing")
     from empriv.cli.terminal import printable
 
     if said is not None:
@@ -59,16 +63,9 @@ def compare(paths: tuple[str, ...], config: str | None, **given: Any) -> None:
     if settings.json is not None and figures is not None:
         write_json(settings.json, figures)
     if settings.report is not None:
-        found.report(settings.report)
+        compared.report(settings.report)
         if not quiet:
             click.echo(printable(f"Wrote {Path(settings.report).name}."))
-
-
-def _read(config: str) -> dict[str, Any]:
-    try:
-        return read_config(config)
-    except InputError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ...] | None) -> Any:
@@ -80,7 +77,7 @@ def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ..
     from empriv.comparing import compare as compare_all
 
     audits = {name: load_audit(path, settings.epsilon) for name, path in zip(names, paths, strict=True)}
-    asked = sorted({one for audit in audits.values() for one in audit.epsilons})
+    asked = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
     return compare_all(audits, truth=settings.truth, epsilon=epsilons or asked, rng=settings.rng)
 
 
@@ -91,11 +88,10 @@ def _asked(settings: Settings, quiet: bool) -> Any:
             raise click.UsageError(f"--config must name a file with {name!r}.")
     settings.check_comparison()
     from empriv.comparing import compare as compare_all
-    from empriv.measuring.densities.specs import density_from_text
 
     return compare_all(
         protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
-        density=density_from_text(settings.density), component=settings.component, draws=settings.draws,
+        density=density_from_name(settings.density), component=settings.component, draws=settings.draws,
         rng=settings.rng, memory_limit=settings.memory_limit, progress=False if quiet else None,
         notice=_unsaid if quiet else None,
     )  # fmt: skip

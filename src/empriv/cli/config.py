@@ -1,24 +1,26 @@
-"""Settings of `empriv audit`: defaults, audit.toml, and the command line's own, put together.
+"""Settings of a command: defaults, audit.toml, and the command line's own, put together.
 
-Knows no numerics and no command line; docs/formats.md describes the file.
+The file's values are checked by the command line's own options, and are the defaults of the run: click's
+``default_map``. docs/formats.md describes the file.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import click
+from click.core import ParameterSource
+
+from empriv.cli.options import F, Separated, options
 from empriv.errors import InputError
 
-UNIDENTIFIED = ("error", "keep", "drop")
-BASES = ("bound", "estimate")
 # Kinds of [protocols.NAME]: what each needs, and what it takes besides `query` and `base`.
 PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "plain": ((), ()),
@@ -92,12 +94,13 @@ class Settings:
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
-    """Settings from a file, overridden by those given on the command line (None: not given)."""
-    return Settings(**{**config, **{name: value for name, value in given.items() if value is not None}})
+    """Settings from a file, overridden by those given on the command line (None or nothing: not given)."""
+    values = {**config, **{name: value for name, value in given.items() if value not in (None, ())}}
+    return Settings(**{**values, "tables": dict(values.get("tables", ()))})
 
 
 def read_config(path: str | PathLike[str]) -> dict[str, Any]:
-    """Settings in a file, each checked."""
+    """Settings in a file, each checked by the option of its name."""
     name = Path(path).name
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -105,173 +108,143 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
         raise InputError(f"`config` must be a file that can be read, got {name!r}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"`config` must be TOML, got {name!r}: {error}.") from None
+    # The commands read this file, and the file is checked by what they take: imported here, once both exist.
+    from empriv.cli.audit import audit
+    from empriv.cli.compare import compare
+
+    parameters = {parameter.name: parameter for parameter in (*compare.params, *audit.params)}
+    keys = [setting.name for setting in fields(Settings)]
     checked = {}
     for key, value in content.items():
-        if key not in _CHECKS:
-            near = difflib.get_close_matches(key, _CHECKS, n=1)
-            hint = f" Hint: did you mean {near[0]!r}?" if near else f" Hint: known keys are {', '.join(_CHECKS)}."
-            raise InputError(f"`config` must hold known keys only, got {key!r}.{hint}")
-        checked[key] = _CHECKS[key](key, value)
+        if key not in keys:
+            hint = _nearest(key, keys, "known keys")
+            raise InputError(f"{name}: `config` must hold known keys only, got {key!r}. Hint: {hint}")
+        try:
+            checked[key] = _protocols(value) if key == "protocols" else _value(parameters[key], value)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        except click.BadParameter as error:  # from the option's own type
+            told = error.message if "must " in error.message else f"must be valid: {error.message}"
+            raise InputError(f"{name}: {told if told.startswith('`') else f'`{key}` {told}'}") from None
     return checked
+
+
+def config_options(told: str, *, without: Collection[str] = ()) -> Callable[[F], F]:
+    """--config, whose file's values are the defaults of the other options (but for some keys), and --trust-config."""
+
+    def read(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+        del param
+        if path is not None and not ctx.resilient_parsing:
+            try:
+                ctx.default_map = {key: value for key, value in read_config(path).items() if key not in without}
+            except InputError as error:
+                raise click.UsageError(str(error), ctx) from None
+        return path
+
+    return options(
+        click.option("--config", metavar="PATH", is_eager=True, callback=read, help=told),
+        click.option(
+            "--trust-config", is_flag=True,
+            help="Let the file of --config use SQL as a source, and files outside its own folder, in this run.",
+        ),
+    )  # fmt: skip
+
+
+def values_from_file(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a command's values, those that the file of --config gave."""
+    source_of = click.get_current_context().get_parameter_source
+    return {name: value for name, value in given.items() if source_of(name) is ParameterSource.DEFAULT_MAP}
 
 
 def to_toml(settings: Settings) -> str:
     """The file that makes these settings again."""
     lines = ["# empriv audit --config with this file repeats the audit."]
-    for one in fields(settings):
-        value = getattr(settings, one.name)
-        if one.name not in ("tables", *_COMPARING) and value is not None and value != ():
-            lines.append(f"{one.name} = {_toml(settings.asked if one.name == 'query' else value)}")
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        if setting.name not in ("tables", *_COMPARING) and value is not None and value != ():
+            lines.append(f"{setting.name} = {toml_text(settings.asked if setting.name == 'query' else value)}")
     if settings.tables:
-        lines += ["", "[tables]", *(f"{_toml(name)} = {_toml(table)}" for name, table in settings.tables.items())]
+        lines += [
+            "",
+            "[tables]",
+            *(f"{toml_text(name)} = {toml_text(table)}" for name, table in settings.tables.items()),
+        ]
     return "\n".join(lines) + "\n"
 
 
-def epsilons_of(numbers: list[Any]) -> tuple[float, ...]:
-    """Epsilons, checked."""
-    if not numbers:
-        raise InputError("`epsilon` must hold at least one number, got none.")
-    for one in numbers:
-        if isinstance(one, bool) or not isinstance(one, int | float) or not math.isfinite(one) or one < 0:
-            raise InputError(f"`epsilon` must be numbers of at least 0, got {one!r}.")
-    return tuple(float(one) for one in numbers)
-
-
-def _toml(value: Any) -> str:
+def toml_text(value: Any) -> str:
+    """A value as TOML writes it, on one line."""
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(toml_text, value))}]"
     if isinstance(value, str):
         # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
 
 
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise InputError(f"`{key}` must be a text, got {_kind(value)}.")
-    return value
+def _value(parameter: click.Parameter, value: Any) -> Any:
+    """What an option makes of a value in the file, which must be of the option's own kind: a text "5" is no number."""
+    kinds, rule = _KINDS.get(parameter.type.name, ((str,), "a text"))
+    several = getattr(parameter, "multiple", False) or parameter.nargs == -1 or isinstance(parameter.type, Separated)
+    if parameter.name == "tables":
+        if not isinstance(value, dict):
+            raise InputError(f"`tables` must be a table of names and paths, got {type(value).__name__}.")
+        for name, path in value.items():
+            if not isinstance(path, str) or not path:
+                raise InputError(f"`tables.{name}` must be a text, got {type(path).__name__}.")
+        value = list(value.items())
+    else:
+        values = value if several and isinstance(value, list) else [value]
+        if not values or any(type(member) not in kinds for member in values):
+            got = type(values[0]).__name__ if values else "an empty list"
+            listed = " or a list of texts" if several and str in kinds else ""
+            raise InputError(f"`{parameter.name}` must be {rule}{listed}, got {got}.")
+        if "" in values and parameter.name != "scope":
+            raise InputError(f"`{parameter.name}` must be {rule}, got an empty one.")
+        value = values if several else value
+    return parameter.type_cast_value(click.Context(click.Command("audit")), value)
 
 
-def _texts(key: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list) or not value:
-        raise InputError(f"`{key}` must be a text or a list of texts, got {_kind(value)}.")
-    return tuple(_text(key, one) for one in value)
-
-
-def _epsilons(key: str, value: Any) -> tuple[float, ...]:
-    del key
-    return epsilons_of(value if isinstance(value, list) else [value])
-
-
-def _switch(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"`{key}` must be true or false, got {_kind(value)}.")
-    return value
-
-
-def _count(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"`{key}` must be an integer of at least 0, got {value!r}.")
-    return value
-
-
-def _positive(key: str, value: Any) -> int:
-    if _count(key, value) < 1:
-        raise InputError(f"`{key}` must be an integer of at least 1, got {value!r}.")
-    return int(value)
-
-
-def _any_text(key: str, value: Any) -> str:
-    return "" if value == "" else _text(key, value)
-
-
-def _choice(key: str, value: Any) -> str:
-    if value not in UNIDENTIFIED:
-        raise InputError(f"`{key}` must be one of {', '.join(UNIDENTIFIED)}, got {value!r}.")
-    return str(value)
-
-
-def _basis(key: str, value: Any) -> str:
-    if value not in BASES:
-        raise InputError(f"`{key}` must be one of {', '.join(BASES)}, got {value!r}.")
-    return str(value)
-
-
-def _table(key: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise InputError(f"`{key}` must be a table of names and paths, got {_kind(value)}.")
-    return {name: _text(f"{key}.{name}", path) for name, path in value.items()}
-
-
-def _protocols(key: str, value: Any) -> dict[str, dict[str, Any]]:
+def _protocols(value: Any) -> dict[str, dict[str, Any]]:
     """Tables of protocols: the kind is known, and every key is one that this kind takes."""
     if not isinstance(value, dict) or not value:
-        raise InputError(f"`{key}` must be tables such as [{key}.rounded], got {_kind(value)}.")
+        raise InputError("`protocols` must be tables such as [protocols.rounded].")
     for name, table in value.items():
-        where = f"{key}.{name}"
+        where = f"`protocols.{name}"
         if not isinstance(table, dict):
-            raise InputError(f"`{where}` must be a table, got {_kind(table)}.")
+            raise InputError(f"{where}` must be a table, got {type(table).__name__}.")
         kind = table.get("kind")
         if kind not in PROTOCOL_KEYS:
-            near = difflib.get_close_matches(str(kind), PROTOCOL_KEYS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known kinds are {', '.join(PROTOCOL_KEYS)}."
-            raise InputError(f"`{where}.kind` must be a known kind, got {kind!r}. Hint: {hint}")
+            hint = _nearest(str(kind), PROTOCOL_KEYS, "known kinds")
+            raise InputError(f"{where}.kind` must be a known kind, got {kind!r}. Hint: {hint}")
         needed, more = PROTOCOL_KEYS[kind]
         allowed = ("kind", "query", "base", *needed, *more)
-        for one in table:
-            if one not in allowed:
-                near = difflib.get_close_matches(one, allowed, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"its keys are {', '.join(allowed)}."
-                raise InputError(f"`{where}` must hold keys of the kind {kind!r}, got {one!r}. Hint: {hint}")
-        for one in needed:
-            if one not in table:
-                raise InputError(f"`{where}.{one}` must be given for the kind {kind!r}.")
+        for key in table:
+            if key not in allowed:
+                hint = _nearest(key, allowed, "its keys")
+                raise InputError(f"{where}` must hold keys of the kind {kind!r}, got {key!r}. Hint: {hint}")
+        for key in needed:
+            if key not in table:
+                raise InputError(f"{where}.{key}` must be given for the kind {kind!r}.")
         if "query" in table and "base" in table:
-            raise InputError(f"`{where}` must have a query of its own or a base, got both.")
-        for one in ("query", "base"):
-            if one in table:
-                _text(f"{where}.{one}", table[one])
+            raise InputError(f"{where}` must have a query of its own or a base, got both.")
+        for key in ("query", "base"):
+            if key in table and (not isinstance(table[key], str) or not table[key]):
+                raise InputError(f"{where}.{key}` must be a text.")
         if table.get("base", name) not in value:
-            raise InputError(f"`{where}.base` must name another protocol, got {table['base']!r}.")
+            raise InputError(f"{where}.base` must name another protocol, got {table['base']!r}.")
     return {name: dict(table) for name, table in value.items()}
 
 
-def _kind(value: Any) -> str:
-    return "an empty one" if value in ("", []) else type(value).__name__
+def _nearest(word: str, known: Collection[str], all_of_them: str) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"{all_of_them} are {', '.join(known)}."
 
 
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "files": _texts,
-    "database": _text,
-    "individual": _texts,
-    "query": _texts,
-    "epsilon": _epsilons,
-    "density": _text,
-    "unidentified": _choice,
-    "component": _text,
-    "adversary": _texts,
-    "buckets": _positive,
-    "own_contribution": _switch,
-    "ledger": _text,
-    "scope": _any_text,
-    "memory_limit": _text,
-    "json": _text,
-    "save": _text,
-    "report": _text,
-    "public": _switch,
-    "beside": _switch,
-    "fail_if": _texts,
-    "target": _texts,
-    "basis": _basis,
-    "show_ids": _switch,
-    "top": _count,
-    "quiet": _switch,
-    "tables": _table,
-    "truth": _text,
-    "draws": _positive,
-    "rng": _count,
-    "protocols": _protocols,
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "boolean": ((bool,), "true or false"),
+    "integer range": ((int,), "an integer"),
+    "epsilons": ((int, float), "numbers of at least 0, and at least one number"),
 }
+"""What a TOML value of an option's type must be, by the type's name; a text for all others."""
 _COMPARING = ("truth", "draws", "rng", "protocols")  # keys of `empriv compare` alone

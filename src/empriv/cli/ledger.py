@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from empriv.cli.inputs import check_targets
 from empriv.cli.output import POLICY_FAILED
-from empriv.cli.runs import check_targets
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _limits(command: F) -> F:
     return command
 
 
-@click.group(short_help="Remember what was released.")
+@click.group()
 def ledger() -> None:
     """Remember what was released from which databases: releases compose only jointly.
 

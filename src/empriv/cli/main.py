@@ -1,57 +1,95 @@
-"""The command line: parse, call the public API, print.
+"""The entry point: the group of commands, each imported when it is run, and how errors end the program.
 
-Numerics, engines and rich are imported inside commands, so that ``--help`` is quick. What is run and how it ends is in
-`cli_runs`; documented in docs/command-line.md.
+Documented in docs/command-line.md.
 """
 
 from __future__ import annotations
 
-import shlex
+import os
+import sys
+import threading
+import traceback
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
-from empriv.cli.compare import compare
-from empriv.cli.config import Settings, read_config, settings_of, to_toml
-from empriv.cli.ledger import ledger
-from empriv.cli.noise import noise
-from empriv.cli.options import (
-    adversary_options,
-    epsilon_option,
-    fail_if_option,
-    json_option,
-    ledger_options,
-    queries_option,
-    query_option,
-    quiet_option,
-    report_options,
-    show_ids_option,
-    source_options,
-    target_options,
-    top_option,
-)
-from empriv.cli.policy import parse_policy, parse_target
-from empriv.cli.release import release
-from empriv.cli.runs import (
-    Commands,
-    Wanted,
-    adversary_of,
-    check_targets,
-    finish,
-    ledger_of,
-    load_audit,
-    paths_read,
-    source_of,
-)  # fmt: skip
-from empriv.cli.scan import scan, show_scan
-from empriv.errors import InputError
+from empriv.cli.output import DONE, ERROR, INTERRUPTED, USAGE
+from empriv.cli.running import WORKER
+from empriv.cli.terminal import printable
+from empriv.errors import EmprivError
 
-DEMO_SOURCE = "SELECT * FROM purchases WHERE date >= DATE '1997-04-01'"
-DEMO_QUERY = "sum(amount)"
+# Each command is the function of this name in the module of this name, and its line in the help.
+COMMANDS = {
+    "audit": "Audit a query on your data.",
+    "compare": "Compare protocols, or saved audits.",
+    "demo": "Audit real data that the package carries.",
+    "explain": "Print the SQL that is run instead of a query.",
+    "ledger": "Remember what was released.",
+    "noise": "Design the noise that makes a saved audit private enough.",
+    "release": "Release one answer with saved noise.",
+    "scan": "Audit a query on a table larger than memory.",
+    "show": "Show a saved audit or scan.",
+}
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(click.Group):
+    """A group of commands whose errors are one line on stderr, and whose exit codes are as documented."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        run: Callable[..., Any] = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        try:
+            code = run(*args, standalone_mode=False, **extra)
+        except click.UsageError as error:
+            error.show()
+            _exit(USAGE)
+        except click.Abort:
+            _stop("Interrupted: no file is half-written.", INTERRUPTED)
+        except EmprivError as error:
+            _stop(f"Error: {error}", ERROR)
+        except OSError as error:
+            name = "" if error.filename is None else f" {Path(os.fsdecode(error.filename)).name!r}:"
+            _stop(f"Error:{name} {error.strerror or type(error).__name__}.", ERROR)
+        except MemoryError:
+            _stop("Error: there is not enough memory. Hint: --memory-limit makes the engine write to disk.", ERROR)
+        except Exception as error:
+            # Its message may quote rows, so it is shown only to who asks.
+            if os.environ.get("EMPRIV_TRACEBACK"):
+                traceback.print_exc()
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            _stop(
+                f"Error: unexpected {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}. Hint: "
+                "EMPRIV_TRACEBACK=1 shows where it comes from, and may show data.",
+                ERROR,
+            )
+        return _exit(code if isinstance(code, int) else DONE)
+
+
+class LazyCommands(Commands):
+    """Commands that are imported when they are run: the help of all of them needs none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"empriv.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="empriv", message="empriv %(version)s")
 def main() -> None:
     """How private a statistic already is, from the data's own randomness.
@@ -65,201 +103,16 @@ def main() -> None:
     """
 
 
-for _command in (scan, noise, release, ledger, compare):
-    main.add_command(_command)
+def _stop(message: str, code: int) -> NoReturn:
+    # An error about a query shows its line, and the place, on lines of their own.
+    click.echo("\n".join(map(printable, message.split("\n"))), err=True)
+    _exit(code)
 
 
-@main.command(short_help="Audit a query on your data.")
-@source_options
-@queries_option
-@epsilon_option
-@click.option(
-    "--density",
-    metavar="NAME",
-    help="laplace, gaussian, logistic, epanechnikov or student, with :RULE or :BANDWIDTH (laplace:one-se, "
-    "gaussian:0.5); variable:KERNEL:METHOD (variable:gaussian:breiman); ecdf; best. [default: laplace:one-se]",
-)
-@click.option("--component", metavar="NAME", help="Audit this one of several numbers that the query gives.")
-@adversary_options
-@ledger_options
-@click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
-@json_option
-@click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
-@report_options
-@fail_if_option
-@target_options
-@show_ids_option
-@top_option
-@quiet_option
-@click.option("--config", metavar="PATH", help="Read options from this audit.toml; those given here win.")
-@click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
-def audit(config: str | None, write_config: str | None, **given: Any) -> None:
-    """Audit a query: run it with everyone and without each individual, and measure what that tells.
-
-    FILES are Parquet, CSV or JSON files, globs, file.duckdb::table, or an SQL text over the tables given by --table.
-
-    \b
-    Examples:
-      empriv audit sales.parquet --database day --individual client_id --query "avg(amount)"
-      empriv audit "sales/*.csv" --database "date_trunc('month', t)" --individual client_id \\
-        --query "SELECT sum(amount) FROM data JOIN clients USING (client_id) WHERE adult" \\
-        --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
-    """
-    settings = _settings(config, given)
-    check_targets((settings.json, settings.save, settings.report, write_config), paths_read(settings))
-    density = _usage(_density, settings.density)
-
-    def run(engine: Any) -> Any:
-        import empriv
-
-        return empriv.audit(
-            source_of(settings), settings.asked, epsilon=settings.epsilon, density=density,
-            component=settings.component, adversary=adversary_of(settings), ledger=ledger_of(settings),
-            scope=settings.scope, engine=engine, progress=False if settings.quiet else None,
-            notice=_unsaid if settings.quiet else None,
-        )  # fmt: skip
-
-    wanted = Wanted.of(settings, config=to_toml(settings))
-    written = None if write_config is None else (write_config, to_toml(settings))
-    finish(run, wanted, save=settings.save, config=written, memory_limit=settings.memory_limit)
-
-
-@main.command(short_help="Print the SQL that is run instead of a query.")
-@source_options
-@query_option
-def explain(**given: Any) -> None:
-    """Print the SQL that is run instead of a query, to leave everyone out once.
-
-    Without FILES the columns' types are not known, and all are taken for integers.
-
-    \b
-    Example:
-      empriv explain --query "avg(amount)"
-      empriv explain sales.parquet --database day --individual client_id --query "avg(amount)"
-    """
-    query = given.pop("query")
-    settings = settings_of({}, {**given, "files": given["files"] or None})
-    if not query:
-        raise click.UsageError("Missing option '--query'.")
-    if settings.files and not settings.individual:
-        raise click.UsageError("Missing option '--individual'.")
-    from empriv.cli.terminal import printable
-    from empriv.collecting import explain as explain_query
-
-    text = explain_query(source_of(settings) if settings.files else None, query)
-    click.echo("\n".join(map(printable, text.splitlines())))
-
-
-@main.command(short_help="Show a saved audit or scan.")
-@click.argument("path", metavar="SAVED")
-@epsilon_option
-@json_option
-@report_options
-@fail_if_option
-@target_options
-@show_ids_option
-@top_option
-@quiet_option
-def show(path: str, **given: Any) -> None:
-    """Show an audit or a scan that was saved with --save, or audit saved results.
-
-    \b
-    Example:
-      empriv show audit.empriv --epsilon 0.1,0.5
-    """
-    settings = settings_of({}, given)
-    check_targets((settings.json, settings.report), (path,))
-    from empriv.base.storage import kind_of
-
-    if kind_of(path) == "scan":
-        show_scan(path, settings, given["epsilon"])
-        return
-
-    def run(engine: Any) -> Any:
-        del engine
-        return load_audit(path, settings.epsilon)
-
-    finish(run, Wanted.of(settings, epsilons=given["epsilon"]))
-
-
-@main.command(short_help="Audit real data that the package carries.")
-@epsilon_option
-def demo(epsilon: tuple[float, ...] | None) -> None:
-    """Audit real data that the package carries: the daily revenue of a shop.
-
-    \b
-    Example:
-      empriv demo --epsilon 0.1,1
-    """
-    from empriv.datasets import cdnow
-
-    settings = settings_of(
-        {},
-        {"files": (DEMO_SOURCE,), "database": "date", "individual": ("customer_id",), "query": (DEMO_QUERY,),
-         "tables": {"purchases": str(cdnow())}, "epsilon": epsilon},
-    )  # fmt: skip
-
-    def run(engine: Any) -> Any:
-        import empriv
-
-        return empriv.audit(source_of(settings), settings.asked, epsilon=settings.epsilon, engine=engine)
-
-    click.echo("Real purchases of CDNOW's customers, April 1997 to June 1998: each day is a")
-    click.echo("database, the query is its revenue. How much does it tell about one customer?")
-    finish(run, Wanted.of(settings))
-    click.echo(_recipe(settings))
-
-
-def _recipe(settings: Settings) -> str:
-    """How to do the demo by hand."""
-    epsilons = ", ".join(f"{one:g}" for one in settings.epsilon)
-    return f"""\
-The same on the command line:
-  empriv audit "{DEMO_SOURCE}" \\
-    --table purchases={shlex.quote(settings.tables["purchases"])} \\
-    --database date --individual customer_id --query "{DEMO_QUERY}" --epsilon {epsilons.replace(" ", "")}
-and in Python:
-  import empriv
-  data = empriv.databases("{DEMO_SOURCE}", database="date",
-                          individual="customer_id", tables={{"purchases": empriv.datasets.cdnow()}})
-  audit = empriv.audit(data, "{DEMO_QUERY}", epsilon=[{epsilons}])
-"""
-
-
-def _settings(config: str | None, given: dict[str, Any]) -> Settings:
-    """Settings from the file and the command line; what is missing is wrong usage."""
-    read = {} if config is None else _usage(read_config, config)
-    settings = settings_of(read, {**given, "files": given["files"] or None})
-    for policy in settings.fail_if:
-        _usage(parse_policy, policy)
-    for target in settings.target:
-        _usage(parse_target, target)
-    if not settings.files:
-        raise click.UsageError("Missing argument 'FILES...'.")
-    try:
-        settings.check_adversary()
-    except InputError as error:
-        raise click.UsageError(str(error)) from None
-    for name in ("individual", "query"):
-        if not getattr(settings, name):
-            raise click.UsageError(f"Missing option '--{name}'.")
-    return settings
-
-
-def _density(text: str) -> Any:
-    from empriv.measuring.densities.specs import density_from_text
-
-    return density_from_text(text)
-
-
-def _usage(function: Callable[[str], Any], argument: str) -> Any:
-    """Call a parser, whose errors are wrong usage."""
-    try:
-        return function(argument)
-    except InputError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _unsaid(sentence: str) -> None:
-    """What would be said of a long run is not, under --quiet."""
-    del sentence
+def _exit(code: int) -> NoReturn:
+    if any(thread.name == WORKER for thread in threading.enumerate()):
+        # A thread still computes and cannot be asked to stop; it writes no files.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

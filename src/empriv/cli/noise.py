@@ -1,4 +1,4 @@
-"""The command `noise`: parse, call the public API, print; several numbers together are for `cli_joint`.
+"""The command `noise`: parse, call the public API, print, for one number or several together.
 
 Numerics and rich are imported inside commands, so that ``--help`` is quick.
 """
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from empriv.cli.joint_noise import joint_noise
+from empriv.cli.inputs import check_targets, load_audit
 from empriv.cli.output import POLICY_FAILED, write_json
-from empriv.cli.runs import check_targets, interruptible, load_audit
+from empriv.cli.running import interruptible
 from empriv.errors import CertificateError, InputError
 from empriv.noise import METHODS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from empriv.auditing.audit import Audit
+    from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
 
 RISKIEST = 20
@@ -31,7 +33,7 @@ _KEPT = ("iid", "databases")  # checks of the audit that noise does not change
 
 
 @dataclass(frozen=True)
-class _Done:
+class _Designed:
     """A design, those beside it (``missed`` are the reasons of who has none), and the verdicts before and after."""
 
     audit: Any
@@ -44,7 +46,7 @@ class _Done:
     individuals: int
 
 
-@click.command(short_help="Design the noise that makes a saved audit private enough.")
+@click.command()
 @click.argument("path", metavar="SAVED")
 @click.option("--epsilon", type=float, required=True, metavar="E", help="The epsilon to reach.")
 @click.option("--delta", type=float, metavar="D", help="Each individual's delta_i at most. [default: 0]")
@@ -87,7 +89,7 @@ def noise(
         if method != "robust" or compare or bound is not None or total_risk is not None:
             raise click.UsageError("Several numbers together take --epsilon, --delta and --granularity only.")
         try:
-            joint_noise(
+            _design_jointly(
                 audit, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, save=save, json_path=json_path,
                 quiet=quiet,
             )  # fmt: skip
@@ -95,7 +97,7 @@ def noise(
             _missed(error)
         return
 
-    def work() -> _Done:
+    def work() -> _Designed:
         def design(chosen: str) -> Noise:
             return design_noise(
                 audit.risk, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen,
@@ -111,7 +113,7 @@ def noise(
                     others[name] = design(name)
                 except (CertificateError, InputError) as error:
                     missed[name] = str(error)
-        return _Done(audit, made, others, missed, tuple(dict.fromkeys(names)), *_verdicts(audit, made))
+        return _Designed(audit, made, others, missed, tuple(dict.fromkeys(names)), *_verdicts(audit, made))
 
     try:
         done = interruptible(work, quiet=quiet, saying="Designing noise")
@@ -127,7 +129,7 @@ def noise(
     if json_path is not None:
         figures = {
             **made.to_json(),
-            "compared": {name: one.expected_error for name, one in done.others.items()},
+            "compared": {name: other.expected_error for name, other in done.others.items()},
             "verdict_before": str(done.before),
             "verdict_after": {
                 "by_certificate": _held(made),
@@ -162,7 +164,7 @@ def _held(made: Noise) -> str:
     return "pass" if made.certificate.holds else "fail"
 
 
-def _show(done: _Done, console: Console) -> None:
+def _show(done: _Designed, console: Console) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -182,13 +184,13 @@ def _show(done: _Done, console: Console) -> None:
     for header in ("method", "expected error", "of classical", "of the paper's", "achieved epsilon", "achieved delta"):
         table.add_column(header, justify="left" if header == "method" else "right")
     classical, paper = rows.get("classical"), rows.get("paper")
-    for name, one in rows.items():
-        if one is None:
+    for name, law in rows.items():
+        if law is None:
             table.add_row(name, "missed", "", "", "", "")
             continue
         table.add_row(
-            name, f"{one.expected_error:.5g}", _ratio(one, classical), _ratio(one, paper),
-            _epsilon(one.achieved_epsilon), f"{one.achieved_delta():.3g}",
+            name, f"{law.expected_error:.5g}", _ratio(law, classical), _ratio(law, paper),
+            _epsilon(law.achieved_epsilon), f"{law.achieved_delta():.3g}",
         )  # fmt: skip
     console.print(table)
     console.print()
@@ -204,9 +206,65 @@ def _show(done: _Done, console: Console) -> None:
         say(note)
 
 
-def _ratio(one: Noise, other: Noise | None) -> str:
-    return "" if other is None or not other.expected_error else f"{one.expected_error / other.expected_error:.3f}"
+def _ratio(made: Noise, other: Noise | None) -> str:
+    return "" if other is None or not other.expected_error else f"{made.expected_error / other.expected_error:.3f}"
 
 
 def _epsilon(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "none"
+
+
+def _design_jointly(
+    audit: Audit,
+    *,
+    epsilon: float,
+    delta: float,
+    granularity: float | None,
+    save: str | None,
+    json_path: str | None,
+    quiet: bool,
+) -> None:
+    """Independent noise on each of several numbers that keeps a joint promise: designed, printed, saved."""
+    from empriv.noise.joint_noise import design_joint_noise
+
+    risk: Any = audit.risk
+    made = design_joint_noise(
+        risk, epsilon=epsilon, delta=delta, granularity=granularity, progress=False if quiet else None
+    )
+    before, after = risk.delta(epsilon), made.remeasure(draws=_DRAWS, rng=0).delta(epsilon)
+    if not quiet:
+        _show_joint(made, before, after)
+    if save is not None:
+        made.save(save)
+    if json_path is not None:
+        write_json(json_path, {**made.to_json(), "delta_before": before, "delta_measured_anew": after})
+
+
+def _show_joint(made: JointNoise, before: float, after: float) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from empriv.cli.terminal import console_for, printable
+    from empriv.words.sentences import number
+
+    console = console_for(sys.stdout)
+
+    def say(text: str, style: str = "") -> None:
+        console.print(Text(printable(text, console.encoding), style=style))
+
+    say(f"Noise for {len(made.laws)} numbers together, epsilon {made.epsilon:g}, delta {made.delta:g}", "bold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim")
+    for header in ("number", "expected error", "law"):
+        table.add_column(header, justify="right" if header == "expected error" else "left")
+    for name, law in made.laws.items():
+        words = printable(law.words, console.encoding)
+        table.add_row(Text(printable(name, console.encoding)), f"{law.expected_error:.5g}", Text(words))
+    console.print(table)
+    say(f"Achieved epsilon: {made.achieved_epsilon:.4g}, for every influence observed.")
+    say(
+        f"delta at epsilon {made.epsilon:g}: {number(before)} without noise; {number(after)} with it, measured anew "
+        f"from {_DRAWS} draws for each database."
+    )
+    for note in made.notes:
+        say(note)

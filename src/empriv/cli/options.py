@@ -2,65 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from empriv.cli.config import BASES, UNIDENTIFIED, epsilons_of
 from empriv.cli.policy import parse_policy, parse_target
 from empriv.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
+UNIDENTIFIED = ("error", "keep", "drop")
+BASES = ("bound", "estimate")
 
 
-def _epsilons(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
-    try:
-        return None if value is None else epsilons_of([float(one) for one in value.split(",")])
-    except ValueError:
-        message = f"must be numbers of at least 0, separated by commas, got {value!r}."
-        raise click.BadParameter(message, ctx, param) from None
+class Separated(click.ParamType):
+    """Several values in one text, separated by commas; or a list of them, from a file."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+        columns = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
+        if not all(columns):
+            self.fail(f"must be a column, or several separated by commas, got {value!r}.", param, ctx)
+        return columns
 
 
-def _columns(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    columns = None if value is None else tuple(one.strip() for one in value.split(","))
-    if columns is not None and not all(columns):
-        message = f"must be a column, or several separated by commas, got {value!r}."
-        raise click.BadParameter(message, ctx, param)
-    return columns
+class Epsilons(Separated):
+    """Epsilons, each finite and at least 0."""
 
+    name = "epsilons"
 
-def _tables(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
-    tables = {}
-    for value in values:
-        name, equals, path = value.partition("=")
-        if not (name and equals and path):
-            raise click.BadParameter(f"must read NAME=PATH, got {value!r}.", ctx, param)
-        tables[name] = path
-    return tables or None
-
-
-def _policies(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
-    for value in values:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
         try:
-            parse_policy(value)
-        except InputError as error:
-            raise click.BadParameter(str(error), ctx, param) from None
-    return tuple(values) or None
+            epsilons = tuple(float(part) for part in (value.split(",") if isinstance(value, str) else value))
+        except ValueError:
+            self.fail(f"must be numbers of at least 0, separated by commas, got {value!r}.", param, ctx)
+        for epsilon in epsilons:
+            if not (math.isfinite(epsilon) and epsilon >= 0):
+                self.fail(f"must be numbers of at least 0, got {epsilon:g}.", param, ctx)
+        return epsilons
 
 
-def _targets(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
-    for value in values:
+class NamedPath(click.ParamType):
+    """NAME=PATH as a pair; or a pair, from a file."""
+
+    name = "table"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        name, _, path = value.partition("=") if isinstance(value, str) else (value[0], "=", value[1])
+        if not (name and path):
+            self.fail(f"must read NAME=PATH, got {value!r}.", param, ctx)
+        return name, path
+
+
+class Sentence(click.ParamType):
+    """A text that a parser understands: a policy or a target."""
+
+    name = "sentence"
+
+    def __init__(self, parse: Callable[[str], Any]) -> None:
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            parse_target(value)
+            self._parse(value)
         except InputError as error:
-            raise click.BadParameter(str(error), ctx, param) from None
-    return tuple(values) or None
-
-
-def _several(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:
-    del ctx, param
-    return tuple(values) or None
+            self.fail(str(error), param, ctx)
+        return str(value)
 
 
 def options(*several: Callable[[F], F]) -> Callable[[F], F]:
@@ -73,7 +82,7 @@ def options(*several: Callable[[F], F]) -> Callable[[F], F]:
 
 
 epsilon_option = click.option(
-    "--epsilon", callback=_epsilons, metavar="E[,E...]", help="Epsilons to report. [default: 0.05,0.1,0.2]"
+    "--epsilon", type=Epsilons(), metavar="E[,E...]", help="Epsilons to report. [default: 0.05,0.1,0.2]"
 )
 json_option = click.option(
     "--json", metavar="PATH", help="Write the figures, without identifiers; - prints them instead of the summary."
@@ -87,7 +96,7 @@ top_option = click.option(
 fail_if_option = click.option(
     "--fail-if",
     multiple=True,
-    callback=_policies,
+    type=Sentence(parse_policy),
     metavar="POLICY",
     help='Exit with code 3 if it holds, such as "total_risk > 0.01 at 0.1", "delta >= 0.001 at 0.05" or '
     '"epsilon > 0.2 at delta 0"; upper(delta) and upper(total_risk) are upper bounds. May be repeated.',
@@ -96,7 +105,7 @@ target_options = options(
     click.option(
         "--target",
         multiple=True,
-        callback=_targets,
+        type=Sentence(parse_target),
         metavar="TARGET",
         help='Give a verdict on it, such as "delta <= 0.01 at 0.1" or "total_risk <= 0.05 at 0.1": exit with code 3 '
         "if it fails, 4 if it is unresolved. May be repeated.",
@@ -116,10 +125,10 @@ source_options = options(
         help="Column or SQL expression that says which database a row is in. Without it, each file is one database.",
     ),
     click.option(
-        "--individual", callback=_columns, metavar="COL[,COL]", help="Column that says whose a row is, or several."
+        "--individual", type=Separated(), metavar="COL[,COL]", help="Column that says whose a row is, or several."
     ),
     click.option(
-        "--table", "tables", multiple=True, callback=_tables, metavar="NAME=PATH",
+        "--table", "tables", multiple=True, type=NamedPath(), metavar="NAME=PATH",
         help="Another table that the query joins. May be repeated.",
     ),
     click.option(
@@ -133,7 +142,6 @@ query_option = click.option(
 queries_option = click.option(
     "--query",
     multiple=True,
-    callback=_several,
     metavar="SQL",
     help="SELECT ... FROM data, or an expression such as avg(amount). Repeated: all of them are released together.",
 )
@@ -141,7 +149,6 @@ adversary_options = options(
     click.option(
         "--adversary",
         multiple=True,
-        callback=_several,
         metavar="SQL",
         help="What an adversary knows of each database, such as count(*): delta is the largest over what they may see. "
         "Repeated: all of it is known.",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from empriv.base.harmless import pseudonyms
-from empriv.cli.policy import Outcome, Target
+from empriv.cli.policy import Judgement, Target
 from empriv.cli.terminal import printable
 from empriv.errors import InputError
 
@@ -34,7 +34,7 @@ def verdict_on(found: Audit | Scan, target: Target, basis: str) -> Verdict:
     return found.verdict(epsilon=target.epsilon, basis=basis, **limits)
 
 
-def exit_by(outcomes: Sequence[Outcome], verdicts: Sequence[tuple[str, Verdict]]) -> None:
+def exit_by(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> None:
     """End with 3 if a policy or target failed, with 4 if a target is unresolved, else go on."""
     given = {str(verdict) for _, verdict in verdicts}
     if any(outcome.failed for outcome in outcomes) or "fail" in given:
@@ -52,7 +52,7 @@ def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[An
     return shown
 
 
-def judged(outcomes: Sequence[Outcome], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
+def judged(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
     """What policies and targets came to, beside the figures in JSON."""
     found: dict[str, Any] = {}
     if outcomes:
@@ -70,7 +70,7 @@ def print_verdicts(verdicts: Sequence[tuple[str, Verdict]]) -> None:
             click.echo(printable(f"  {line}"))
 
 
-def print_outcomes(outcomes: Sequence[Outcome]) -> None:
+def print_outcomes(outcomes: Sequence[Judgement]) -> None:
     for outcome in outcomes:
         click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
 

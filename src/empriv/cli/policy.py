@@ -31,7 +31,7 @@ _TARGET = re.compile(
 )
 
 
-class Measured(Protocol):
+class HasFigures(Protocol):
     """What a policy asks of an audit."""
 
     def delta(self, epsilon: Any) -> Any: ...
@@ -44,7 +44,7 @@ class Measured(Protocol):
 
 
 @dataclass(frozen=True)
-class Policy:
+class Condition:
     """Fails if ``figure`` is greater than (or equal to, if ``or_equal``) ``limit``, at this epsilon or delta."""
 
     text: str
@@ -55,10 +55,10 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Judgement:
     """What a policy found."""
 
-    policy: Policy
+    policy: Condition
     value: float
     failed: bool
 
@@ -73,7 +73,7 @@ class Outcome:
         return {"policy": self.policy.text, "value": value, "failed": self.failed}
 
 
-def parse_policy(text: str) -> Policy:
+def parse_policy(text: str) -> Condition:
     """Understand the text of a policy."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -89,7 +89,7 @@ def parse_policy(text: str) -> Policy:
         raise InputError(f"`fail_if` must have a delta from 0 to 1, got {at:g}.")
     if not (math.isfinite(limit) and math.isfinite(at)):
         raise InputError(f"`fail_if` must have finite numbers, got {text!r}.")
-    return Policy(
+    return Condition(
         text=" ".join(text.split()),
         figure="epsilon" if of_epsilon else part["figure"].lower(),
         or_equal=(part["epsilon_operator"] or part["operator"]) == ">=",
@@ -98,7 +98,7 @@ def parse_policy(text: str) -> Policy:
     )
 
 
-def judge(policy: Policy, audit: Measured) -> Outcome:
+def judge(policy: Condition, audit: HasFigures) -> Judgement:
     """Hold an audit against a policy."""
     if policy.figure.startswith("upper("):
         found = audit.bounds(policy.at)
@@ -107,7 +107,7 @@ def judge(policy: Policy, audit: Measured) -> Outcome:
         value = float(getattr(audit, policy.figure)(policy.at))
     failed = value >= policy.limit if policy.or_equal else value > policy.limit
     # What cannot be compared must not pass.
-    return Outcome(policy, value, failed or math.isnan(value))
+    return Judgement(policy, value, failed or math.isnan(value))
 
 
 @dataclass(frozen=True)

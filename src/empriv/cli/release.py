@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from empriv.cli.inputs import load_audit
 from empriv.cli.output import POLICY_FAILED
-from empriv.cli.runs import load_audit
 from empriv.errors import InputError, RefusalError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from empriv.noise.noise import Noise
 
 
-@click.command(short_help="Release one answer with saved noise.")
+@click.command()
 @click.argument("path", metavar="NOISE")
 @click.option(
     "--value", "values", multiple=True, metavar="V",

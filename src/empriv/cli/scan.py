@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from empriv.cli.config import Settings, settings_of
+from empriv.cli.inputs import check_targets, paths_read, source_of
 from empriv.cli.options import (
     epsilon_option,
     fail_if_option,
@@ -35,8 +36,8 @@ from empriv.cli.output import (
     write_json,
     write_to,
 )
-from empriv.cli.policy import Outcome, Policy, Target, judge, parse_policy, parse_target
-from empriv.cli.runs import check_targets, engine_of, paths_read, source_of
+from empriv.cli.policy import Condition, Judgement, Target, judge, parse_policy, parse_target
+from empriv.cli.running import engine_of
 from empriv.cli.terminal import Page, console_for, show
 from empriv.errors import InputError
 
@@ -48,7 +49,7 @@ KEPT = 100
 """Riskiest individuals that a scan keeps at each epsilon, if no more are to be listed."""
 
 
-@click.command(short_help="Audit a query on a table larger than memory.")
+@click.command()
 @source_options
 @query_option
 @epsilon_option
@@ -86,7 +87,7 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
         --checkpoint scan.part --save scan.empriv --target "delta <= 0.01 at 0.1"
     """
     query = given.pop("query")
-    settings = settings_of({}, {**given, "query": None if query is None else (query,), "files": given["files"] or None})
+    settings = settings_of({}, {**given, "query": () if query is None else (query,)})
     _check_usage(settings)
     policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
     if not bounds and any(policy.figure.startswith("upper(") for policy in policies):
@@ -110,7 +111,7 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
     tell(found, settings, policies, targets)
 
 
-def tell(found: Scan, settings: Settings, policies: Sequence[Policy], targets: Sequence[Target]) -> None:
+def tell(found: Scan, settings: Settings, policies: Sequence[Condition], targets: Sequence[Target]) -> None:
     """Print and write what was found, and end with the exit code of policies and targets."""
     outcomes = [judge(policy, found) for policy in policies]
     verdicts = [(target.text, verdict_on(found, target, settings.basis)) for target in targets]
@@ -135,7 +136,7 @@ def _check_usage(settings: Settings) -> None:
 
 def _scanned(
     settings: Settings,
-    policies: Sequence[Policy],
+    policies: Sequence[Condition],
     targets: Sequence[Target],
     *,
     deltas: Sequence[float],
@@ -166,7 +167,7 @@ def _scanned(
 
 
 def _print(
-    found: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Outcome]
+    found: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Judgement]
 ) -> None:
     from empriv.words.summary import tail_sentence
 

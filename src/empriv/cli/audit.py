@@ -1,0 +1,104 @@
+"""The command `audit`: parse, call the public API, print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
+from empriv.cli.inputs import adversary_of, check_targets, density_from_name, ledger_of, paths_read, source_of
+from empriv.cli.options import (
+    adversary_options,
+    epsilon_option,
+    fail_if_option,
+    json_option,
+    ledger_options,
+    queries_option,
+    quiet_option,
+    report_options,
+    show_ids_option,
+    source_options,
+    target_options,
+    top_option,
+)
+from empriv.cli.running import Wanted, finish
+from empriv.cli.trust import check_trust
+from empriv.errors import InputError
+
+
+@click.command()
+@source_options
+@queries_option
+@epsilon_option
+@click.option(
+    "--density",
+    metavar="NAME",
+    help="laplace, gaussian, logistic, epanechnikov or student, with :RULE or :BANDWIDTH (laplace:one-se, "
+    "gaussian:0.5); variable:KERNEL:METHOD (variable:gaussian:breiman); ecdf; best. [default: laplace:one-se]",
+)
+@click.option("--component", metavar="NAME", help="Audit this one of several numbers that the query gives.")
+@adversary_options
+@ledger_options
+@click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
+@json_option
+@click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
+@report_options
+@fail_if_option
+@target_options
+@show_ids_option
+@top_option
+@quiet_option
+@config_options("Read options from this audit.toml; those given here win.")
+@click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
+def audit(config: str | None, trust_config: bool, write_config: str | None, **given: Any) -> None:
+    """Audit a query: run it with everyone and without each individual, and measure what that tells.
+
+    FILES are Parquet, CSV or JSON files, globs, file.duckdb::table, or an SQL text over the tables given by --table.
+
+    \b
+    Examples:
+      empriv audit sales.parquet --database day --individual client_id --query "avg(amount)"
+      empriv audit "sales/*.csv" --database "date_trunc('month', t)" --individual client_id \\
+        --query "SELECT sum(amount) FROM data JOIN clients USING (client_id) WHERE adult" \\
+        --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
+    """
+    settings = _settings(config, trust_config, given)
+    check_targets((settings.json, settings.save, settings.report, write_config), paths_read(settings))
+
+    def run(engine: Any) -> Any:
+        import empriv
+
+        return empriv.audit(
+            source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
+            component=settings.component, adversary=adversary_of(settings), ledger=ledger_of(settings),
+            scope=settings.scope, engine=engine, progress=False if settings.quiet else None,
+            notice=_unsaid if settings.quiet else None,
+        )  # fmt: skip
+
+    wanted = Wanted.of(settings, config=to_toml(settings))
+    written = None if write_config is None else (write_config, to_toml(settings))
+    finish(run, wanted, save=settings.save, config=written, memory_limit=settings.memory_limit)
+
+
+def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Settings:
+    """Settings from the file and the command line; what is missing is wrong usage."""
+    settings = settings_of({}, given)
+    if not settings.files:
+        raise click.UsageError("Missing argument 'FILES...'.")
+    for name in ("individual", "query"):
+        if not getattr(settings, name):
+            raise click.UsageError(f"Missing option '--{name}'.")
+    try:
+        settings.check_adversary()
+        density_from_name(settings.density)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
+    if config is not None and not trusted:
+        check_trust(config, values_from_file(given))
+    return settings
+
+
+def _unsaid(sentence: str) -> None:
+    """What would be said of a long run is not, under --quiet."""
+    del sentence

@@ -1,0 +1,40 @@
+"""The command `explain`: print the SQL that is run instead of a query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from empriv.cli.config import settings_of
+from empriv.cli.inputs import source_of
+from empriv.cli.options import (
+    query_option,
+    source_options,
+)
+
+
+@click.command()
+@source_options
+@query_option
+def explain(**given: Any) -> None:
+    """Print the SQL that is run instead of a query, to leave everyone out once.
+
+    Without FILES the columns' types are not known, and all are taken for integers.
+
+    \b
+    Example:
+      empriv explain --query "avg(amount)"
+      empriv explain sales.parquet --database day --individual client_id --query "avg(amount)"
+    """
+    query = given.pop("query")
+    settings = settings_of({}, given)
+    if not query:
+        raise click.UsageError("Missing option '--query'.")
+    if settings.files and not settings.individual:
+        raise click.UsageError("Missing option '--individual'.")
+    from empriv.cli.terminal import printable
+    from empriv.collecting import explain as explain_query
+
+    text = explain_query(source_of(settings) if settings.files else None, query)
+    click.echo("\n".join(map(printable, text.splitlines())))

@@ -1,0 +1,140 @@
+"""What a command reads: sources, saved audits, the adversary, the ledger; and where it may write."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from empriv.cli.config import Settings
+from empriv.errors import InputError, SourceError
+
+if TYPE_CHECKING:
+    from empriv.auditing.audit import Audit
+    from empriv.collecting.sources import Unidentified
+
+
+def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
+    """A saved audit, or an audit of saved results."""
+    import empriv
+
+    found = empriv.load(path)
+    if not isinstance(found, empriv.Audit | empriv.Results):
+        scanned = isinstance(found, empriv.Scan)
+        held, hint = ("a scan", "`empriv show` takes it") if scanned else ("noise", "`empriv release` takes it")
+        raise InputError(f"SAVED must hold an audit or results, got {held}. Hint: {hint}.")
+    return empriv.audit(found, epsilon=epsilons) if isinstance(found, empriv.Results) else found
+
+
+def density_from_name(name: str) -> Any:
+    """The density of --density."""
+    from empriv.measuring.densities.specs import density_from_text
+
+    return density_from_text(name)
+
+
+def adversary_of(settings: Settings) -> Any:
+    """Who the adversary is, None if nobody is named."""
+    if settings.own_contribution:
+        from empriv.measuring.given.adversaries import OwnContribution
+
+        return OwnContribution()
+    if not settings.adversary:
+        return None
+    from empriv.measuring.given.adversaries import Buckets, Weighted
+
+    known = settings.adversary[0] if len(settings.adversary) == 1 else list(settings.adversary)
+    return Weighted(known) if settings.buckets is None else Buckets(known, settings.buckets)
+
+
+def ledger_of(settings: Settings) -> Any:
+    """The ledger, None if there is none; it must exist, so that a wrong path is no new and empty one."""
+    if settings.ledger is None:
+        return None
+    from empriv.ledger import Ledger
+
+    return Ledger(settings.ledger, create=False)
+
+
+def source_of(settings: Settings) -> Any:
+    """The databases that files and options describe."""
+    from empriv.collecting import databases
+    from empriv.collecting.sources import Files, table_of
+
+    for text in (*settings.files, *settings.tables.values()):
+        _check_exists(text)
+    source: Any = list(settings.files)
+    if settings.database is None:
+        source = [file for text in settings.files for file in _expanded(text)]
+        if len(source) == 1:
+            raise InputError(
+                "FILES must be several where each is one database, got one. "
+                "Hint: --database names the column that says which database a row is in."
+            )
+    elif len(source) == 1:
+        source = source[0]
+    else:
+        tables = [table for table in map(table_of, source) if isinstance(table, Files)]
+        if len(tables) < len(source) or len({table.kind for table in tables}) > 1:
+            raise InputError("FILES that --database cuts must be of one kind, all Parquet, all CSV or all JSON.")
+        source = Files(tuple(path for table in tables for path in table.paths), tables[0].kind)
+    return databases(
+        source, database=settings.database, individual=settings.individual, tables=settings.tables,
+        unidentified=cast("Unidentified", settings.unidentified),
+    )  # fmt: skip
+
+
+def paths_read(settings: Settings) -> list[str]:
+    """Files that an audit reads."""
+    texts = [text for text in (*settings.files, *settings.tables.values()) if _is_path(text)]
+    return [path.partition("::")[0] for text in texts for path in _expanded(text)]
+
+
+def check_targets(paths: Sequence[str | None], read: Sequence[str]) -> None:
+    """Refuse, before any work, paths that could not be written, are being read, or are one and the same."""
+    files = [path for path in paths if path is not None and path != "-"]
+    if len({os.path.realpath(path) for path in files}) < len(files):
+        raise InputError("Output must go to different files, got one path twice.")
+    for path in files:
+        _check_target(path, read)
+
+
+def _check_target(path: str, read: Sequence[str]) -> None:
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        raise InputError(f"Output must go to a file, got {path!r}, which is not one.")
+    if not target.parent.is_dir():
+        raise InputError(f"Output must go to a directory that exists, got {path!r}.")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"Output must go to a directory that can be written, got {path!r}.")
+    if target.exists() and any(target.samefile(source) for source in read if Path(source).exists()):
+        raise InputError(f"Output must not replace what is read, got {path!r}.")
+
+
+def _is_path(text: str) -> bool:
+    from empriv.collecting.sources import Select, table_of
+
+    return "://" not in text and not isinstance(table_of(text), Select)
+
+
+def _check_exists(text: str) -> None:
+    if not _is_path(text):
+        return
+    path = text.partition("::")[0]
+    if not (Path(path).exists() or _matches(path)):
+        kind = "match a file" if glob.has_magic(path) else "exist"
+        raise SourceError(f"The file must {kind}, got {path!r}.")
+
+
+def _expanded(text: str) -> list[str]:
+    """The files of a glob; anything else as it is."""
+    if not _is_path(text) or Path(text).exists() or not glob.has_magic(text):
+        return [text]
+    return _matches(text) or [text]
+
+
+def _matches(pattern: str) -> list[str]:
+    # Not Path.glob, which takes no absolute pattern.
+    return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207

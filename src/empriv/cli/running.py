@@ -1,0 +1,203 @@
+"""Running an audit from the command line: interruptible work, then printing, files and the exit code.
+
+What is printed is in `output`. Nothing here imports numerics before a command runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from empriv.cli.config import Settings
+from empriv.cli.output import (
+    exit_by,
+    judged,
+    print_outcomes,
+    print_verdicts,
+    printing,
+    ranking,
+    verdict_on,
+    write_json,
+    write_to,
+)
+from empriv.cli.policy import Judgement, judge, parse_policy, parse_target
+from empriv.cli.terminal import Page, console_for, printable, round_up, show
+from empriv.errors import InputError
+
+if TYPE_CHECKING:
+    from empriv.auditing.audit import Audit
+    from empriv.collecting import DuckDBEngine
+    from empriv.validate.verdict import Verdict
+
+T = TypeVar("T")
+WORKER = "empriv audit"
+_CURVE_POINTS = 25
+_QUIET_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be shown and written of an audit."""
+
+    json: str | None
+    policies: tuple[str, ...]
+    targets: tuple[str, ...]
+    basis: str
+    show_ids: bool
+    top: int
+    quiet: bool
+    report: str | None = None
+    public: bool = False
+    beside: bool = False
+    epsilons: tuple[float, ...] | None = None
+    config: str | None = None
+
+    @staticmethod
+    def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None, config: str | None = None) -> Wanted:
+        for name in ("public", "beside"):
+            if getattr(settings, name) and settings.report is None:
+                raise click.UsageError(f"--{name} must be given with --report.")
+        if settings.public and (settings.show_ids or settings.beside):
+            raise click.UsageError("--public must not be given with --show-ids or --beside.")
+        return Wanted(
+            settings.json, settings.fail_if, settings.target, settings.basis, settings.show_ids, settings.top,
+            settings.quiet or settings.json == "-", settings.report, settings.public,
+            settings.beside, epsilons, config,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Finished:
+    audit: Audit
+    figures: dict[str, Any] | None
+    outcomes: tuple[Judgement, ...]
+    verdicts: tuple[tuple[str, Verdict], ...]
+    page: Page | None
+
+
+def finish(
+    run: Callable[[Any], Audit],
+    wanted: Wanted,
+    *,
+    save: str | None = None,
+    config: tuple[str, str] | None = None,
+    memory_limit: str | None = None,
+) -> None:
+    """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved."""
+    with engine_of(memory_limit) as engine:
+        done = interruptible(lambda: _work(run(engine), wanted), quiet=wanted.quiet)
+    with printing():
+        _print(done, wanted)
+    from empriv.base.storage import write_atomically
+
+    # The summary is on the screen by now: a file that cannot be written loses nothing else.
+    if save is not None:
+        write_to(save, done.audit.save)
+    if wanted.json is not None and done.figures is not None:
+        write_json(wanted.json, done.figures)
+    if wanted.report is not None:
+        write_to(wanted.report, lambda path: _report(done, wanted, path))
+    if config is not None:
+        path, toml = config
+        write_to(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
+    exit_by(done.outcomes, done.verdicts)
+
+
+def _report(done: _Finished, wanted: Wanted, path: str) -> None:
+    written = done.audit.report(
+        path, show_ids=wanted.show_ids, public=wanted.public, verdicts=done.verdicts,
+        config=None if wanted.public else wanted.config, beside=wanted.beside,
+    )  # fmt: skip
+    if not wanted.quiet:
+        key = "" if written.key is None else f"; {written.key.name} tells who is who"
+        click.echo(printable(f"Wrote {written.page.name}{key}."))
+
+
+@contextmanager
+def engine_of(memory_limit: str | None) -> Iterator[DuckDBEngine]:
+    """An engine that writes what does not fit in memory to a directory of its own."""
+    from empriv.collecting import DuckDBEngine
+
+    directory = tempfile.mkdtemp(prefix="empriv-")
+    try:
+        yield DuckDBEngine(memory_limit=memory_limit, temp_directory=directory)
+    finally:
+        # Whatever the engine wrote there is people's data.
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _work(audit: Audit, wanted: Wanted) -> _Finished:
+    # In this order the curves at the epsilons asked for are computed once.
+    said = audit.summary(wanted.epsilons)
+    figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
+    outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
+    verdicts = tuple((text, verdict_on(audit, parse_target(text), wanted.basis)) for text in wanted.targets)
+    if figures is not None:
+        figures |= judged(outcomes, verdicts)
+    if wanted.quiet:
+        return _Finished(audit, figures, outcomes, verdicts, None)
+    said = audit.with_validity(said)
+    from empriv.words.summary import tail_sentence
+
+    first = said.figures[0].epsilon
+    page = Page(
+        summary=said, curve=_curve(audit, said.figures[-1].epsilon),
+        ranking=ranking(audit.individuals(first, top=wanted.top), wanted.show_ids) if wanted.top else None,
+        ranked_at=first,
+        pseudonyms=not wanted.show_ids, n_individuals=audit.results.n_individuals,
+        tail=tail_sentence(audit.epsilon(0.0)),
+    )  # fmt: skip
+    return _Finished(audit, figures, outcomes, verdicts, page)
+
+
+def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
+    end = round_up(2.0 * largest) if largest > 0 else 1.0
+    epsilons = [end * k / (_CURVE_POINTS - 1) for k in range(_CURVE_POINTS)]
+    return epsilons, [float(delta) for delta in audit.delta(epsilons)]
+
+
+def _print(done: _Finished, wanted: Wanted) -> None:
+    if not wanted.quiet:
+        print_verdicts(done.verdicts)
+    if done.page is not None:
+        show(done.page, console_for(sys.stdout))
+    if not wanted.quiet:
+        print_outcomes(done.outcomes)
+
+
+def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:
+    """Do the work in a thread, so that Ctrl-C is heard while an engine or NumPy computes."""
+    found: list[T] = []
+    failed: list[BaseException] = []
+
+    def task() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=task, name=WORKER, daemon=True)
+    thread.start()
+    thread.join(_QUIET_SECONDS)
+    if thread.is_alive() and not quiet and sys.stderr.isatty():
+        click.echo(f"{saying}; Ctrl-C stops it.", err=True)
+    while thread.is_alive():
+        thread.join(0.2)
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InputError("`--write-config` must be given names that are Unicode, got a path that is not.") from None

@@ -1,0 +1,98 @@
+"""What a config file may name without being trusted: files in its own folder, and nothing else.
+
+Somebody else may have written the file. The rows it reads, and where it writes, are for the person who runs the
+command to decide: what is SQL, or leads out of the file's own folder, is listed and needs ``--trust-config``.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from empriv.cli.config import toml_text
+from empriv.errors import InputError, SourceError
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|~")  # a URL, a drive, or somebody's home
+_WRITTEN = ("json", "save", "report", "ledger")
+_SHOWN = 300
+
+
+def check_trust(config: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of a file that is not trusted, if they are SQL sources or lead out of the file's folder.
+
+    Parameters
+    ----------
+    config : path of the file
+    settings : those that come from the file, and not from the command line
+    """
+    reasons = list(_reasons(Path(config).parent.resolve(), settings))
+    if reasons:
+        lines = "".join(f"\n  {key} = {_shown(value)}: {why}" for key, value, why in reasons)
+        raise InputError(
+            f"{Path(config).name} must be trusted before it is used: it names what is more than files in its own "
+            f"folder.{lines}\nHint: if you trust whoever wrote this, run it again with --trust-config, which holds for "
+            "one run. What you write on the command line yourself needs no trust."
+        )
+
+
+def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Keys, values and why they need trust."""
+    sources = [("files", text) for text in settings.get("files", ())]
+    sources += [(f"tables.{toml_text(name)}", text) for name, text in dict(settings.get("tables", ())).items()]
+    for key, text in sources:
+        why = _why_not_source(folder, text)
+        if why is not None:
+            yield key, text, why
+    database = settings.get("database")
+    if database is not None and _reads_tables(database):
+        yield "database", database, "SQL that reads more than the row"
+    paths = [(key, settings.get(key)) for key in _WRITTEN]
+    paths += [(f"protocols.{name}.noise", table.get("noise")) for name, table in settings.get("protocols", {}).items()]
+    for key, path in paths:
+        if path not in (None, "-") and not _inside(folder, str(path)):
+            yield key, str(path), "outside the file's folder"
+
+
+def _why_not_source(folder: Path, text: str) -> str | None:
+    from empriv.collecting.sources import Files, Select, Stored, table_of
+
+    try:
+        table = table_of(text)
+    except SourceError:
+        return None  # refused later, in words of its own; nothing is read
+    if isinstance(table, Select):
+        return "SQL, which can read any file"
+    if isinstance(table, Stored):
+        return "a DuckDB file, whose views can read any file"
+    assert isinstance(table, Files)
+    return None if all(_inside(folder, path) for path in table.paths) else "outside the file's folder"
+
+
+def _inside(folder: Path, text: str) -> bool:
+    """Whether a path or glob leads to nothing outside a folder, through no symbolic link either."""
+    parts = Path(text).parts
+    if _SCHEME.match(text) or "\0" in text or Path(text).is_absolute() or ".." in parts:
+        return False
+    # What is before the first * must lie inside, even where nothing matches yet.
+    plain = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    found = [text, str(Path(*parts[:plain])), *glob.iglob(text, recursive=True, include_hidden=True)]  # noqa: PTH207
+    return all(Path(path).resolve().is_relative_to(folder) for path in found)
+
+
+def _reads_tables(expression: str) -> bool:
+    """Whether an SQL expression is more than one of the row's own columns; what cannot be parsed is taken to be."""
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        return parse_one(expression, dialect="duckdb").find(exp.Query, exp.Table, exp.Command, exp.DDL) is not None
+    except (SqlglotError, RecursionError):
+        return True
+
+
+def _shown(text: str) -> str:
+    quoted = toml_text(text)  # on one line: a line break in it forges no line of this message
+    return quoted if len(quoted) <= _SHOWN else f"{quoted[:_SHOWN]} ... and {len(quoted) - _SHOWN:,} more characters"
