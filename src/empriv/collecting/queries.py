@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, cast
 
 from sqlglot import exp, parse
@@ -30,13 +30,13 @@ class Query:
     Attributes
     ----------
     text : SQL text or an SQL expression of aggregates; or a function of the rows, whose name it becomes
+    post : function applied to each result, or None
     select : the parsed query, with divisions made safe, or None for a callable
     function : the callable, or None for SQL
     items : positions of the select items that are results
     keys : positions of the select items that name groups
     names : names of the result items
     groups : GROUP BY expressions
-    post : function applied to each result, or None
 
     Examples
     --------
@@ -46,13 +46,14 @@ class Query:
     """
 
     text: str
+    post: Callable[[Any], Any] | None = None
+    _: KW_ONLY
     select: exp.Select | exp.SetOperation | None = field(default=None, repr=False)
     function: Callable[..., Any] | None = field(default=None, repr=False)
     items: tuple[int, ...] = field(default=(), repr=False)
     keys: tuple[int, ...] = field(default=(), repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
     groups: tuple[exp.Expr, ...] = field(default=(), repr=False)
-    post: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         if self.select is None and self.function is None:
@@ -93,7 +94,7 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
     _make_divisions_safe(select)
     _make_counts_plain(select)
     groups = tuple(_safe(group) for group in groups)
-    return Query(query, select, None, items, keys, names, groups, post)
+    return Query(query, post, select=select, items=items, keys=keys, names=names, groups=groups)
 
 
 def canonical_text(queries: Sequence[Query]) -> str | None:

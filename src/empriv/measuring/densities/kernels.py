@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,10 @@ class Kernel:
     reach: float
     canonical: float
     tail: str
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # One of the table is sent by its name, and is the same one there.
+        return (kernel_named, (self.name,)) if KERNELS.get(self.name) is self else super().__reduce_ex__(protocol)
 
 
 def _laplace_pdf(z: FloatArray) -> FloatArray:
