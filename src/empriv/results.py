@@ -44,6 +44,8 @@ class Outcome(IntEnum):
 class Results:
     """Query results with everyone, and without each individual.
 
+    Made by `empriv.collect`, by `Results.from_arrays` from arrays of your own, and by `empriv.load` from a file.
+
     The entries of individual ``i`` are ``slice(starts[i], starts[i + 1])`` of the three ``entry_`` arrays,
     in increasing order of database. A result has trailing axes for draws, if the query is randomised, and for
     components, if it is a vector: ``()``, ``(draws,)``, ``(components,)`` or ``(draws, components)``.

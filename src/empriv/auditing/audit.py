@@ -48,6 +48,8 @@ _MOST_BOUNDS = 8  # kept: each holds a figure for every individual
 class Audit:
     """How private a query on some data is.
 
+    Made by `empriv.audit`, and by `empriv.load` from a file.
+
     Attributes
     ----------
     results : query results with everyone, and without each individual

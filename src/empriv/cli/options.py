@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from empriv.cli.policy import parse_policy, parse_target
 from empriv.errors import InputError
 
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # generic in its latest versions alone
+
 F = TypeVar("F", bound=Callable[..., Any])
 UNIDENTIFIED = ("error", "keep", "drop")
 BASES = ("bound", "estimate")
 
 
-class Separated(click.ParamType):
+class Separated(ParamType):
     """Several values in one text, separated by commas; or a list of them, from a file."""
 
     name = "columns"
@@ -44,7 +49,7 @@ class Epsilons(Separated):
         return epsilons
 
 
-class NamedPath(click.ParamType):
+class NamedPath(ParamType):
     """NAME=PATH as a pair; or a pair, from a file."""
 
     name = "table"
@@ -56,7 +61,7 @@ class NamedPath(click.ParamType):
         return name, path
 
 
-class Sentence(click.ParamType):
+class Sentence(ParamType):
     """A text that a parser understands: a policy or a target."""
 
     name = "sentence"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlglot import exp, parse
 from sqlglot.errors import ParseError, TokenError
@@ -54,6 +54,12 @@ class Query:
     keys: tuple[int, ...] = field(default=(), repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
     groups: tuple[exp.Expr, ...] = field(default=(), repr=False)
+
+    if TYPE_CHECKING:  # a function may stand for the text, whose name is then the text
+
+        def __init__(
+            self, text: str | Callable[..., Any], post: Callable[[Any], Any] | None = None, **derived: Any
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if self.select is None and self.function is None:

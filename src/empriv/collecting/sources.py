@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from os import PathLike, fspath
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from empriv.errors import InputError, SourceError
 
@@ -67,6 +67,17 @@ class Frame:
 Table = Files | Stored | Select | Frame
 
 
+class HasColumns(Protocol):
+    """A pandas, polars, Arrow or Spark table, as far as a type can say without importing any of them."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+Source: TypeAlias = str | PathLike[str] | tuple[str | PathLike[str], str] | HasColumns | Table
+"""One table as a user gives it: a path or glob, SQL text, a table of a DuckDB file, or a frame."""
+
+
 @dataclass(frozen=True)
 class Draws:
     """Random databases from one master table, or the same rows again and again.
@@ -96,6 +107,8 @@ class Draws:
 class Databases:
     """The rows, cut into databases, and whose they are.
 
+    Made by `empriv.databases`, `subsamples`, `splits` and `repeats`.
+
     Attributes
     ----------
     parts : one table that ``database`` or ``draws`` cuts, or one table per database
@@ -123,11 +136,11 @@ class Databases:
 
 
 def databases(
-    source: Any,
+    source: Source | Sequence[Source],
     *,
     database: str | None = None,
     individual: str | Sequence[str],
-    tables: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Source] | None = None,
     unidentified: Unidentified = "error",
 ) -> Databases:
     """Describe databases that exist: a table cut by a column, or a list of tables.
@@ -167,14 +180,14 @@ def databases(
 
 
 def subsamples(
-    source: Any,
+    source: Source,
     *,
     individual: str | Sequence[str],
     count: int,
     fraction: float,
     by: Unit = "individual",
     rng: int = 0,
-    tables: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Source] | None = None,
     unidentified: Unidentified = "error",
 ) -> Databases:
     """Describe ``count`` random databases, each of which holds every unit with probability ``fraction``.
@@ -199,14 +212,14 @@ def subsamples(
 
 
 def splits(
-    source: Any,
+    source: Source,
     *,
     individual: str | Sequence[str],
     count: int,
     test: float = 0.25,
     by: Unit = "individual",
     rng: int = 0,
-    tables: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Source] | None = None,
     unidentified: Unidentified = "error",
 ) -> Databases:
     """Describe ``count`` random splits of one table into a training and a test part.
@@ -229,11 +242,11 @@ def splits(
 
 
 def repeats(
-    source: Any,
+    source: Source,
     *,
     individual: str | Sequence[str],
     count: int,
-    tables: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Source] | None = None,
     unidentified: Unidentified = "error",
 ) -> Databases:
     """Describe ``count`` databases that are all the same rows, to audit a randomised function on fixed data.

@@ -39,6 +39,8 @@ JSON_VERSION = 1
 class Comparison:
     """Several protocols side by side, by their privacy and their error.
 
+    Made by `empriv.compare`.
+
     Attributes
     ----------
     audits : the audit of each, by name

@@ -42,6 +42,8 @@ _LEVELS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98])
 class Difference:
     """How much more one protocol risks than another, with an interval.
 
+    Made by `empriv.compare`: one of `Comparison.differences`.
+
     Attributes
     ----------
     epsilon, figure : of what; figure is "delta" or "total_risk"

@@ -19,6 +19,8 @@ QUANTILES = (0.5, 0.9, 0.99)
 class Utility:
     """Errors of a protocol against the truth's answers, over all databases and draws.
 
+    Made by `empriv.compare`: one of `Comparison.utility`.
+
     Attributes
     ----------
     protocol : its name

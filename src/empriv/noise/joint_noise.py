@@ -37,6 +37,8 @@ _ROUNDING = 1e-12
 class JointNoise:
     """Independent noise for each of several numbers, certified jointly for the influences observed.
 
+    Made by `empriv.design_joint_noise`, and by `empriv.load` from a file.
+
     Attributes
     ----------
     laws : the law of each number's noise

@@ -39,6 +39,8 @@ _DAMAGED = "The file is damaged: its facts about the noise are not what empriv w
 class Noise:
     """Noise that makes a query private enough, and the proof.
 
+    Made by `empriv.design_noise`, and by `empriv.load` from a file.
+
     Attributes
     ----------
     law : what is drawn

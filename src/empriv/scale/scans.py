@@ -51,6 +51,8 @@ _OF_EVERYONE = {"modes", "rare", "held-out", "exact-leak"}
 class Scan:
     """How private a query is, with the riskiest individuals kept and the others summed up.
 
+    Made by `empriv.scan`, and by `empriv.load` from a file.
+
     Attributes
     ----------
     epsilons, deltas : what was asked beforehand: nothing else can be told

@@ -39,6 +39,8 @@ class Judged:
 class Verdict(str):
     """ "pass", "fail" or "unresolved": a str that knows why.
 
+    Made by the method `verdict` of an audit or a scan.
+
     Attributes
     ----------
     basis : "bound" or "estimate", whichever decided

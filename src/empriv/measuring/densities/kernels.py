@@ -22,6 +22,8 @@ Function = Callable[[FloatArray], FloatArray]
 class Kernel:
     """One symmetric probability density, and what the measuring needs to know of it.
 
+    One of `empriv.KERNELS`; densities take them by name.
+
     Attributes
     ----------
     pdf, cdf : functions of z

@@ -76,6 +76,8 @@ class Conditions:
 class AdversaryRisk:
     """How private the results are for every individual, against an adversary; asked like a `Risk`.
 
+    Made by `empriv.audit` with `adversary=`, and by `empriv.measure_against`.
+
     Attributes
     ----------
     results : what was measured

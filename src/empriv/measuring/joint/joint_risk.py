@@ -103,6 +103,8 @@ def measure_joint(results: Results, *, density: Density | None = None, integrati
 class JointRisk:
     """How private several numbers released together are for every individual: an estimate from the databases at hand.
 
+    Made by `empriv.measure` and `empriv.audit` of a query that gives several numbers.
+
     Attributes
     ----------
     results : what was measured

@@ -101,6 +101,8 @@ def measure(
 class Risk:
     """How private the query results are for every individual: an estimate from the databases at hand.
 
+    Made by `empriv.measure`, and by `empriv.audit`, which keeps it in `Audit.risk`.
+
     Attributes
     ----------
     results : what was measured

@@ -33,6 +33,8 @@ LEAST_DATABASES = 30
 class Bounds:
     """Lower bound, estimate and upper bound, at one epsilon (floats) or along a curve (arrays).
 
+    Made by `empriv.bounds`, and by `bounds` of an audit or a risk.
+
     Attributes
     ----------
     epsilon, level, method : what was asked

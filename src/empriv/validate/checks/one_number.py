@@ -38,6 +38,8 @@ RISKIEST = 3
 class Check:
     """One thing that was looked at.
 
+    Made by `empriv.checks`, and by `checks` of an audit.
+
     Attributes
     ----------
     code : a short name that does not change
