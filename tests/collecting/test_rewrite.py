@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from empriv.collecting import databases, explain
-from empriv.collecting.engines.protocol import Integers
+from empriv.collecting.engines.engine import Integers
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.decomposing import decompose

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv
-from empriv.noise.design.constrained_rows import Needs, Rows, Totals
+from empriv.noise.design.constrained_rows import ConstrainedRows, Needs, Totals
 from empriv.noise.design.constraints import Cases
 from empriv.noise.design.programme import calibrate, expected_error, optimise, worst
 from empriv.noise.design.quick_look import COARSE, FINE, scores
@@ -39,7 +39,7 @@ def noisy(masses: FloatArray, parts: list[tuple[float, float]]) -> FloatArray:
     return np.array([np.convolve(row, law) for row in masses])
 
 
-def deltas(rows: Rows, parts: list[tuple[float, float]]) -> FloatArray:
+def deltas(rows: ConstrainedRows, parts: list[tuple[float, float]]) -> FloatArray:
     p, q = noisy(rows.p, parts), noisy(rows.q, parts)
     e = rows.e[:, None]
     return np.maximum(np.maximum(p - e * q, 0.0).sum(1), np.maximum(q - e * p, 0.0).sum(1))

@@ -13,7 +13,7 @@ __all__ = [
 ]
 
 from .engines.duckdb.session import DuckDBEngine
-from .engines.protocol import Engine
+from .engines.engine import Engine
 from .engines.spark.session import SparkEngine
 from .pipeline import collect, explain
 from .queries import Query

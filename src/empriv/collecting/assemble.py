@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.engines.protocol import Column, Integers
+from empriv.collecting.engines.engine import Column, Integers
 from empriv.errors import QueryError
 from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 

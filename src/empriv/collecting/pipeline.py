@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from empriv.collecting.assemble import apply_post, presence
-from empriv.collecting.engines.protocol import ClusterEngine, Engine
+from empriv.collecting.engines.engine import ClusterEngine, Engine
 from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_options import Run
 from empriv.collecting.sources import Databases

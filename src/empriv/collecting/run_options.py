@@ -12,7 +12,7 @@ from empriv.collecting.sources import Databases, Frame
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
-    from empriv.collecting.engines.protocol import Engine
+    from empriv.collecting.engines.engine import Engine
     from empriv.collecting.functions.frames import FrameKind
 
 

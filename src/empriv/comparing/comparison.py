@@ -29,7 +29,7 @@ from empriv.errors import InputError
 from empriv.measuring.line.risk import Risk
 from empriv.results import IntArray
 from empriv.validate.bounds.figures import Bounds
-from empriv.words import comparison as words
+from empriv.words import side_by_side as words
 
 MOST = 12
 JSON_VERSION = 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from empriv.base.progress import progress as progress_bar
-from empriv.collecting.engines.protocol import ClusterEngine, Engine
+from empriv.collecting.engines.engine import ClusterEngine, Engine
 from empriv.collecting.pipeline import run_query
 from empriv.collecting.queries import DATA, Query, query_of
 from empriv.collecting.run_options import Run

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sqlglot import exp, parse_one
 
 from empriv.collecting.engines.data_view import find_column, quoted
-from empriv.collecting.engines.protocol import Column, Integers, Rows, Session
+from empriv.collecting.engines.engine import Column, Integers, Rows, Session
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import Type

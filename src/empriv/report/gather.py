@@ -33,7 +33,7 @@ HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class PeopleCells:
     """Individuals of about the same presence and influence.
 
     Attributes
@@ -105,7 +105,7 @@ class Material:
         return np.lexsort((-size, -delta_i))[:TOP_ROWS]
 
     @cached_property
-    def cells(self) -> Cells:
+    def cells(self) -> PeopleCells:
         return _cells(self.audit.results.presence, self.influence)
 
     @cached_property
@@ -229,13 +229,13 @@ def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:
         yield slice(last, len(epsilons))
 
 
-def _cells(presence: IntArray, influence: FloatArray) -> Cells:
+def _cells(presence: IntArray, influence: FloatArray) -> PeopleCells:
     """Each individual alone if they are few, else on a grid of presence by the logarithm of influence."""
     shown = np.flatnonzero(np.isfinite(influence) & (influence > 0))
     owner = np.full(len(influence), -1, np.int64)
     if len(shown) <= _SINGLE:
         owner[shown] = np.arange(len(shown))
-        return Cells(presence[shown].astype(float), influence[shown], np.ones(len(shown), np.int64), owner)
+        return PeopleCells(presence[shown].astype(float), influence[shown], np.ones(len(shown), np.int64), owner)
     across = max(1, math.ceil((int(presence[shown].max()) - int(presence[shown].min()) + 1) / 40))
     column = presence[shown] // across
     logs = np.log(influence[shown])
@@ -245,4 +245,4 @@ def _cells(presence: IntArray, influence: FloatArray) -> Cells:
     count = np.bincount(owner[shown], minlength=len(keys))
     middle = np.bincount(owner[shown], weights=presence[shown], minlength=len(keys)) / count
     level = np.exp(np.bincount(owner[shown], weights=logs, minlength=len(keys)) / count)
-    return Cells(middle, level, count, owner)
+    return PeopleCells(middle, level, count, owner)

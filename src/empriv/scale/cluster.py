@@ -27,7 +27,7 @@ from empriv.scale.tally import Tally, from_bytes, merge_all, with_absent
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases
-    from empriv.collecting.engines.protocol import ClusterEngine, ClusterSession
+    from empriv.collecting.engines.engine import ClusterEngine, ClusterSession
     from empriv.collecting.queries import Query
     from empriv.collecting.sql.decomposing import Decomposition
 
@@ -48,7 +48,7 @@ def scan_on_cluster(
     progress: bool | None,
 ) -> tuple[Yardstick, Tally]:
     """The yardstick and the tally of all individuals; `NotDecomposable` if the query cannot be rewritten."""
-    from empriv.collecting.engines.protocol import FailedOnRows
+    from empriv.collecting.engines.engine import FailedOnRows
     from empriv.collecting.engines.spark.failures import querying
     from empriv.collecting.engines.spark.jobs import Percent
     from empriv.collecting.sql.aggregates import NotDecomposable
@@ -124,7 +124,7 @@ def _collected(session: ClusterSession, plan: Decomposition, item: int) -> tuple
     from sqlglot import exp
 
     from empriv.collecting.assemble import answer
-    from empriv.collecting.engines.protocol import BY_LABEL
+    from empriv.collecting.engines.engine import BY_LABEL
     from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
     from empriv.collecting.sql.evaluate import as_numbers, beyond, explained, survey
     from empriv.collecting.sql.rewrite import leave_one_out, stages

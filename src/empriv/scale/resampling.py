@@ -18,7 +18,7 @@ from empriv.validate.checks.robustness import of_some
 from empriv.validate.ground import ground_of
 
 if TYPE_CHECKING:
-    from empriv.collecting.engines.protocol import ClusterEngine
+    from empriv.collecting.engines.engine import ClusterEngine
 
 
 def resampled_upper(

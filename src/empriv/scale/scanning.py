@@ -92,7 +92,7 @@ def scan(
         return asked.scanned(data, "The query", None)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
-    from empriv.collecting.engines.protocol import ClusterEngine
+    from empriv.collecting.engines.engine import ClusterEngine
     from empriv.collecting.pipeline import run_query
     from empriv.collecting.queries import query_of
     from empriv.collecting.run_options import Run

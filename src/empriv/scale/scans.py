@@ -37,7 +37,7 @@ from empriv.words import sentences as words
 from empriv.words.summary import Summary
 
 if TYPE_CHECKING:
-    from empriv.collecting.engines.protocol import ClusterEngine
+    from empriv.collecting.engines.engine import ClusterEngine
 
 _OTHER_DENSITY = (
     "`density` must be the one that the scan was made with: only the riskiest individuals are kept, and with another "

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from empriv.base.arguments import draws_or_none, jobs_or_none, whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.functions.checkpoints import fingerprint, open_checkpoint
-from empriv.collecting.functions.chunks import Chunk, Fetch, Query, Task, run_task
+from empriv.collecting.functions.chunks import Chunk, ChunkTask, Fetch, FunctionQuery, run_task
 from empriv.collecting.functions.frames import FRAME_KINDS, FrameKind, frame_package
 from empriv.collecting.functions.returned import SCALAR, places
 from empriv.errors import InputError, QueryError
@@ -93,7 +93,9 @@ def collect_calls(
     -----
     An exception raised by the function is an outcome, `Outcome.ERROR`, unless it does so on every database.
     """
-    query = Query(function, fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0))
+    query = FunctionQuery(
+        function, fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0)
+    )
     if not callable(function):
         raise InputError(f"`function` must be callable, got a value of type {type(function).__name__}.")
     databases, individuals = np.asarray(databases), np.asarray(individuals)
@@ -140,9 +142,11 @@ def collect_calls(
     )
 
 
-def query_for(function: Callable[..., Any], *, frame: FrameKind, draws: int | None, seed: int) -> Query:
+def query_for(function: Callable[..., Any], *, frame: FrameKind, draws: int | None, seed: int) -> FunctionQuery:
     """What an engine that calls functions itself needs to know; it brings its own way to fetch rows."""
-    return Query(function, _no_fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0))
+    return FunctionQuery(
+        function, _no_fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0)
+    )
 
 
 def _no_fetch(database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
@@ -192,11 +196,13 @@ def _invert(
     return _Plan(starts=firsts.astype(np.int64), entries=order.astype(np.int64), individuals=who[order])
 
 
-def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[Task]:
+def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[ChunkTask]:
     """What is yet to be done: first everyone on each database, which tells how long calls take; then the rest."""
     n_databases = len(plan.starts) - 1
     left = _unfinished(plan, chunks)
-    everyone = [Task(j, 0, np.array([-1]), plan.members(j), math.inf) for j in range(n_databases) if 0 in left[j][:1]]
+    everyone = [
+        ChunkTask(j, 0, np.array([-1]), plan.members(j), math.inf) for j in range(n_databases) if 0 in left[j][:1]
+    ]
     if everyone:
         return everyone
     call_seconds, fetch_seconds, item_bytes = _costs(chunks, n_databases)
@@ -210,7 +216,7 @@ def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[Task]:
         members = plan.members(j)
         for stretch in _stretches(left[j], size):
             whom = members[stretch.start - 1 : stretch.stop - 1]
-            tasks.append(Task(j, stretch.start, whom, None, 2 * seconds))
+            tasks.append(ChunkTask(j, stretch.start, whom, None, 2 * seconds))
     return tasks
 
 
@@ -261,7 +267,7 @@ class _Crew:
         self._local_until = -math.inf if configured or jobs is not None else time.monotonic() + _LOCAL_SECONDS
         self.workers = max(1, int(effective_n_jobs(self._jobs)))
 
-    def run(self, query: Query, tasks: list[Task]) -> Generator[Chunk, None, None]:
+    def run(self, query: FunctionQuery, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
         """Chunks as they are finished, in any order."""
         # Starting processes takes about a second: not for work that is over by then.
         at = 0
@@ -278,7 +284,7 @@ class _Crew:
             return
         raise QueryError(broken)
 
-    def _run_parallel(self, query: Query, tasks: list[Task]) -> Generator[Chunk, None, None]:
+    def _run_parallel(self, query: FunctionQuery, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
         from joblib import Parallel, delayed
 
         # Some backends (Spark) give results only all at once: then by waves, so that each is kept when it is done.

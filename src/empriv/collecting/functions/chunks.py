@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.functions.frames import FrameKind, Rows, group_rows
+from empriv.collecting.functions.frames import DatabaseRows, FrameKind, group_rows
 from empriv.collecting.functions.returned import FAILED, SCALAR, Answer, align, read_answer
 from empriv.errors import EmprivError, QueryError, SourceError
 
@@ -23,7 +23,7 @@ Fetch = Callable[[int], tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]]
 
 
 @dataclass(frozen=True, eq=False)
-class Query:
+class FunctionQuery:
     """What every chunk needs to know."""
 
     function: Callable[..., Any]
@@ -34,7 +34,7 @@ class Query:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ChunkTask:
     """Items ``first``, ``first + 1``... of a database; item 0 is everyone, the others are without one individual."""
 
     database: int
@@ -74,7 +74,7 @@ class Chunk:
         return self.first + len(self.values)
 
 
-def run_task(query: Query, task: Task) -> Chunk:
+def run_task(query: FunctionQuery, task: ChunkTask) -> Chunk:
     """One chunk; this is what workers do."""
     began = time.perf_counter()
     rows = _fetch(query, task)
@@ -105,7 +105,7 @@ def run_task(query: Query, task: Task) -> Chunk:
     )
 
 
-def _fetch(query: Query, task: Task) -> Rows:
+def _fetch(query: FunctionQuery, task: ChunkTask) -> DatabaseRows:
     try:
         columns, codes = query.fetch(task.database)
     except EmprivError:
@@ -118,7 +118,9 @@ def _fetch(query: Query, task: Task) -> Rows:
     raise SourceError(f"The rows of database {task.database} cannot be read: {trouble}.")
 
 
-def _call(query: Query, rows: Rows, database: int, individual: int, draw: int) -> tuple[Answer, str | None]:
+def _call(
+    query: FunctionQuery, rows: DatabaseRows, database: int, individual: int, draw: int
+) -> tuple[Answer, str | None]:
     """Answer of one call, and what exception it raised, if any."""
     arguments = [rows.everyone() if individual < 0 else rows.without(individual)]
     if query.draws is not None:

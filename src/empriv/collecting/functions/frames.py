@@ -32,7 +32,7 @@ _IMMUTABLE = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class DatabaseRows:
     """One database's rows, grouped by individual once so that leaving one out is quick.
 
     Attributes
@@ -84,7 +84,7 @@ def group_rows(
     kind: FrameKind,
     members: npt.NDArray[Any] | None,
     database: int,
-) -> Rows:
+) -> DatabaseRows:
     """Rows ready for leaving individuals out.
 
     ``members`` are all the individuals known to be in this database, in increasing order; a row of anybody else
@@ -112,7 +112,7 @@ def group_rows(
             )
     frame = _frame(plain, kind)
     delicate = [name for name, column in plain.items() if kind in ("dict", "pandas") and _is_delicate(column)]
-    return Rows(base=frame, kind=kind, order=order, codes=ordered, delicate=tuple(delicate))
+    return DatabaseRows(base=frame, kind=kind, order=order, codes=ordered, delicate=tuple(delicate))
 
 
 def _is_delicate(column: npt.NDArray[Any]) -> bool:

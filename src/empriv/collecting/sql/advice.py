@@ -17,7 +17,7 @@ from typing import Any
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.engines.protocol import Session
+from empriv.collecting.engines.engine import Session
 from empriv.collecting.queries import DATA, Query
 from empriv.collecting.sources import Databases, Files
 from empriv.collecting.sql.pointing import listed, nearest, pointed

@@ -9,7 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from empriv.collecting.assemble import Answers, answer, assemble
-from empriv.collecting.engines.protocol import Column, FailedOnRows, Integers, Session
+from empriv.collecting.engines.engine import Column, FailedOnRows, Integers, Session
 from empriv.collecting.queries import DATABASE, INDIVIDUAL, Query
 from empriv.collecting.sql.advice import explained as explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable

@@ -17,7 +17,7 @@ import numpy as np
 from empriv.base.progress import QUIET_SECONDS
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.assemble import Answers
-from empriv.collecting.engines.protocol import Rows, Session
+from empriv.collecting.engines.engine import Rows, Session
 from empriv.collecting.queries import Query
 from empriv.errors import QueryError
 from empriv.results import IntArray, Outcome

@@ -22,7 +22,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from empriv.collecting.engines.protocol import BY_LABEL, Integers
+from empriv.collecting.engines.engine import BY_LABEL, Integers
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sql import quantiles
 from empriv.collecting.sql.aggregates import Builder, Facts

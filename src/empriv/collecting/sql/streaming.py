@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sqlglot import exp
 
 from empriv.collecting.assemble import Answers, answer, assemble
-from empriv.collecting.engines.protocol import Engine, FailedOnRows, Integers, Session
+from empriv.collecting.engines.engine import Engine, FailedOnRows, Integers, Session
 from empriv.collecting.queries import DATA, INDIVIDUAL, Query
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable

@@ -104,7 +104,7 @@ Adversary = Weighted | Buckets | OwnContribution
 
 
 @dataclass(frozen=True, eq=False)
-class Near:
+class NearbyDatabases:
     """Weights of databases around some values z.
 
     Attributes
@@ -201,7 +201,7 @@ def spreads_along(sizes: FloatArray, known: FloatArray, counts: FloatArray) -> F
     return np.asarray(axes @ fitted[1:] * max(0.0, 1.0 - chance))
 
 
-def weights_near(known: FloatArray, *, places: int = PLACES) -> Near:
+def weights_near(known: FloatArray, *, places: int = PLACES) -> NearbyDatabases:
     """Kernel weights around observed values of what is known.
 
     Gaussian weights ``exp(-|y_j - z|² / 2b²)`` in whitened units (with several quantities the product of their
@@ -211,7 +211,7 @@ def weights_near(known: FloatArray, *, places: int = PLACES) -> Near:
     n, k = axes.shape
     if k == 0:  # the same in every database: it tells nothing
         every = np.full((1, n), 1.0 / n)
-        return Near(np.zeros(1, np.int64), known[:1], every, np.array([float(n)]), known[:0], np.zeros(0))
+        return NearbyDatabases(np.zeros(1, np.int64), known[:1], every, np.array([float(n)]), known[:0], np.zeros(0))
     chosen = _spread_out(axes, places)
     width = WIDTH * n ** (-1.0 / (4 + k))
     distance = ((axes[chosen, None, :] - axes[None, :, :]) ** 2).sum(axis=2)
@@ -220,7 +220,7 @@ def weights_near(known: FloatArray, *, places: int = PLACES) -> Near:
     effective = 1.0 / (weights**2).sum(axis=1)
     enough = effective >= LEAST_EFFECTIVE
     some, others = chosen[enough], chosen[~enough]
-    return Near(some, known[some], weights[enough], effective[enough], known[others], effective[~enough])
+    return NearbyDatabases(some, known[some], weights[enough], effective[enough], known[others], effective[~enough])
 
 
 def _spread_out(axes: FloatArray, places: int) -> IntArray:

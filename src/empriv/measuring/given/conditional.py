@@ -20,7 +20,7 @@ from empriv.base.progress import progress
 from empriv.base.threads import workers
 from empriv.measuring.given.views import View, database_means, exactness
 from empriv.measuring.given.weighted import WeightedBlock, ceiling, slack
-from empriv.measuring.given.written_out import Rows, rows_of
+from empriv.measuring.given.written_out import WrittenOut, rows_of
 from empriv.measuring.line.atoms import Pairs, tie_tolerance
 from empriv.measuring.line.blocks import Block, largest_shifts
 from empriv.results import FloatArray, IntArray, Results
@@ -127,7 +127,7 @@ class ViewSearch:
                 advance(len(some))
         return out, worst
 
-    def _worst(self, block: Rows, epsilon: FloatArray, run: Run, prune: bool) -> tuple[FloatArray, IntArray]:
+    def _worst(self, block: WrittenOut, epsilon: FloatArray, run: Run, prune: bool) -> tuple[FloatArray, IntArray]:
         n_rows = len(block.individuals)
         best, worst = np.zeros((n_rows, len(epsilon))), np.full((n_rows, len(epsilon)), -1)
         bounds, floors = self.bounds(block, float(epsilon[0])), self.floors(block)
@@ -201,18 +201,18 @@ class ViewSearch:
         out[condition] = self.compute(block, row, condition, np.array([epsilon]))[:, 0]
         return out
 
-    def compute(self, block: Rows, row: IntArray, condition: IntArray, epsilon: FloatArray) -> FloatArray:
+    def compute(self, block: WrittenOut, row: IntArray, condition: IntArray, epsilon: FloatArray) -> FloatArray:
         """(columns, epsilons) delta_i of individual ``row`` of the block under each ``condition``."""
         with self._workers(1, "") as (run, _):
             return self._columns(block, row, condition, self.floors(block), lambda made: made.curves(epsilon), run)
 
     # Bounds
 
-    def excluded(self, block: Rows) -> npt.NDArray[np.bool_]:
+    def excluded(self, block: WrittenOut) -> npt.NDArray[np.bool_]:
         """(conditions, rows): an adversary is not asked about themselves."""
         return np.asarray(self.owners[:, None] == block.individuals[None, :])
 
-    def bounds(self, block: Rows, epsilon: float) -> FloatArray:
+    def bounds(self, block: WrittenOut, epsilon: float) -> FloatArray:
         """(conditions, rows) upper bounds of delta_i, never below what `_columns` gives; 0 for what is cleared."""
         n = self.weights.shape[1]
         out = np.empty((self.n_conditions, len(block.individuals)))
@@ -239,7 +239,7 @@ class ViewSearch:
         out[self.excluded(block)] = 0.0
         return out
 
-    def _reach(self, block: Rows) -> FloatArray:
+    def _reach(self, block: WrittenOut) -> FloatArray:
         """(conditions, rows): an epsilon that is enough for delta = 0: the largest shift in bandwidths."""
         with np.errstate(divide="ignore", invalid="ignore"):
             reach = block.distance.max(axis=1)[None, :] / self.bandwidths[:, None]
@@ -249,7 +249,7 @@ class ViewSearch:
             reach = np.where(floors > 0, np.inf, reach)
         return np.where(self.excluded(block), 0.0, reach * (1 + 1e-9) + 1e-9)
 
-    def floors(self, block: Rows) -> FloatArray | None:
+    def floors(self, block: WrittenOut) -> FloatArray | None:
         """(conditions, rows) delta_i that exact knowledge gives, None where nobody has any.
 
         If the results without somebody are a linear function of what is known, and not those with everyone (or the
@@ -279,7 +279,7 @@ class ViewSearch:
             out[self.excluded(block)] = 0.0
         return out
 
-    def _linear(self, block: Rows, rows: IntArray, view: View) -> npt.NDArray[np.bool_]:
+    def _linear(self, block: WrittenOut, rows: IntArray, view: View) -> npt.NDArray[np.bool_]:
         """Whose results are a linear function of what is known, to within `exactness`."""
         inside = np.repeat(view.fitted[:, 0] > 0, self.pairs.draws)
         without = block.without[rows][:, inside] - self.centre
@@ -296,7 +296,7 @@ class ViewSearch:
 
     def _columns(
         self,
-        block: Rows,
+        block: WrittenOut,
         row: IntArray,
         condition: IntArray,
         floors: FloatArray | None,
@@ -310,7 +310,7 @@ class ViewSearch:
         found = np.concatenate(parts) if parts else np.zeros((0, 1))
         return found if floors is None else np.maximum(found, floors[condition, row][:, None])
 
-    def _make(self, block: Rows, row: IntArray, condition: IntArray) -> Block:
+    def _make(self, block: WrittenOut, row: IntArray, condition: IntArray) -> Block:
         draws = self.pairs.draws
         view = self.view[condition]
         weights = np.repeat(self.weights[condition], draws, axis=1) / draws

@@ -16,7 +16,7 @@ from empriv.results import FloatArray, IntArray, Results
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class WrittenOut:
     """Some individuals: points with everyone and without them, and at which atom each point is (0 for none)."""
 
     individuals: IntArray
@@ -34,7 +34,7 @@ class Rows:
         return np.where(self.codes == self.codes_without, moved, np.inf)
 
 
-def rows_of(results: Results, pairs: Pairs, rows: IntArray) -> Rows:
+def rows_of(results: Results, pairs: Pairs, rows: IntArray) -> WrittenOut:
     """Individuals written out, their atoms told apart.
 
     `Pairs` says which points are at an atom. Which one: the outcome, if it is no number; the number, if results
@@ -77,4 +77,4 @@ def rows_of(results: Results, pairs: Pairs, rows: IntArray) -> Rows:
             for values, code, new in ((points, codes_with, moved[0]), (without, codes_without, moved[1])):
                 code[place][np.isfinite(values[place]) & ~np.isfinite(new)] = 101
                 values[place] = new
-    return Rows(rows, points, without, codes_with, codes_without)
+    return WrittenOut(rows, points, without, codes_with, codes_without)

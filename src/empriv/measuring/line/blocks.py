@@ -105,7 +105,7 @@ def jobs(
     rows = rows[~alone]
     size = len(pairs.points)
     if not isinstance(model, Mixture):
-        groups: list[tuple[IntArray, int, sides.Near | None]] = [(rows, 4096 if model is None else 1, None)]
+        groups: list[tuple[IntArray, int, sides.ShiftMatrices | None]] = [(rows, 4096 if model is None else 1, None)]
     elif closed_form(model):
         # Like with like: a block needs no more of the curve than its most exposed individual.
         groups = [(rows[np.argsort(-shifts[rows], kind="stable")], max(1, _KNOTS // (2 * size)), None)]
@@ -124,7 +124,7 @@ def closed_form(model: Mixture) -> bool:
 
 def _mixture_groups(
     pairs: Pairs, model: Mixture, shifts: FloatArray, rows: IntArray
-) -> Iterator[tuple[IntArray, int, sides.Near | None]]:
+) -> Iterator[tuple[IntArray, int, sides.ShiftMatrices | None]]:
     """Individuals by the size of their shifts: those who move points little share nodes."""
     size = len(pairs.points)
     if not model.kernel.kinks and model.refit is None and np.isfinite(pairs.points).any():
@@ -134,7 +134,7 @@ def _mixture_groups(
             some = rows[shifts[rows] <= reach]
             rows = rows[shifts[rows] > reach]
             if len(some):
-                near = sides.Near.of(side, nodes, reach)
+                near = sides.ShiftMatrices.of(side, nodes, reach)
                 moved = float(np.mean(pairs.starts[some + 1] - pairs.starts[some])) * pairs.draws
                 values = max(2 * size, 5 * len(nodes), moved * near.degree)  # held for each individual
                 yield some, max(1, int(_VALUES / values)), near
@@ -143,7 +143,7 @@ def _mixture_groups(
         yield some, max(1, _VALUES // (400 * size)), None
 
 
-def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.Near | None) -> Callable[[], Block]:
+def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftMatrices | None) -> Callable[[], Block]:
     """The function that cuts these individuals' results into cells."""
 
     def make() -> Block:
@@ -162,7 +162,9 @@ def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.Near |
     return make
 
 
-def _mixture(model: Mixture, points: FloatArray, without: FloatArray, near: sides.Near | None) -> mixtures.MixtureBlock:
+def _mixture(
+    model: Mixture, points: FloatArray, without: FloatArray, near: sides.ShiftMatrices | None
+) -> mixtures.MixtureBlock:
     own = model.bandwidths[None, :]
     if model.refit is not None:
         own = np.stack([_refitted(model, row) for row in without])

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.line.hockeystick import Cells, constant_cells, join
-from empriv.measuring.line.sides import Moved, Near, Side, tail_limit
+from empriv.measuring.line.sides import Moved, ShiftMatrices, Side, tail_limit
 from empriv.results import FloatArray, IntArray
 
 SLACK = 2e-12  # roundings, roots and tails beyond the kernels' reach, with a wide margin
@@ -167,7 +167,7 @@ def far_block(with_all: Side, without: Side | Moved, nodes: FloatArray) -> Mixtu
     return MixtureBlock(with_all, without, np.repeat(row, size - 1), *flat)
 
 
-def near_block(with_all: Side, without: Side | Moved, near: Near) -> MixtureBlock:
+def near_block(with_all: Side, without: Side | Moved, near: ShiftMatrices) -> MixtureBlock:
     """The block over common nodes, all rows at once."""
     side = _points(without)
     rows, size = len(side.points), len(near.nodes)

@@ -1,7 +1,8 @@
 """The two sides of a comparison as mixtures: what they are at any place, and which places to look at.
 
-`Side` evaluates mixtures of several individuals at once. `Near` does so at common nodes for all individuals who move
-points by less than half a bandwidth: what happens there is a polynomial in the shifts, hence one matrix product.
+`Side` evaluates mixtures of several individuals at once. `ShiftMatrices` does so at common nodes for all individuals
+who move points by less than half a bandwidth: what happens there is a polynomial in the shifts, hence one matrix
+product.
 `mixtures` cuts the line into cells with them.
 """
 
@@ -109,7 +110,7 @@ class Moved:
 
 
 @dataclass(frozen=True, eq=False)
-class Near:
+class ShiftMatrices:
     """Matrices that take shifts within ``reach`` bandwidths to density, slope and distribution at common nodes.
 
     ``k(z + s)`` is interpolated in s at Chebyshev points; the error is far below rounding for the kernels' nodes.
@@ -121,7 +122,7 @@ class Near:
     degree: int
 
     @staticmethod
-    def of(side: Side, nodes: FloatArray, reach: float) -> Near:
+    def of(side: Side, nodes: FloatArray, reach: float) -> ShiftMatrices:
         degree = int(np.ceil(11 + 24 * reach))
         angles = (np.arange(degree) + 0.5) * np.pi / degree
         shifts = reach * np.cos(angles)
@@ -136,7 +137,7 @@ class Near:
         parts = (pdf * scale, slope * (scale / h[:, None, None]), cdf * weights[:, None, None])
         values = np.concatenate(parts, axis=2)
         matrix = np.einsum("dk,nkg->ndg", transform, values)
-        return Near(nodes, reach, matrix.reshape(len(points) * degree, -1), degree)
+        return ShiftMatrices(nodes, reach, matrix.reshape(len(points) * degree, -1), degree)
 
     def evaluate(self, shifts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Density, slope and distribution, (rows, nodes) each, for shifts (rows, N) in bandwidths."""

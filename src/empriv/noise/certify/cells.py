@@ -31,7 +31,7 @@ _TINY = 1e-305  # far below any probability that counts, and far above numbers t
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class AnswerSide:
     """Answers of some rows (individuals, or everyone as one row).
 
     Attributes
@@ -53,7 +53,7 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class RoundedAnswers:
     """The answers of a measured risk in units of the granularity, so that cells are whole numbers.
 
     Attributes
@@ -67,7 +67,7 @@ class Answers:
     model: Model | None
 
     @staticmethod
-    def of(risk: Risk, granularity: float) -> Answers:
+    def of(risk: Risk, granularity: float) -> RoundedAnswers:
         for values in (risk.results.q, risk.results.entry_q):
             finite = np.abs(values[np.isfinite(values)])
             if len(finite) and finite.max() / granularity > _FARTHEST:
@@ -75,14 +75,14 @@ class Answers:
                     "`granularity` must be at least 2^-50 of the largest result: finer, its multiples are no longer "
                     "told apart. Hint: a coarser granularity."
                 )
-        return Answers(risk, granularity, risk.density)
+        return RoundedAnswers(risk, granularity, risk.density)
 
     @property
     def bandwidths(self) -> FloatArray | None:
         """Of each point, in granularities; None if the model is no mixture."""
         return self.model.bandwidths / self.granularity if isinstance(self.model, Mixture) else None
 
-    def blocks(self, rows: IntArray, size: int) -> Iterator[tuple[IntArray, Side, Side]]:
+    def blocks(self, rows: IntArray, size: int) -> Iterator[tuple[IntArray, AnswerSide, AnswerSide]]:
         """(rows, with everyone, without each): individuals with pairs of their own come one by one."""
         own = dict(self.risk.pairs.own)
         alone = np.isin(rows, np.fromiter(own, np.int64, len(own)))
@@ -96,7 +96,7 @@ class Answers:
             with_everyone = self._side(pairs.points[None, :], self._everyone_values())
             yield one, with_everyone, self._side(pairs.dense(np.array([0])), self._values(one), refit=True)
 
-    def cells(self, side: Side, first: int, count: int, reach: float) -> FloatArray:
+    def cells(self, side: AnswerSide, first: int, count: int, reach: float) -> FloatArray:
         """(rows, count): mass of each cell from ``first`` on; kernels are cut beyond ``reach`` bandwidths."""
         model, rows = self.model, len(side.points)
         out = np.zeros((rows, count))
@@ -122,7 +122,7 @@ class Answers:
         cdf = model.cdf(edges, np.asarray(points * self.granularity, np.float64))
         return np.asarray(np.maximum(np.diff(cdf), 0.0))
 
-    def _side(self, points: FloatArray, values: tuple[FloatArray, FloatArray], *, refit: bool = False) -> Side:
+    def _side(self, points: FloatArray, values: tuple[FloatArray, FloatArray], *, refit: bool = False) -> AnswerSide:
         numbers, outcomes = values
         smooth = np.isfinite(points)
         total = points.shape[1]
@@ -142,7 +142,7 @@ class Answers:
             for row in np.flatnonzero(smooth.any(axis=1)):
                 nodes = self.model.nodes(points[row]) / self.granularity
                 low[row], high[row] = min(low[row], nodes[0]), max(high[row], nodes[-1])
-        return Side(points / self.granularity, bandwidths, atoms, others, low, high)
+        return AnswerSide(points / self.granularity, bandwidths, atoms, others, low, high)
 
     def _everyone_values(self) -> tuple[FloatArray, FloatArray]:
         results = self.risk.results
@@ -201,7 +201,7 @@ def _laplace_cells(out: FloatArray, points: FloatArray, h: float, first: int) ->
         out += doubling(np.asarray(side + _TINY, np.float64), 1.0 / h, backwards=shift < 0)
 
 
-def _mixture_cells(out: FloatArray, side: Side, cdf: Any, first: int, reach: float) -> None:
+def _mixture_cells(out: FloatArray, side: AnswerSide, cdf: Any, first: int, reach: float) -> None:
     """Cells of any kernel, out to ``reach`` bandwidths."""
     rows, count = out.shape
     n = side.points.shape[1]

@@ -19,7 +19,7 @@ from empriv.base.arguments import finite_epsilon, one_epsilon, probability
 from empriv.base.threads import workers
 from empriv.errors import InputError
 from empriv.measuring.line.risk import Risk
-from empriv.noise.certify.cells import Answers, Side
+from empriv.noise.certify.cells import AnswerSide, RoundedAnswers
 from empriv.noise.certify.screen import Screen
 from empriv.noise.certify.tails import Reach
 from empriv.noise.certify.window import Window
@@ -137,8 +137,8 @@ class Certificate:
     # How it is computed
 
     @cached_property
-    def _answers(self) -> Answers:
-        return Answers.of(self.risk, self.law.granularity)
+    def _answers(self) -> RoundedAnswers:
+        return RoundedAnswers.of(self.risk, self.law.granularity)
 
     @cached_property
     def _exact_reach(self) -> Reach:
@@ -223,7 +223,7 @@ class Certificate:
         delta = None if exact_tails else self.delta or 0.0
         jobs = list(self._blocks(rows, reach))
 
-        def run(job: tuple[IntArray, Side, Side]) -> tuple[IntArray, FloatArray]:
+        def run(job: tuple[IntArray, AnswerSide, AnswerSide]) -> tuple[IntArray, FloatArray]:
             window = Window.of(self._answers, self.law, reach, job, bound=self._largest[job[0]], delta=delta)
             return place[job[0]], task(window)
 
@@ -233,7 +233,7 @@ class Certificate:
         with ThreadPoolExecutor(workers(_MOST_WORKERS)) as pool:
             yield from pool.map(run, jobs)
 
-    def _blocks(self, rows: IntArray, reach: Reach) -> Iterator[tuple[IntArray, Side, Side]]:
+    def _blocks(self, rows: IntArray, reach: Reach) -> Iterator[tuple[IntArray, AnswerSide, AnswerSide]]:
         """Blocks whose windows are alike, so that one far-flung individual does not widen everybody's."""
         for some, everyone, without in self._answers.blocks(rows, 4096):
             low, high = without.low, without.high
@@ -251,12 +251,14 @@ class Certificate:
                 start += fits
 
 
-def _select(side: Side, rows: IntArray) -> Side:
+def _select(side: AnswerSide, rows: IntArray) -> AnswerSide:
     def some(array: FloatArray) -> FloatArray:
         return array if len(array) == 1 and len(side.points) != 1 else array[rows]
 
     bandwidths = None if side.bandwidths is None else some(side.bandwidths)
-    return Side(some(side.points), bandwidths, some(side.atoms), some(side.others), side.low[rows], side.high[rows])
+    return AnswerSide(
+        some(side.points), bandwidths, some(side.atoms), some(side.others), side.low[rows], side.high[rows]
+    )
 
 
 def _total(delta_i: FloatArray) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from empriv.measuring.densities.density import Differences, Mixture
-from empriv.noise.certify.cells import Answers
+from empriv.noise.certify.cells import RoundedAnswers
 from empriv.noise.certify.convolve import compact_width, laplace_parts
 from empriv.noise.law import Law
 from empriv.results import FloatArray, IntArray
@@ -42,14 +42,14 @@ class Reach:
     fall: float
 
     @staticmethod
-    def counted(answers: Answers, law: Law, delta: float) -> Reach:
+    def counted(answers: RoundedAnswers, law: Law, delta: float) -> Reach:
         """Beyond, next to nothing lies, which is counted in full: for delta_i."""
         tails, _ = _tails(answers)
         cells = math.ceil(kernel_reach(answers, delta) * widest(answers)) + 2
         return Reach(cells, _noise_reach(law), tails, None, math.inf)
 
     @staticmethod
-    def exact(answers: Answers, law: Law) -> Reach:
+    def exact(answers: RoundedAnswers, law: Law) -> Reach:
         """Beyond, the ratio of both sides is bounded by the tails' own form: for epsilon at delta = 0."""
         tails, rate = _tails(answers)
         parts, wide, compact = laplace_parts(law), widest(answers), compact_width(law)
@@ -75,13 +75,13 @@ class Reach:
         return Reach(math.ceil(kernel) + 2, compact + 2, tails, rate, fall)
 
 
-def widest(answers: Answers) -> float:
+def widest(answers: RoundedAnswers) -> float:
     """Largest bandwidth in granularities."""
     h = answers.bandwidths
     return 0.0 if h is None else float(h.max())
 
 
-def kernel_reach(answers: Answers, delta: float) -> float:
+def kernel_reach(answers: RoundedAnswers, delta: float) -> float:
     """Bandwidths to which kernels are followed where what lies beyond is counted in full."""
     model = answers.model
     if not isinstance(model, Mixture):
@@ -92,7 +92,7 @@ def kernel_reach(answers: Answers, delta: float) -> float:
     return model.kernel.reach
 
 
-def _tails(answers: Answers) -> tuple[str, float | None]:
+def _tails(answers: RoundedAnswers) -> tuple[str, float | None]:
     """How answers go on far out, and their rate if they are geometric there."""
     model = answers.model
     if model is None or isinstance(model, Differences):
@@ -109,11 +109,11 @@ def _tails(answers: Answers) -> tuple[str, float | None]:
     return ("unknown" if model.refit is not None else "light"), None
 
 
-def _gaussian(answers: Answers) -> bool:
+def _gaussian(answers: RoundedAnswers) -> bool:
     return isinstance(answers.model, Mixture) and answers.model.kernel.tail == "gaussian"
 
 
-def _enough(answers: Answers, law: Law) -> float:
+def _enough(answers: RoundedAnswers, law: Law) -> float:
     """Bandwidths beyond which Gaussian kernels add next to nothing to the slowest Laplace part, as `light` counts it.
 
     The mass of a cell z bandwidths out is at most exp(-z²/2)/h, the slowest part there at least
@@ -148,7 +148,9 @@ def _noise_reach(law: Law) -> int:
     return high
 
 
-def power_tail(answers: Answers, law: Law, rows: IntArray, *, least: float, most: float, distance: float) -> FloatArray:
+def power_tail(
+    answers: RoundedAnswers, law: Law, rows: IntArray, *, least: float, most: float, distance: float
+) -> FloatArray:
     """Upper bound of the log ratio beyond the window for kernels with power tails (Student, four degrees of freedom).
 
     Take a cell at distance D' >= D from all results, and noise of at most D'/2 apart from more. Of the former, every

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from empriv.errors import InputError
-from empriv.noise.certify.cells import LARGEST_CELLS, Answers, Side
+from empriv.noise.certify.cells import LARGEST_CELLS, AnswerSide, RoundedAnswers
 from empriv.noise.certify.convolve import TINY, UNIT, Noisy, laplace_parts, noisy
 from empriv.noise.certify.tails import End, Reach, kernel_reach, light, power_tail, tail_supremum, widest
 from empriv.noise.law import Law
@@ -40,10 +40,10 @@ class Window:
 
     @staticmethod
     def of(
-        answers: Answers,
+        answers: RoundedAnswers,
         law: Law,
         reach: Reach,
-        sides: tuple[IntArray, Side, Side],
+        sides: tuple[IntArray, AnswerSide, AnswerSide],
         *,
         bound: FloatArray,
         delta: float | None,
@@ -206,6 +206,6 @@ class Window:
         return found
 
 
-def _slack(answers: Answers) -> float:
+def _slack(answers: RoundedAnswers) -> float:
     """What rounding may do to a mass, in proportion: exponents of up to 700, and cells far narrower than a kernel."""
     return UNIT * (2000.0 + 32.0 * widest(answers))

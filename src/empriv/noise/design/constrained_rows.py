@@ -18,7 +18,7 @@ Parts = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ConstrainedRows:
     """Rows that a design is constrained on, each with its own e^epsilon; ``labels`` say which they are."""
 
     p: FloatArray
@@ -29,9 +29,9 @@ class Rows:
     cell: float
 
     @staticmethod
-    def join(blocks: Sequence[Rows]) -> Rows:
+    def join(blocks: Sequence[ConstrainedRows]) -> ConstrainedRows:
         first = blocks[0]
-        return Rows(
+        return ConstrainedRows(
             p=np.concatenate([one.p for one in blocks]),
             q=np.concatenate([one.q for one in blocks]),
             e=np.concatenate([one.e for one in blocks]),
@@ -56,7 +56,7 @@ class Totals:
     most : limit of every sum
     """
 
-    rows: Rows
+    rows: ConstrainedRows
     share: FloatArray
     group: IntArray
     most: float
@@ -66,7 +66,7 @@ class Totals:
 class Needs:
     """What noise has to keep: the largest delta of each row, and sums over individuals."""
 
-    rows: Rows
+    rows: ConstrainedRows
     delta: float
     totals: Totals | None = None
 

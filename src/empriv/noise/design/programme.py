@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from empriv.noise.design.constrained_rows import Needs, Parts, Rows, Totals, component, tail_steps
+from empriv.noise.design.constrained_rows import ConstrainedRows, Needs, Parts, Totals, component, tail_steps
 from empriv.results import FloatArray, IntArray
 
 _CUTS = 48  # rows cut in one round
@@ -28,7 +28,7 @@ def expected_error(parts: Parts, cell: float) -> float:
     return float(sum(weight * cell / np.sinh(cell / scale) for weight, scale in parts if scale > 0))
 
 
-def noisy(rows: Rows, parts: Parts, *, steps: IntArray, pointwise: bool) -> tuple[FloatArray, FloatArray]:
+def noisy(rows: ConstrainedRows, parts: Parts, *, steps: IntArray, pointwise: bool) -> tuple[FloatArray, FloatArray]:
     """Both sides of every row after noise; columns are those of `constraints.component`."""
     sides = []
     for masses in (rows.p, rows.q):
@@ -87,14 +87,14 @@ def worst(needs: Needs, parts: Parts) -> float:
     return float(found)
 
 
-def _both(rows: Rows, parts: Parts, steps: IntArray, delta: float) -> tuple[FloatArray, FloatArray]:
+def _both(rows: ConstrainedRows, parts: Parts, steps: IntArray, delta: float) -> tuple[FloatArray, FloatArray]:
     return noisy(rows, parts, steps=steps, pointwise=delta == 0)
 
 
 def limit(needs: Needs) -> float:
     """The same under boundless noise: only categories and the mass of all numbers are left."""
 
-    def left(rows: Rows) -> tuple[FloatArray, FloatArray]:
+    def left(rows: ConstrainedRows) -> tuple[FloatArray, FloatArray]:
         p, q = (np.column_stack((m[:, : rows.numbers].sum(1), m[:, rows.numbers :])) for m in (rows.p, rows.q))
         return p, q
 
@@ -197,7 +197,7 @@ def optimise(needs: Needs, calibrated: float, scales: FloatArray) -> list[tuple[
 
 
 def _cuts(
-    rows: Rows, p: FloatArray, q: FloatArray, every: FloatArray, delta: float, steps: IntArray
+    rows: ConstrainedRows, p: FloatArray, q: FloatArray, every: FloatArray, delta: float, steps: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Coefficients and right-hand sides of cuts for the rows that exceed most now."""
     e = rows.e
@@ -288,7 +288,7 @@ def _mended(
     rows, delta, totals = needs.rows, needs.delta, needs.totals
     p, q = _both(rows, parts, steps, delta)
     bad: npt.NDArray[np.bool_] = excess(p, q, rows.e, delta) > 0.0
-    few = Rows(rows.p[bad], rows.q[bad], rows.e[bad], (), rows.numbers, rows.cell)
+    few = ConstrainedRows(rows.p[bad], rows.q[bad], rows.e[bad], (), rows.numbers, rows.cell)
     pairs = [(few, (p[bad], q[bad]), _both(few, base, steps, delta))]
     if totals is not None:
         pairs.append((totals.rows, _both(totals.rows, parts, steps, 1.0), _both(totals.rows, base, steps, 1.0)))

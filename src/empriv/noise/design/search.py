@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from empriv.noise.design.constrained_rows import Needs, Parts, Rows, Totals
+from empriv.noise.design.constrained_rows import ConstrainedRows, Needs, Parts, Totals
 from empriv.noise.design.constraints import Cases
 from empriv.noise.design.programme import calibrate, expected_error, ladder, limit, optimise, worst
 from empriv.noise.design.quick_look import COARSE, scores
@@ -42,7 +42,7 @@ class HopelessError(Exception):
     """No noise, however wide, keeps the target: outcomes that are no numbers tell too much."""
 
 
-def gather(aims: Sequence[Aim], labels: Sequence[Label]) -> Rows:
+def gather(aims: Sequence[Aim], labels: Sequence[Label]) -> ConstrainedRows:
     """The rows of these labels."""
     grouped: dict[tuple[int, int], list[int]] = {}
     for aim, individual, weighting in labels:
@@ -52,7 +52,7 @@ def gather(aims: Sequence[Aim], labels: Sequence[Label]) -> Rows:
         cases, epsilon = aims[aim].cases, aims[aim].epsilon
         p, q = cases.rows(individual, np.array(weightings))
         blocks.append(
-            Rows(
+            ConstrainedRows(
                 p=p,
                 q=q,
                 e=np.full(len(p), np.exp(epsilon)),
@@ -61,7 +61,7 @@ def gather(aims: Sequence[Aim], labels: Sequence[Label]) -> Rows:
                 cell=cases.cell,
             )
         )
-    return Rows.join(blocks)
+    return ConstrainedRows.join(blocks)
 
 
 def ranked(aim: Aim, parts: Parts, delta: float) -> IntArray:
@@ -153,7 +153,7 @@ class _Search:
         if total is None:
             return _Search(aims, pools, (), Needs(rows, delta))
         samples = [_Sample.of(order) for order in orders]
-        empty = Rows(rows.p[:0], rows.q[:0], rows.e[:0], (), rows.numbers, rows.cell)
+        empty = ConstrainedRows(rows.p[:0], rows.q[:0], rows.e[:0], (), rows.numbers, rows.cell)
         totals = Totals(empty, np.empty(0), np.empty(0, np.int64), total)
         search = _Search(aims, pools, samples, Needs(rows, delta, totals))
         return search._with_sums(guess, least=-1.0) or search
@@ -165,7 +165,7 @@ class _Search:
         more = [label for share, label in found if share > _NEAR and label not in known][:_MORE]
         search = self
         if more:
-            rows = Rows.join((self.needs.rows, gather(self.aims, more)))
+            rows = ConstrainedRows.join((self.needs.rows, gather(self.aims, more)))
             search = replace(self, needs=replace(self.needs, rows=rows))
         search = search._with_sums(parts, least=_NEAR) or search
         return None if search is self else search
@@ -185,7 +185,7 @@ class _Search:
         if not found:
             return None
         labels = [(k, int(i), s) for _, k, s in found for i in self.samples[k].individuals]
-        rows = Rows.join((totals.rows, gather(self.aims, labels)))
+        rows = ConstrainedRows.join((totals.rows, gather(self.aims, labels)))
         stands = [dict(zip(one.individuals.tolist(), one.share, strict=True)) for one in self.samples]
         groups: dict[tuple[int, int], int] = {}
         group = [groups.setdefault((aim, weighting), len(groups)) for aim, _, weighting in rows.labels]

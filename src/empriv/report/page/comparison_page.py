@@ -21,7 +21,7 @@ from empriv.report.charts.versus import Band, utility_chart, versus_chart
 from empriv.report.gather import Material
 from empriv.report.page.audit_page import label, picture_of, render
 from empriv.results import FloatArray
-from empriv.words import comparison as words
+from empriv.words import side_by_side as words
 from empriv.words.sentences import databases, number, people
 
 COMPARISON_CHARTS = ("delta", "total_risk", "utility", "utility_total_risk")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import duckdb
 
-from empriv.collecting.engines.protocol import FailedOnRows
+from empriv.collecting.engines.engine import FailedOnRows
 from empriv.collecting.sql.advice import unreadable
 from empriv.errors import QueryError, SourceError
 

@@ -24,7 +24,7 @@ from sqlglot import exp, parse_one
 
 from empriv.collecting.engines.data_view import data_view, quoted, text_literal
 from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
-from empriv.collecting.engines.protocol import PRESENCE, Column, Integers, Rows
+from empriv.collecting.engines.engine import PRESENCE, Column, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.advice import check_files

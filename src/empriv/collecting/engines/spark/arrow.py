@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.engines.protocol import Column
-from empriv.collecting.functions.chunks import Chunk, Query, Task, run_task
+from empriv.collecting.engines.engine import Column
+from empriv.collecting.functions.chunks import Chunk, ChunkTask, FunctionQuery, run_task
 from empriv.collecting.queries import DATABASE
 
 # The column that says whose a row is, by position.
@@ -33,7 +33,7 @@ def labels_of(column: Any) -> npt.NDArray[Any]:
     return np.array(column.to_pylist(), np.str_)
 
 
-def called_batches(query: Query, columns: tuple[str, ...], batches: Iterator[Any]) -> Iterator[Any]:
+def called_batches(query: FunctionQuery, columns: tuple[str, ...], batches: Iterator[Any]) -> Iterator[Any]:
     """Arrow batches of rows in order of database → of one chunk for each database; this is what executors do.
 
     One database is held at a time, however many of them a partition has.
@@ -58,22 +58,22 @@ def _edges(values: npt.NDArray[Any]) -> list[int]:
     return [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)] if len(values) else []
 
 
-def _called_batch(query: Query, columns: tuple[str, ...], table: Any) -> Any:
+def _called_batch(query: FunctionQuery, columns: tuple[str, ...], table: Any) -> Any:
     import pyarrow
 
     chunk = called(query, columns, int(table[DATABASE][0].as_py()), table)
     return pyarrow.RecordBatch.from_arrays([pyarrow.array([chunk], pyarrow.binary())], names=["chunk"])
 
 
-def called(query: Query, columns: tuple[str, ...], database: int, table: Any) -> bytes:
+def called(query: FunctionQuery, columns: tuple[str, ...], database: int, table: Any) -> bytes:
     """One database's calls, as bytes."""
     # Shuffles deal rows out in any order: put into one order, so that every run gives the function the same.
     table = table.sort_by([(name, "ascending") for name in (CODE, *columns)])
     codes = table[CODE].to_numpy().astype(np.int64)
     arrays = {name: _plain(table[name]) for name in columns}
     members = np.unique(codes[codes >= 0])
-    here = Query(query.function, lambda _: (arrays, codes), query.frame, query.draws, query.seed)
-    chunk = run_task(here, Task(database, 0, np.concatenate(([-1], members)), members, float("inf")))
+    here = FunctionQuery(query.function, lambda _: (arrays, codes), query.frame, query.draws, query.seed)
+    chunk = run_task(here, ChunkTask(database, 0, np.concatenate(([-1], members)), members, float("inf")))
     said = {"database": database, "names": chunk.names, "failure": chunk.failure, "shape": chunk.values.shape}
     return json.dumps(said).encode() + b"\n" + chunk.values.tobytes() + chunk.outcomes.tobytes()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from empriv.collecting.engines.protocol import FailedOnRows
+from empriv.collecting.engines.engine import FailedOnRows
 from empriv.errors import QueryError, SourceError
 
 # Parts of the names of Spark's errors that a value in the rows can cause.

@@ -21,13 +21,13 @@ from sqlglot import exp, parse_one
 
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.engines.data_view import data_view, quoted
-from empriv.collecting.engines.protocol import PRESENCE, Column, Integers, Rows
+from empriv.collecting.engines.engine import PRESENCE, Column, Integers, Rows
 from empriv.collecting.engines.spark.arrow import CODE, called_batches, chunk_from, columns_of, labels_of
 from empriv.collecting.engines.spark.dialect import kept_parts, plain_ranges, to_spark
 from empriv.collecting.engines.spark.failures import querying, reading
 from empriv.collecting.engines.spark.jobs import Percent, cancellable
 from empriv.collecting.engines.spark.tables import from_arrow, relation, to_arrow
-from empriv.collecting.functions.chunks import Chunk, Query
+from empriv.collecting.functions.chunks import Chunk, FunctionQuery
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, databases
 from empriv.collecting.sql.aggregates import Type
@@ -222,7 +222,7 @@ class SparkFrames:
     def extract(self, directory: str) -> Callable[[int], Any]:  # noqa: ARG002 — the protocol's
         raise QueryError("Rows are not extracted from Spark: functions are called in its executors.")
 
-    def run_calls(self, query: Query, *, show: bool | None = None) -> list[Chunk]:
+    def run_calls(self, query: FunctionQuery, *, show: bool | None = None) -> list[Chunk]:
         """A function called on every database with everyone, and without each individual, in the executors."""
         coded = self.frame(parse_one(self._coded("TRUE"), dialect="duckdb"))
         own = tuple(self.columns[DATA])

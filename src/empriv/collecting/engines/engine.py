@@ -21,7 +21,7 @@ from empriv.errors import QueryError
 
 if TYPE_CHECKING:
     from empriv.collecting.functions.chunks import Chunk
-    from empriv.collecting.functions.chunks import Query as Called
+    from empriv.collecting.functions.chunks import FunctionQuery as Called
 
 Rows = list[tuple[Any, ...]]
 
