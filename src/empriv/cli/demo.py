@@ -48,7 +48,7 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
 
 def _recipe(settings: Settings) -> str:
     """How to do the demo by hand."""
-    epsilons = ", ".join(f"{one:g}" for one in settings.epsilon)
+    epsilons = ", ".join(f"{epsilon:g}" for epsilon in settings.epsilon)
     return f"""\
 The same on the command line:
   empriv audit "{DEMO_SOURCE}" \\

@@ -20,12 +20,12 @@ def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
     """A saved audit, or an audit of saved results."""
     import empriv
 
-    found = empriv.load(path)
-    if not isinstance(found, empriv.Audit | empriv.Results):
-        scanned = isinstance(found, empriv.Scan)
+    saved = empriv.load(path)
+    if not isinstance(saved, empriv.Audit | empriv.Results):
+        scanned = isinstance(saved, empriv.Scan)
         held, hint = ("a scan", "`empriv show` takes it") if scanned else ("noise", "`empriv release` takes it")
         raise InputError(f"SAVED must hold an audit or results, got {held}. Hint: {hint}.")
-    return empriv.audit(found, epsilon=epsilons) if isinstance(found, empriv.Results) else found
+    return empriv.audit(saved, epsilon=epsilons) if isinstance(saved, empriv.Results) else saved
 
 
 def density_from_name(name: str) -> Any:

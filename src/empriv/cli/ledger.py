@@ -126,18 +126,18 @@ def verify(path: str, head: str | None, json: str | None) -> None:
     except InputError as error:
         raise click.UsageError(str(error)) from None
     check_targets((json,), (path,))
-    found = _open(path).verify(noted)
+    checked = _open(path).verify(noted)
     if json is not None:
-        end = None if found.head is None else str(found.head)
-        _write(json, {"intact": found.intact, "count": found.count, "head": end, "faults": list(found.faults)})
+        end = None if checked.head is None else str(checked.head)
+        _write(json, {"intact": checked.intact, "count": checked.count, "head": end, "faults": list(checked.faults)})
     if json != "-":
-        for fault in found.faults:
+        for fault in checked.faults:
             click.secho(fault, fg="red", bold=True)
-        if found.intact:
+        if checked.intact:
             against = "" if noted is None else f" Entry {noted.count} is the one that was noted."
-            _say(f"Intact: {_count(found.count)}, each as it was written.{against}")
-            _say(f"Head: {found.head}")
-    if not found.intact:
+            _say(f"Intact: {_count(checked.count)}, each as it was written.{against}")
+            _say(f"Head: {checked.head}")
+    if not checked.intact:
         click.get_current_context().exit(POLICY_FAILED)
 
 
@@ -193,7 +193,7 @@ def _lines(entry: Entry) -> list[str]:
         return [f"{first}{what}: {_policy_words(entry.policy)}"]
     assert isinstance(entry, ReleaseEntry)
     answers = entry.answer if isinstance(entry.answer, tuple) else (entry.answer,)
-    shown = ", ".join(f"{one:.10g}" for one in answers[:4]) + (", ..." if len(answers) > 4 else "")
+    shown = ", ".join(f"{answer:.10g}" for answer in answers[:4]) + (", ..." if len(answers) > 4 else "")
     component = "" if entry.component is None else f" [{entry.component}]"
     lines = [
         f"{first}released: {shown}",

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
-def verdict_on(found: Audit | Scan, target: Target, basis: str) -> Verdict:
+def verdict_on(audited: Audit | Scan, target: Target, basis: str) -> Verdict:
     """The verdict on a target of --target."""
     limits = {target.figure: target.limit}
-    return found.verdict(epsilon=target.epsilon, basis=basis, **limits)
+    return audited.verdict(epsilon=target.epsilon, basis=basis, **limits)
 
 
 def exit_by(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> None:
@@ -54,12 +54,12 @@ def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[An
 
 def judged(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
     """What policies and targets came to, beside the figures in JSON."""
-    found: dict[str, Any] = {}
+    judgements: dict[str, Any] = {}
     if outcomes:
-        found["policies"] = [outcome.to_json() for outcome in outcomes]
+        judgements["policies"] = [outcome.to_json() for outcome in outcomes]
     if verdicts:
-        found["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
-    return found
+        judgements["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
+    return judgements
 
 
 def print_verdicts(verdicts: Sequence[tuple[str, Verdict]]) -> None:

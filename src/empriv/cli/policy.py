@@ -64,9 +64,9 @@ class Judgement:
 
     @property
     def sentence(self) -> str:
-        found = "infinite" if math.isinf(self.value) else f"{self.value:.4g}"
+        told = "infinite" if math.isinf(self.value) else f"{self.value:.4g}"
         verdict = "FAILED" if self.failed else "passed"
-        return f"Policy {verdict}: fail if {self.policy.text}; {self.policy.figure} is {found}."
+        return f"Policy {verdict}: fail if {self.policy.text}; {self.policy.figure} is {told}."
 
     def to_json(self) -> dict[str, Any]:
         value = None if math.isinf(self.value) else self.value
@@ -75,10 +75,10 @@ class Judgement:
 
 def parse_policy(text: str) -> Condition:
     """Understand the text of a policy."""
-    found = _FORM.fullmatch(text.strip())
-    if found is None:
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
         raise InputError(f"`fail_if` must read like {GRAMMAR}, got {text!r}.")
-    part = found.groupdict()
+    part = match.groupdict()
     of_epsilon = part["figure"] is None
     names = ("epsilon_limit", "delta") if of_epsilon else ("limit", "epsilon")
     try:
@@ -101,8 +101,8 @@ def parse_policy(text: str) -> Condition:
 def judge(policy: Condition, audit: HasFigures) -> Judgement:
     """Hold an audit against a policy."""
     if policy.figure.startswith("upper("):
-        found = audit.bounds(policy.at)
-        value = float(found.upper if policy.figure == "upper(delta)" else found.total_risk_upper)
+        figures = audit.bounds(policy.at)
+        value = float(figures.upper if policy.figure == "upper(delta)" else figures.total_risk_upper)
     else:
         value = float(getattr(audit, policy.figure)(policy.at))
     failed = value >= policy.limit if policy.or_equal else value > policy.limit
@@ -122,13 +122,13 @@ class Target:
 
 def parse_target(text: str) -> Target:
     """Understand the text of a target."""
-    found = _TARGET.fullmatch(text.strip())
+    match = _TARGET.fullmatch(text.strip())
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        limit, epsilon = float(found["limit"]), float(found["epsilon"])
+        limit, epsilon = float(match["limit"]), float(match["epsilon"])
     except ValueError:
         raise InputError(f"`target` must read like {TARGET_GRAMMAR}, got {text!r}.") from None
     if not limit <= 1 or not math.isfinite(epsilon):
         raise InputError(f"`target` must have a limit from 0 to 1 and a finite epsilon, got {text!r}.")
-    return Target(" ".join(text.split()), found["figure"].lower(), limit, epsilon)
+    return Target(" ".join(text.split()), match["figure"].lower(), limit, epsilon)

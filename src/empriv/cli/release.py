@@ -73,8 +73,8 @@ def release(path: str, values: tuple[str, ...], database: str | None, ledger: st
         if done.repeated:
             click.echo("Released before: this is the answer that was given then.", err=True)
     click.echo(_said(saved), err=True)
-    for one in noisy if isinstance(noisy, tuple) else (noisy,):
-        click.echo(repr(one))
+    for number in noisy if isinstance(noisy, tuple) else (noisy,):
+        click.echo(repr(number))
 
 
 def _said(saved: Noise | JointNoise) -> str:

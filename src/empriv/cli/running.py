@@ -175,12 +175,12 @@ def _print(done: _Finished, wanted: Wanted) -> None:
 
 def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:
     """Do the work in a thread, so that Ctrl-C is heard while an engine or NumPy computes."""
-    found: list[T] = []
+    returned: list[T] = []
     failed: list[BaseException] = []
 
     def task() -> None:
         try:
-            found.append(work())
+            returned.append(work())
         except BaseException as error:
             failed.append(error)
 
@@ -193,7 +193,7 @@ def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecti
         thread.join(0.2)
     if failed:
         raise failed[0]
-    return found[0]
+    return returned[0]
 
 
 def _utf8(text: str) -> bytes:

@@ -94,8 +94,8 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
         raise click.UsageError("--no-bounds must not be given with a --fail-if of upper(...).")
     check_targets((settings.json, settings.save, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
-    found = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
-    tell(found, settings, policies, targets)
+    made = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
+    tell(made, settings, policies, targets)
 
 
 def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -> None:
@@ -104,25 +104,25 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
 
     if settings.report is not None:
         raise click.UsageError("--report must not be given for a saved scan: it is for audits.")
-    found = empriv.Scan.load(path)
+    made = empriv.Scan.load(path)
     for epsilon in epsilons or ():
-        found.delta(epsilon)  # refuses one that it was not made for
+        made.delta(epsilon)  # refuses one that it was not made for
     policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
-    tell(found, settings, policies, targets)
+    tell(made, settings, policies, targets)
 
 
-def tell(found: Scan, settings: Settings, policies: Sequence[Condition], targets: Sequence[Target]) -> None:
-    """Print and write what was found, and end with the exit code of policies and targets."""
-    outcomes = [judge(policy, found) for policy in policies]
-    verdicts = [(target.text, verdict_on(found, target, settings.basis)) for target in targets]
+def tell(made: Scan, settings: Settings, policies: Sequence[Condition], targets: Sequence[Target]) -> None:
+    """Print and write what was made, and end with the exit code of policies and targets."""
+    outcomes = [judge(policy, made) for policy in policies]
+    verdicts = [(target.text, verdict_on(made, target, settings.basis)) for target in targets]
     if not (settings.quiet or settings.json == "-"):
         with printing():
-            _print(found, settings, verdicts, outcomes)
+            _print(made, settings, verdicts, outcomes)
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     if settings.save is not None:
-        write_to(settings.save, found.save)
+        write_to(settings.save, made.save)
     if settings.json is not None:
-        write_json(settings.json, found.to_json() | judged(outcomes, verdicts))
+        write_json(settings.json, made.to_json() | judged(outcomes, verdicts))
     exit_by(outcomes, verdicts)
 
 
@@ -167,21 +167,21 @@ def _scanned(
 
 
 def _print(
-    found: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Judgement]
+    made: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Judgement]
 ) -> None:
     from empriv.words.summary import tail_sentence
 
     print_verdicts(verdicts)
-    first = found.epsilons[0]
+    first = made.epsilons[0]
     page = Page(
-        summary=found.summary(), curve=((), ()), ranked_at=first,
-        ranking=ranking(found.individuals(first, top=settings.top), settings.show_ids) if settings.top else None,
-        pseudonyms=not settings.show_ids, n_individuals=found.n_individuals, tail=tail_sentence(found.epsilon(0.0)),
+        summary=made.summary(), curve=((), ()), ranked_at=first,
+        ranking=ranking(made.individuals(first, top=settings.top), settings.show_ids) if settings.top else None,
+        pseudonyms=not settings.show_ids, n_individuals=made.n_individuals, tail=tail_sentence(made.epsilon(0.0)),
     )  # fmt: skip
     show(page, console_for(sys.stdout))
-    for delta in found.deltas:
+    for delta in made.deltas:
         if delta > 0:
-            epsilon = found.epsilon(delta)
+            epsilon = made.epsilon(delta)
             said = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
             click.echo(f"delta is at most {delta:g} {said}.")
     print_outcomes(outcomes)

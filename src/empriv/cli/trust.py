@@ -78,8 +78,8 @@ def _inside(folder: Path, text: str) -> bool:
         return False
     # What is before the first * must lie inside, even where nothing matches yet.
     plain = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    found = [text, str(Path(*parts[:plain])), *glob.iglob(text, recursive=True, include_hidden=True)]  # noqa: PTH207
-    return all(Path(path).resolve().is_relative_to(folder) for path in found)
+    reached = [text, str(Path(*parts[:plain])), *glob.iglob(text, recursive=True, include_hidden=True)]  # noqa: PTH207
+    return all(Path(path).resolve().is_relative_to(folder) for path in reached)
 
 
 def _reads_tables(expression: str) -> bool:
