@@ -79,14 +79,19 @@ class LazyCommands(Commands):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
         if cmd_name not in COMMANDS:
+            self.commands = {name: _loaded(name) for name in COMMANDS}  # click suggests one of these
             return None
-        command: click.Command = getattr(import_module(f"empriv.cli.{cmd_name}"), cmd_name)
-        return command
+        return _loaded(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _loaded(name: str) -> click.Command:
+    command: click.Command = getattr(import_module(f"empriv.cli.{name}"), name)
+    return command
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
