@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlglot import exp, parse
 from sqlglot.errors import ParseError, TokenError
 
+from empriv.collecting.sql.closed_door import check
 from empriv.collecting.sql.pointing import KEYWORDS, misspelt_keyword, pointed, unclosed
+from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError
 
 # The table that queries read, and the columns that say where each of its rows belongs.
 DATA, DATABASE, INDIVIDUAL = "data", "empriv_database", "empriv_individual"
-_UNREPEATABLE = {"random", "rand", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "setseed", "nextval"}
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,7 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
     if not isinstance(query, str) or not query.strip():
         raise QueryError("`query` must be SQL text or a function of the rows.")
     select = _parse(query)
-    for node in list(select.find_all(exp.Func)):
-        if _function_name(node) in _UNREPEATABLE:
-            raise QueryError(
-                f"The query must give the same result each time, but calls {_function_name(node)}(). "
-                "Hint: write a randomised query as a Python function of the rows, with `draws`."
-            )
+    check(select, query)
     outermost = select.find(exp.Select) if not isinstance(select, exp.Select) else select
     assert outermost is not None
     groups = _groups(outermost) if isinstance(select, exp.Select) else ()
@@ -117,12 +113,18 @@ def queries_in(text: str) -> list[str]:
 
 def _parse(text: str) -> exp.Select | exp.SetOperation:
     try:
-        statements = [statement for statement in parse(text, dialect="duckdb") if statement is not None]
+        statements = [
+            statement
+            for statement in parse(text, dialect="duckdb")
+            if statement is not None and not isinstance(statement, exp.Semicolon)
+        ]
     except (ParseError, TokenError) as error:
         raise QueryError(f"The query must be SQL that can be parsed{_trouble(error, text)}") from None
     if len(statements) != 1:
         raise QueryError(f"The query must be one statement, got {len(statements)}.")
     statement = statements[0]
+    for node in statement.walk():
+        node.comments = None  # written back, a comment might end elsewhere than it did
     while isinstance(statement, exp.Subquery) and statement.is_wrapper:
         statement = statement.this
     if isinstance(statement, exp.Select):
@@ -159,12 +161,6 @@ def _trouble(error: Exception, text: str) -> str:
     return f", which fails at line {line}, column {column}{missing}.{hint}{pointed(text, line, column)}"
 
 
-def _function_name(node: exp.Expr) -> str:
-    return (
-        node.name if isinstance(node, exp.Anonymous) else node.sql_name() if isinstance(node, exp.Func) else ""
-    ).lower()
-
-
 def _make_divisions_safe(select: exp.Expr) -> None:
     """Write x / y as x / NULLIF(y, 0): engines disagree on division by zero, and all agree on this."""
     for node in list(select.find_all(exp.Div, exp.IntDiv, exp.Mod)):
@@ -179,10 +175,9 @@ def _make_divisions_safe(select: exp.Expr) -> None:
 
 
 def _make_counts_plain(select: exp.Expr) -> None:
-    """Write count_if(x) as count(CASE WHEN x THEN 1 END), on which engines agree."""
+    """Write count_if(x) as the sum of ones and zeros that it is: NULL, like DuckDB's, where no x is true or false."""
     for node in list(select.find_all(exp.CountIf)):
-        held = exp.Case().when(node.this.copy(), exp.Literal.number(1))
-        node.replace(exp.Count(this=held, big_int=True))
+        node.replace(exp.Sum(this=fill("CASE WHEN c THEN 1 WHEN NOT c THEN 0 END", c=node.this)))
 
 
 def _safe(tree: exp.Expr) -> exp.Expression:

@@ -22,6 +22,7 @@ from empriv.collecting.engines.engine import Column, Integers, Rows, Session
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import Type
+from empriv.collecting.sql.templates import in_place_of
 from empriv.errors import InputError
 from empriv.protocols.row_steps import RowStep
 from empriv.results import IntArray, Outcome, Results
@@ -182,6 +183,9 @@ class SteppedSession:
     def label_individuals(self) -> None:
         self.inner.label_individuals()
 
+    def admit(self, statement: exp.Expr) -> None:
+        self.inner.admit(statement)
+
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         return self.inner.types(_exchanged(statement))
 
@@ -215,7 +219,7 @@ class SteppedSession:
         # All found first: what is put in reads ``data`` too, which the session exchanges for the rows that are left.
         for table in list(tree.find_all(exp.Table)):
             if table.name.lower() == DATA and not table.db:
-                table.replace(steps.copy().subquery(table.alias_or_name))
+                table.replace(in_place_of(table, steps.copy()))
         with self.inner.rerun(tree, place) as run:
             yield run
 
@@ -308,9 +312,9 @@ def _exchanged(statement: exp.Expr) -> exp.Expr:
     for table in tree.find_all(exp.Table):
         new = {DATA: STEPPED, "empriv_databases": PLACES}.get(table.name.lower())
         if new is not None and not table.db:
-            alias = table.alias_or_name
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=table.this.copy()))
             table.set("this", exp.to_identifier(new))
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     return tree
 
 

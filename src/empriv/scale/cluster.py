@@ -91,9 +91,10 @@ def _one_number(session: ClusterSession, query: Query, component: str | None) ->
 
     from empriv.collecting.sql.advice import explained
     from empriv.collecting.sql.decomposing import decompose
-    from empriv.collecting.sql.evaluate import component_names, store_groups
+    from empriv.collecting.sql.evaluate import admit, component_names, store_groups
     from empriv.collecting.sql.templates import fill
 
+    admit(session, query)
     if not query.is_vector:
         check_component(component, None)
         return query, 0

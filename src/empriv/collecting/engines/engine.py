@@ -37,6 +37,10 @@ class FailedOnRows(QueryError):
     """The query is well formed, but fails on some rows."""
 
 
+class BeyondLimits(QueryError):
+    """The query needs more time or memory than it may have."""
+
+
 @dataclass(frozen=True, eq=False)
 class Column:
     """A column of results: values, and where they are NULL."""
@@ -80,6 +84,9 @@ class Session(Protocol):
 
     def label_individuals(self) -> None:
         """Make the table ``empriv_individuals`` of codes and labels, if it is not there; databases have theirs."""
+
+    def admit(self, statement: exp.Expr) -> None:
+        """Refuse a query that, as the engine reads it, reaches beyond its rows; and close what it could reach."""
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         """Type of each column that the statement would give."""

@@ -17,10 +17,10 @@ from typing import Any
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.engines.engine import Session
+from empriv.collecting.engines.engine import BeyondLimits, Session
 from empriv.collecting.queries import DATA, Query
 from empriv.collecting.sources import Databases, Files
-from empriv.collecting.sql.pointing import listed, nearest, pointed
+from empriv.collecting.sql.pointing import nearest, pointed
 from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError, SourceError
 
@@ -29,32 +29,22 @@ _NUMERIC = (
     exp.Sum, exp.Avg, exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.CovarPop,
     exp.CovarSamp, exp.Corr, exp.Quantile, exp.PercentileCont, exp.Median,
 )  # fmt: skip
-_FUNCTIONS = (
-    "count", "sum", "avg", "min", "max", "median", "quantile_cont", "quantile_disc", "var_pop", "var_samp",
-    "stddev_pop", "stddev_samp", "covar_pop", "covar_samp", "corr", "regr_slope", "bool_and", "bool_or", "count_if",
-    "abs", "round", "floor", "ceil", "sqrt", "ln", "log10", "exp", "power", "greatest", "least", "coalesce", "nullif",
-    "date_trunc", "date_part", "strptime", "epoch", "length", "lower", "upper", "replace", "substring",
-)  # fmt: skip
 # How dates are written that do not sort as text.
 _DATES = (
     "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d %Y", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y",
     "%d-%m-%Y", "%m-%d-%Y",
 )  # fmt: skip
 _LOOKED_AT = 1000  # labels; databases are seldom more
-# What other tools call it.
-_SYNONYMS = {
-    "average": "avg", "mean": "avg", "std": "stddev_samp", "stdev": "stddev_samp", "var": "var_samp",
-    "countif": "count_if", "countd": "count(DISTINCT ...)", "nunique": "count(DISTINCT ...)", "ifnull": "coalesce",
-    "percentile": "quantile_cont", "len": "length", "todate": "strptime", "to_date": "strptime",
-}  # fmt: skip
 
 
 def explained(session: Session, query: Query, error: QueryError) -> QueryError:
     """The error of an engine in the user's terms, where its cause is known: a name, or text that is no number."""
     assert query.select is not None
-    for trouble in (_wrong_table, _wrong_column, _wrong_function, _text_for_number):
+    if isinstance(error, BeyondLimits):
+        return error
+    for trouble in (_table_not_read, _wrong_column, _text_for_number):
         with suppress(QueryError):  # looking closer may fail just as the query did
-            found = trouble(session, query, str(error))
+            found = trouble(session, query)
             if found is not None:
                 return QueryError(found)
     return error
@@ -114,18 +104,11 @@ def check_files(data: Databases) -> None:
                 raise SourceError(f"The file must hold rows, got {name!r}, which is empty.")
 
 
-def _wrong_table(session: Session, query: Query, _said: str) -> str | None:
+def _table_not_read(session: Session, query: Query) -> str | None:
     assert query.select is not None
-    known = {name.lower() for name in session.columns} | {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
-    aliases = set(known)
+    aliases = {name.lower() for name in session.columns} | {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
     for table in query.select.find_all(exp.Table):
         aliases.add(table.alias_or_name.lower())
-        if not isinstance(table.this, exp.Identifier) or table.name.lower() in known:
-            continue
-        others = [name for name in session.columns if name != DATA]
-        there = f"there are {listed([DATA, *others])}" if others else f"the rows are called {DATA}: write FROM {DATA}"
-        where, caret = _place(query, table.this), _caret(query, table.this)
-        return f"The query reads a table {table.name!r}{where} that does not exist. Hint: {there}.{caret}"
     aliases |= {one.alias.lower() for one in query.select.find_all(exp.Subquery)}
     for column in query.select.find_all(exp.Column):
         if column.table and column.table.lower() not in aliases:
@@ -137,7 +120,7 @@ def _wrong_table(session: Session, query: Query, _said: str) -> str | None:
     return None
 
 
-def _wrong_column(session: Session, query: Query, _said: str) -> str | None:
+def _wrong_column(session: Session, query: Query) -> str | None:
     assert query.select is not None
     known = [column for columns in session.columns.values() for column in columns]
     names = {name.lower() for name in known} | {cte.alias.lower() for cte in query.select.find_all(exp.CTE)}
@@ -172,24 +155,7 @@ def _suggested(hint: str) -> str:
     return hint.split("did you mean ")[1].rstrip("?")[1:-1]
 
 
-def _wrong_function(_session: Session, query: Query, said: str) -> str | None:
-    assert query.select is not None
-    if "unction with name" not in said:
-        return None
-    for function in query.select.find_all(exp.Anonymous):
-        name = str(function.this)
-        if not re.search(rf"\b{re.escape(name)}\b", said, re.IGNORECASE):
-            continue
-        meant = _SYNONYMS.get(name.lower())
-        hint = nearest(name, _FUNCTIONS) if meant is None else f". Hint: did you mean {meant!r}?"
-        place = re.search(rf"\b{re.escape(name)}\s*\(", query.text, re.IGNORECASE)
-        caret = pointed(query.text, *_line_column(query.text, place.start())) if place else ""
-        where = _at(query.text, place.start() if place else None)
-        return f"The query calls a function {name!r}{where} that does not exist{hint}{caret}"
-    return None
-
-
-def _text_for_number(session: Session, query: Query, _said: str) -> str | None:
+def _text_for_number(session: Session, query: Query) -> str | None:
     """Whether a column of text is added up, and how many of its values are numbers, as they stand or with commas."""
     if not isinstance(query.select, exp.Select):
         return None

@@ -13,6 +13,7 @@ from empriv.collecting.engines.engine import Column, FailedOnRows, Integers, Ses
 from empriv.collecting.queries import DATABASE, INDIVIDUAL, Query
 from empriv.collecting.sql.advice import explained as explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
+from empriv.collecting.sql.closed_door import check, check_tables
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.exact_sums import Span
 from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Notice, rerun
@@ -26,6 +27,7 @@ PAIR = "empriv_pair"
 
 def evaluate(session: Session, query: Query, *, show: bool | None = None, notice: Notice | None = None) -> Results:
     """Results of an SQL query."""
+    admit(session, query)
     try:
         return _run_once(session, decompose(query))
     except NotDecomposable as why:
@@ -43,10 +45,20 @@ def evaluate(session: Session, query: Query, *, show: bool | None = None, notice
     )
 
 
+def admit(session: Session, query: Query) -> None:
+    """Refuse a query that reaches beyond its rows, before anything is run for it."""
+    assert query.select is not None
+    check(query.select, query.text)
+    check_tables(query.select, list(session.columns), query.text)
+    session.admit(query.select)
+
+
 def explain(session: Session | None, query: Query) -> str:
     """The rewritten statement, or why the query runs once per individual."""
     if query.select is None:
         return "The query is a Python function, which is called once per individual."
+    if session is not None:
+        admit(session, query)
     try:
         plan = decompose(query)
         if session is None:

@@ -28,7 +28,7 @@ from empriv.collecting.sql import quantiles
 from empriv.collecting.sql.aggregates import Builder, Facts
 from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
 from empriv.collecting.sql.quantiles import on
-from empriv.collecting.sql.templates import Node, fill, query, text
+from empriv.collecting.sql.templates import Node, fill, in_place_of, query, text
 
 GROUP = "empriv_group"
 
@@ -143,6 +143,7 @@ class _Written:
 def _put_first(statement: exp.Select, own: exp.Expr | None) -> None:
     if own is not None:
         with_ = statement.args.get("with_") or statement.args["with"]
+        with_.set("recursive", own.args.get("recursive"))
         with_.set("expressions", [*(cte.copy() for cte in own.expressions), *with_.expressions])
 
 
@@ -176,7 +177,7 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
     )
     if again:
         table = next(table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
-        table.replace(_left_for_pairs(integers).subquery(plan.alias))
+        table.replace(in_place_of(table, _left_for_pairs(integers)))
     own = rows.args.pop("with_", None) or rows.args.pop("with", None)
     columns: list[Node] = [exp.column(name) for name in (DATABASE, INDIVIDUAL, *([GROUP] if keys else []))]
     for number, result in enumerate(results):

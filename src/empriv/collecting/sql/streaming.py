@@ -26,6 +26,7 @@ from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.evaluate import (
     PAIR,
+    admit,
     as_numbers,
     beyond,
     component_names,
@@ -87,6 +88,7 @@ def stream(
     """
     plan = decompose(query)
     with engine.session(data) as session:
+        admit(session, query)
         with _not_failing():
             found = _opened(session, plan, entries, rows)  # type: ignore[arg-type]
         yield found

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import duckdb
 
-from empriv.collecting.engines.engine import FailedOnRows
+from empriv.collecting.engines.engine import BeyondLimits, FailedOnRows
 from empriv.collecting.sql.advice import unreadable
 from empriv.errors import QueryError, SourceError
 
@@ -41,7 +41,7 @@ def querying() -> Iterator[None]:
     except _ABOUT_NAMES as error:
         raise QueryError(f"The query cannot be run: {_first_line(error)}") from None
     except duckdb.OutOfMemoryException:
-        raise QueryError(_NO_MEMORY) from None
+        raise BeyondLimits(_NO_MEMORY) from None
     except ABOUT_VALUES as error:
         raise FailedOnRows(f"The query cannot be run: DuckDB reports a {type(error).__name__}.") from None
     except duckdb.Error as error:

@@ -1,6 +1,7 @@
 """The DuckDB engine: reads every kind of source, runs statements, gives NumPy arrays.
 
-Only this module and `duckdb_errors` import duckdb.
+A query is run behind a closed door: once it is there, the connection reads no file but the Parquet files that were
+handed over, and takes no other setting. Only this folder imports duckdb.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -24,17 +25,20 @@ from sqlglot import exp, parse_one
 
 from empriv.collecting.engines.data_view import data_view, quoted, text_literal
 from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
-from empriv.collecting.engines.engine import PRESENCE, Column, Integers, Rows
+from empriv.collecting.engines.duckdb.second_look import check_as_parsed
+from empriv.collecting.engines.engine import PRESENCE, BeyondLimits, Column, Integers, Rows
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.advice import check_files
 from empriv.collecting.sql.aggregates import Type
+from empriv.collecting.sql.closed_door import one_select
+from empriv.collecting.sql.templates import in_place_of
 from empriv.errors import InputError, SourceError
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's int64
 T = TypeVar("T")
-_READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json_auto"}
+_READERS = {"csv": "read_csv", "json": "read_json_auto"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class DuckDBEngine:
     Parameters
     ----------
     memory_limit : such as ``"2GB"``; beyond it DuckDB writes to disk
+    timeout : seconds that a query may take, with the reading of its rows; without end unless given
     threads : number of threads; all cores unless given
     temp_directory : where DuckDB writes what does not fit in memory
 
@@ -58,6 +63,12 @@ class DuckDBEngine:
     memory_limit: str | None = None
     threads: int | None = None
     temp_directory: str | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        seconds = self.timeout
+        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
+            raise InputError(f"`timeout` must be a number of seconds above 0, got {seconds!r}.")
 
     @contextmanager
     def session(self, data: Databases) -> Iterator[DuckDBSession]:
@@ -65,7 +76,8 @@ class DuckDBEngine:
         check_files(data)
         # What does not fit in memory holds people's rows: it goes where nobody else may read, and is removed at last.
         with _own_directory(self.temp_directory) as directory:
-            config: dict[str, Any] = {"temp_directory": directory}
+            # Python's variables are no tables: only what is handed over is one.
+            config: dict[str, Any] = {"temp_directory": directory, "python_enable_replacements": "false"}
             for name, value in (("memory_limit", self.memory_limit), ("threads", self.threads)):
                 if value is not None:
                     config[name] = str(value)
@@ -78,7 +90,7 @@ class DuckDBEngine:
                 ) from None
             with ThreadPoolExecutor(1) as worker:
                 try:
-                    yield DuckDBSession(connection, data, self.threads, worker)
+                    yield DuckDBSession(connection, data, self.threads, worker, self.timeout)
                 finally:
                     connection.close()
 
@@ -126,21 +138,26 @@ class DuckDBSession:
     data: Databases
     threads: int | None = None
     worker: Executor | None = None
+    timeout: float | None = None
     _labelled: bool = False
+    _closed: bool = False
+    _files: list[str] = field(default_factory=list)
     integer_bits: int = 126
 
     def __post_init__(self) -> None:
+        self._started = time.monotonic()
         with reading():
             # In a notebook without ipywidgets the bar is off, and DuckDB refuses to be told so.
             with suppress(duckdb.InvalidInputException):
                 self._run("SET enable_progress_bar = false")
             for name, table in self.data.tables.items():
-                self._run(f"CREATE TEMP VIEW {quoted(name)} AS SELECT * FROM {self._relation(table, name)}")
+                made = "TABLE" if _is_loaded(table) else "VIEW"
+                relation = self._relation(table, f"empriv_{name}")
+                self._run(f"CREATE TEMP {made} {quoted(name)} AS SELECT * FROM {relation}")
             relations = []
             for number, part in enumerate(self.data.parts):
                 relation = self._relation(part, f"empriv_part{number}")
-                if isinstance(part, Select) or (isinstance(part, Files) and part.kind != "parquet"):
-                    # Read once: text is slow to parse, and every statement reads the rows more than once.
+                if _is_loaded(part):
                     order = " ORDER BY ALL" if isinstance(part, Select) else ""
                     self._run(f"CREATE TEMP TABLE empriv_part{number} AS SELECT * FROM {relation}{order}")
                     relation = f"empriv_part{number}"
@@ -180,6 +197,30 @@ class DuckDBSession:
         if not self._labelled:
             self._make_labels("empriv_individuals", INDIVIDUAL)
             self._labelled = True
+
+    def admit(self, statement: exp.Expr) -> None:
+        with querying():
+            text = statement.sql(dialect="duckdb", comments=False)
+            ((parsed,),) = self._run("SELECT CAST(json_serialize_sql($text) AS VARCHAR)", {"text": text})
+        check_as_parsed(parsed, list(self.columns))
+        self._close_door()
+
+    def _close_door(self) -> None:
+        """From here on no file is read but those of Parquet that are ``data`` or tables, and nothing is set but threads.
+
+        Parquet files are left where they are, however large; text, SQL and frames have been read or registered by now.
+        What does not fit in memory still goes to the session's own directory.
+        """
+        if self._closed:
+            return
+        for setting in (
+            f"allowed_paths = [{', '.join(map(text_literal, self._files))}]",
+            "allowed_configs = ['threads']",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            self._run(f"SET {setting}")
+        self._closed = True
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         with querying():
@@ -224,6 +265,7 @@ class DuckDBSession:
     @contextmanager
     def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
         own = ", ".join(map(quoted, self.columns[DATA]))
+        self._close_door()
         with reading():
             self._run(f"CREATE OR REPLACE TEMP TABLE empriv_one AS {self._coded(f'd.code = {database}')}")
 
@@ -231,7 +273,7 @@ class DuckDBSession:
             if not isinstance(node, exp.Table) or node.name.lower() != DATA or node.db:
                 return node
             left = f"SELECT {own} FROM empriv_one WHERE empriv_code <> $left_out"
-            return cast(exp.Select, parse_one(left, dialect="duckdb")).subquery(node.alias_or_name)
+            return in_place_of(node, cast(exp.Select, parse_one(left, dialect="duckdb")))
 
         sql = statement.transform(rest).sql(dialect="duckdb")
 
@@ -284,18 +326,27 @@ class DuckDBSession:
         return {name: Column(np.ma.getdata(values), np.ma.getmaskarray(values)) for name, values in found.items()}
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """Run a statement in a thread, so that Ctrl-C, which reaches the main thread, can stop it at once."""
-        if self.worker is None or threading.current_thread() is not threading.main_thread():
+        """Run a statement in a thread, so that Ctrl-C, which reaches the main thread, or the end of time can stop it."""
+        if self.worker is None:
             return work()
         running = self.worker.submit(work)
         try:
-            return running.result()
-        except BaseException:
+            return running.result(self._seconds_left())
+        except BaseException as error:
+            late = isinstance(error, TimeoutError) and not running.done()
             # Again and again: an interrupt that comes before the statement has begun is lost.
             while not running.done():
                 self.connection.interrupt()
                 wait([running], timeout=0.05)
+            if late:
+                raise BeyondLimits(
+                    f"The query must end within `timeout`, {self.timeout:g} seconds, and did not. "
+                    "Hint: give a larger `timeout`, or a query that reads `data` once: explain() tells how it is run."
+                ) from None
             raise
+
+    def _seconds_left(self) -> float | None:
+        return None if self.timeout is None else max(0.0, self._started + self.timeout - time.monotonic())
 
     def _describe(self, sql: str) -> dict[str, str]:
         return {row[0]: str(row[1]) for row in self._run(f"DESCRIBE {sql}")}
@@ -305,13 +356,17 @@ class DuckDBSession:
 
     def _relation(self, table: Table, name: str) -> str:
         match table:
+            case Files(paths, "parquet"):
+                files = [file for path in paths for file in self._matching(path)]
+                self._files += files
+                return f"read_parquet([{', '.join(map(text_literal, files))}])"
             case Files(paths, kind):
                 return f"{_READERS[kind]}([{', '.join(map(text_literal, paths))}])"
             case Stored(path, stored):
                 self._run(f"ATTACH {text_literal(path)} AS {quoted(name + '_file')} (READ_ONLY)")
                 return ".".join(map(quoted, (name + "_file", *stored.split("."))))
             case Select(sql):
-                return f"({sql.strip().rstrip(';')})"
+                return f"({one_select(sql)})"
             case Frame(frame):
                 names = [str(column).lower() for column in getattr(frame, "columns", getattr(frame, "schema", ()))]
                 if hasattr(frame, "column_names"):
@@ -322,6 +377,13 @@ class DuckDBSession:
                     )
                 self.connection.register(f"{name}_frame", frame)
                 return quoted(f"{name}_frame")
+
+    def _matching(self, path: str) -> list[str]:
+        """The files that a pattern names, one by one: behind the closed door no folder is listed."""
+        if not re.search(r"[*?\[{]", path):
+            return [path]
+        files = self._run("SELECT file FROM glob($path) ORDER BY file", {"path": path})
+        return [str(file) for (file,) in files] or [path]
 
     def _check_nulls(self) -> None:
         with reading():
@@ -379,6 +441,12 @@ class DuckDBSession:
             )
         texts = self._fetch(f"SELECT CAST(label AS VARCHAR) AS label FROM {name} {where} ORDER BY code")["label"].values
         return texts.astype(np.str_)
+
+
+def _is_loaded(table: Table) -> bool:
+    """Whether rows are read once: text is slow to parse, each statement reads the rows more than once, and SQL may
+    read what is out of reach later."""
+    return isinstance(table, Select) or (isinstance(table, Files) and table.kind != "parquet")
 
 
 def _plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -164,6 +164,9 @@ class SparkFrames:
         if "empriv_individuals" not in self._views:
             self._make_labels("empriv_individuals", INDIVIDUAL)
 
+    def admit(self, statement: exp.Expr) -> None:
+        """The tree has been looked at, and Spark is given text of that tree, with names of this session's views."""
+
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         with querying():
             return {name: _type(kind) for name, kind in self.frame(statement).dtypes}

@@ -1,0 +1,220 @@
+"""What a query may read and call: its rows, the tables handed over, its own WITH, and functions of these alone.
+
+A query may come from somebody who must not learn a row. Whatever it reads beside ``data`` is read with everyone in it,
+so that nobody is left out of it: the result would be certified, and tell. Everything is refused here that is not known
+to be harmless: kinds of nodes, functions and tables are listed by what is allowed. What is looked at is the text that
+an engine is given, parsed anew, so that what is checked is what is run. Tree in, nothing out; nothing is run here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
+
+from empriv.collecting.sql.functions import (
+    BARE,
+    BY_NAME,
+    CHANGING,
+    DRAWING,
+    OUTSIDE,
+    PURE,
+    SYNTAX,
+    TABLES,
+    meant_instead,
+)
+from empriv.collecting.sql.pointing import listed, pointed
+from empriv.errors import QueryError, SourceError
+
+OWN_NAMES = "empriv_"
+_ROWS = "data"
+_ONLY = "The query must read nothing but `data`, the tables handed over, and what it names itself by WITH"
+_ALIKE = "The query must give the same result each time"
+_RANDOMISED = "Hint: write a randomised query as a Python function of the rows, with `draws`."
+_CLOCK = "Hint: write the time that is meant, such as DATE '2020-12-31'."
+
+# Kinds of nodes that a SELECT is made of. Not among them: samples, INTO, locks, parameters, DESCRIBE, SUMMARIZE, SHOW, versions of a table.
+_PARTS = frozenset(
+    """
+    Alias Aliases CTE Column ColumnDef Comprehension Cube DataType DataTypeParam Distinct Except Fetch Filter From
+    Group GroupingSets Having HavingMax Identifier IgnoreNulls Intersect Interval IntervalSpan JSONKeyValue JSONPath
+    JSONPathKey JSONPathRecursive JSONPathRoot JSONPathSlice JSONPathSubscript JSONPathUnion JSONPathWildcard Join
+    Lambda Lateral Limit Offset Order Ordered OverflowTruncateBehavior Pivot PivotAlias PositionalColumn Qualify
+    RespectNulls Rollup Select Slice Star Subquery Table TableAlias Tuple Union UnpivotColumns Values Var Where Window
+    WindowSpec With WithinGroup
+    """.split()
+)
+# Literals, operators, and functions that are written as such.
+_OPERATORS = frozenset(
+    """
+    Add Adjacent All And Any Array ArrayContainedBy ArrayContainsAll ArrayOverlaps AtTimeZone Between BitString
+    BitwiseAnd BitwiseLeftShift BitwiseNot BitwiseOr BitwiseRightShift BitwiseXor Boolean Bracket ByteString Case Cast
+    Collate DPipe Distance Div Dot EQ Escape Exists Extract Factorial GT GTE Glob HexString ILike If In IntDiv Is
+    JSONExtract JSONExtractScalar Kwarg LT LTE Like Literal Map Mod Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Or
+    Overlaps Paren Pow PropertyEQ RawString RegexpILike RegexpLike SimilarTo Struct Sub ToMap TryCast UnicodeString
+    VarMap
+    """.split()
+)
+_CALL = re.compile(r'"?([A-Za-z_]\w*)"?\s*\(')
+
+
+def check(tree: exp.Expr, text: str = "") -> None:
+    """Refuse a query that does more than compute from tables; which tables is for `check_tables`.
+
+    Parameters
+    ----------
+    tree : the query
+    text : what the user wrote, in which the place is shown
+    """
+    run = _as_run(tree)
+    for node in run.walk():
+        if isinstance(node, exp.Identifier) and node.name.lower().startswith(OWN_NAMES):
+            raise QueryError(f"The query must not use the name {node.name!r}: names of this kind are empriv's own.")
+        if isinstance(node, exp.TableSample):
+            raise QueryError(f"{_ALIKE}, but takes a sample of the rows. {_RANDOMISED}")
+        if isinstance(node, exp.CTE) and node.alias.lower() == _ROWS:
+            raise QueryError("The query must not name a part of its own `data` (by WITH): the rows are called so.")
+        if isinstance(node, exp.Table):
+            _check_table(node, text)
+        elif isinstance(node, exp.Column):
+            if not node.table and node.name.lower() in BARE and not node.this.args.get("quoted"):
+                raise _refused(node.name.lower(), text, node.name)
+        elif isinstance(node, exp.Func) and _kind(node) not in _OPERATORS:
+            _check_call(node, text)
+        elif _kind(node) not in _PARTS and _kind(node) not in _OPERATORS:
+            raise QueryError(f"The query must be made of plain SELECTs, but has {_kind(node).upper()}.")
+
+
+def check_tables(tree: exp.Expr, tables: Collection[str], text: str = "") -> None:
+    """Refuse a query that reads a table other than ``tables``, which hold ``data``, and its own WITH."""
+    known = {name.lower() for name in tables}
+    # The tree knows places in the text; what is run is looked at as well.
+    for table, visible in (*_tables_of(tree, frozenset()), *_tables_of(_as_run(tree), frozenset())):
+        if not isinstance(table.this, exp.Identifier) or table.name.lower() in known | visible:
+            continue
+        others = [name for name in tables if name.lower() != _ROWS]
+        there = (
+            f"there are {listed([_ROWS, *others])}" if others else f"the rows are called {_ROWS}: write FROM {_ROWS}"
+        )
+        where, caret = _place(text, table.this.meta.get("start"))
+        raise QueryError(f"The query reads a table {table.name!r}{where} that does not exist. Hint: {there}.{caret}")
+
+
+def check_expression(tree: exp.Expr) -> None:
+    """Refuse an expression of one row that reads a table, or does not follow from the row alone."""
+    if tree.find(exp.Query) is not None or tree.find(exp.Table) is not None:
+        raise QueryError("An expression of columns must not hold a SELECT.")
+    check(exp.select(tree.copy()).from_(_ROWS))
+
+
+def one_select(sql: str) -> str:
+    """The one SELECT that a source is, written anew from its tree; it may read files, since its author sees the rows.
+
+    Raises
+    ------
+    SourceError : if the text is no statement, several, or one that does not only select
+    """
+    try:
+        statements = [statement for statement in parse(sql, dialect="duckdb") if statement is not None]
+        statements = [statement for statement in statements if not isinstance(statement, exp.Semicolon)]
+    except SqlglotError:
+        raise SourceError("A source given as SQL must be one SELECT, got a text that cannot be parsed.") from None
+    if len(statements) != 1:
+        raise SourceError(f"A source given as SQL must be one SELECT, got {len(statements)} statements.")
+    (statement,) = statements
+    while isinstance(statement, exp.Subquery) and statement.is_wrapper:
+        statement = statement.this
+    if not isinstance(statement, exp.Select | exp.SetOperation) or statement.find(exp.Into, exp.Command, exp.DDL):
+        raise SourceError(f"A source given as SQL must be one SELECT, got {type(statement).__name__.upper()}.")
+    return str(statement.sql(dialect="duckdb", comments=False))
+
+
+def _as_run(tree: exp.Expr) -> exp.Expr:
+    try:
+        statements = parse(tree.sql(dialect="duckdb", comments=False), dialect="duckdb")
+    except SqlglotError:
+        raise QueryError("The query must be SQL that can be parsed.") from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select | exp.SetOperation):
+        raise QueryError("The query must be a SELECT or an expression of aggregates.")
+    return statements[0]
+
+
+def _check_table(table: exp.Table, text: str) -> None:
+    if isinstance(table.this, exp.Func):
+        name = _name(table.this)
+        if name not in TABLES:
+            raise QueryError(f"{_ONLY}, but calls {name}() for a table.{_caret_at_call(name, text)}")
+    elif not isinstance(table.this, exp.Identifier) or table.db or table.catalog:
+        parts = ".".join(part.name for part in table.parts)
+        raise QueryError(f"{_ONLY}, but reads {parts}. Hint: write {table.name} alone.")
+
+
+def _check_call(node: exp.Func, text: str) -> None:
+    name = _name(node)
+    if isinstance(node.parent, exp.Table):
+        return  # seen with the table
+    arguments = [value for value in node.iter_expressions() if not isinstance(value, exp.Identifier)]
+    if name == "age" and len(arguments) == 1:
+        raise _refused("age", text, "age", known=CHANGING | {"age"})
+    if name in BY_NAME:
+        named = arguments[1] if len(arguments) > 1 else None
+        if not (isinstance(named, exp.Literal) and named.is_string and named.name.lower() in PURE):
+            raise QueryError(f"The query must name the aggregate of {name}() as a text, one that it may call itself.")
+    if name not in PURE and name not in SYNTAX:
+        raise _refused(name, text, name)
+
+
+def _refused(name: str, text: str, written: str, *, known: Collection[str] = CHANGING) -> QueryError:
+    """Why a function must not be called."""
+    if name in known:
+        return QueryError(f"{_ALIKE}, but calls {name}(). {_RANDOMISED if name in DRAWING else _CLOCK}")
+    if name in OUTSIDE:
+        return QueryError(f"{_ONLY}, but calls {name}().{_caret_at_call(name, text)}")
+    place = re.search(rf"\b{re.escape(written)}\s*\(", text, re.IGNORECASE)
+    where, caret = _place(text, place.start() if place else None)
+    written = place.group().rstrip(" (\n\t") if place else written
+    return QueryError(f"The query calls a function {written!r}{where} that does not exist{meant_instead(name)}{caret}")
+
+
+def _kind(node: exp.Expr) -> str:
+    return type(node).__name__
+
+
+def _name(node: exp.Expr) -> str:
+    """The function that DuckDB is to call."""
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
+        return str(node.name).lower()
+    written = str(node.sql(dialect="duckdb"))
+    call = _CALL.match(written)
+    return (call.group(1) if call else re.split(r"\W", written)[0] or type(node).__name__).lower()
+
+
+def _tables_of(node: exp.Expr, visible: frozenset[str]) -> Iterator[tuple[exp.Table, frozenset[str]]]:
+    """Every table, with the names of WITH that are known where it stands."""
+    if isinstance(node, exp.Table):
+        yield node, visible
+    with_ = node.args.get("with_") or node.args.get("with")
+    if isinstance(with_, exp.With):
+        for cte in with_.expressions:
+            named = visible | {cte.alias.lower()}
+            # Without RECURSIVE, a part that names itself means another table.
+            yield from _tables_of(cte.this, named if with_.args.get("recursive") else visible)
+            visible = named
+    for child in node.iter_expressions():
+        if child is not with_:
+            yield from _tables_of(child, visible)
+
+
+def _caret_at_call(name: str, text: str) -> str:
+    place = re.search(rf"\b{re.escape(name)}\s*\(", text, re.IGNORECASE)
+    return _place(text, place.start() if place else None)[1]
+
+
+def _place(text: str, start: int | None) -> tuple[str, str]:
+    """Words for a place in a text, and the line with a caret below; both empty where there is none."""
+    if start is None or not text:
+        return "", ""
+    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return f" at line {line}, column {column}", pointed(text, line, column)
