@@ -103,6 +103,11 @@ class Results:
         if entries and not (0 <= self.entry_database.min() and self.entry_database.max() < n):
             raise InputError(f"`entry_database` must hold indices from 0 to {n - 1}.")
 
+    def __repr__(self) -> str:
+        several = "" if self.components is None else f", {len(self.components)} components"
+        drawn = "" if self.draws is None else f", {self.draws} draws"
+        return f"Results({self.n_databases} databases, {self.n_individuals} individuals{several}{drawn})"
+
     @property
     def trailing_shape(self) -> tuple[int, ...]:
         """Shape of one result: draws, then components."""

@@ -50,6 +50,7 @@ def audit(
     post: Callable[[Any], Any] | None = None,
     engine: Engine | None = None,
     memory_limit: str | None = None,
+    timeout: float | None = None,
     jobs: int | None = None,
     checkpoint: str | PathLike[str] | None = None,
     progress: bool | None = None,
@@ -70,7 +71,7 @@ def audit(
         `Weighted`, `Buckets` or `OwnContribution` of these; delta is then the largest over what they may see
     ledger : audit the query together with all that was released from the same databases before
     scope : name of the body of data in the ledger, if one ledger is kept for several
-    draws, rng, post, engine, memory_limit, jobs, checkpoint, progress, notice, frame : as for `collect`
+    draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`
 
     Returns
     -------
@@ -91,8 +92,8 @@ def audit(
     from empriv.collecting.run_options import Run
 
     run = Run(
-        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, checkpoint=checkpoint,
-        progress=progress, notice=notice, frame=frame,
+        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
+        checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
     )  # fmt: skip
     if isinstance(data, Results):
         if query is not None:

@@ -38,6 +38,7 @@ def collect(
     post: Callable[[Any], Any] | None = None,
     engine: Engine | None = None,
     memory_limit: str | None = None,
+    timeout: float | None = None,
     jobs: int | None = None,
     checkpoint: str | PathLike[str] | None = None,
     progress: bool | None = None,
@@ -56,6 +57,7 @@ def collect(
     post : function applied to each result that is a number
     engine : `DuckDBEngine` unless given
     memory_limit : such as ``"2GB"``; beyond it DuckDB writes to disk
+    timeout : seconds that an SQL query may take, with the reading of its rows; a function is not timed
     jobs : number of processes for a function
     checkpoint : file from which an interrupted run of a function resumes
     progress : False never shows progress, True always, None if the work lasts
@@ -70,8 +72,8 @@ def collect(
     (365, 193)
     """
     run = Run(
-        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, checkpoint=checkpoint,
-        progress=progress, notice=notice, frame=frame,
+        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
+        checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
     )  # fmt: skip
     return run_query(data, query, run, post=post)
 
@@ -141,7 +143,14 @@ def _run_several(data: Databases, given: Sequence[SingleAsked], run: Run, post: 
     return Results.stack(parts)
 
 
-def explain(data: Databases | None, query: SingleAsked, *, engine: Engine | None = None) -> str:
+def explain(
+    data: Databases | None,
+    query: SingleAsked,
+    *,
+    engine: Engine | None = None,
+    memory_limit: str | None = None,
+    timeout: float | None = None,
+) -> str:
     """The statement that `collect` runs instead of an SQL query, or why it runs the query once per individual.
 
     Without ``data``, columns are taken for integers; sums of doubles are taken in several integers.
@@ -154,7 +163,7 @@ def explain(data: Databases | None, query: SingleAsked, *, engine: Engine | None
     asked = query_of(query)
     if data is None:
         return explain_sql(None, asked)
-    opened, _ = Run(engine=engine).on(data)
+    opened, _ = Run(engine=engine, memory_limit=memory_limit, timeout=timeout).on(data)
     with opened.session(data) as session:
         return explain_sql(session, asked)
 

@@ -26,6 +26,7 @@ class Run:
     rng : seed of a randomised function
     engine : what reads the rows and answers SQL; None chooses by the data
     memory_limit : such as ``"2GB"``, for the engine that is chosen
+    timeout : seconds that an SQL query may take, on the engine that is chosen
     jobs : number of processes for a function
     checkpoint : file from which an interrupted run of a function resumes
     progress : False never shows progress, True always, None if the work lasts
@@ -37,6 +38,7 @@ class Run:
     rng: int = 0
     engine: Engine | None = None
     memory_limit: str | None = None
+    timeout: float | None = None
     jobs: int | None = None
     checkpoint: str | PathLike[str] | None = None
     progress: bool | None = None
@@ -48,13 +50,18 @@ class Run:
         whole_number("rng", self.rng, least=0)
         jobs_or_none(self.jobs)
         progress_or_none(self.progress)
-        if self.engine is not None and self.memory_limit is not None:
-            raise InputError("`memory_limit` must not be given beside `engine`. Hint: DuckDBEngine(memory_limit=...).")
+        for name in self._limits if self.engine is not None else ():
+            raise InputError(f"`{name}` must not be given beside `engine`. Hint: DuckDBEngine({name}=...).")
+
+    @property
+    def _limits(self) -> list[str]:
+        """Names of the limits that are given."""
+        return [name for name in ("memory_limit", "timeout") if getattr(self, name) is not None]
 
     def on(self, data: Databases) -> tuple[Engine, Run]:
         """The engine that reads these rows, and this run with it."""
         engine = self.engine or self._engine_for(data)
-        return engine, replace(self, engine=engine, memory_limit=None)
+        return engine, replace(self, engine=engine, memory_limit=None, timeout=None)
 
     def of_another_query(self) -> Run:
         """The same engine and limits for a query beside the one asked: no draws, and nothing to resume from."""
@@ -64,11 +71,11 @@ class Run:
         """Spark for a Spark DataFrame, and DuckDB for all else."""
         for part in (*data.parts, *data.tables.values()):
             if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
-                if self.memory_limit is not None:
-                    raise InputError("`memory_limit` must not be given with Spark, which has limits of its own.")
+                for name in self._limits:
+                    raise InputError(f"`{name}` must not be given with Spark, which has limits of its own.")
                 from empriv.collecting.engines.spark.session import SparkEngine
 
                 return SparkEngine(part.frame.sparkSession)
         from empriv.collecting.engines.duckdb.session import DuckDBEngine
 
-        return DuckDBEngine(memory_limit=self.memory_limit)
+        return DuckDBEngine(memory_limit=self.memory_limit, timeout=self.timeout)

@@ -6,6 +6,7 @@ them: an engine does that, so that the same description serves every engine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -289,8 +290,13 @@ def table_of(source: Any) -> Table:
     )
 
 
+def is_sql(text: str) -> bool:
+    """Whether a source given as text is SQL, rather than the path of a file; an engine accepts one SELECT."""
+    return re.match(r"[\s(]*(select|with|from)\b(?![./\\:])", text, re.IGNORECASE) is not None
+
+
 def _text_table(text: str, *, is_path: bool) -> Table:
-    if not is_path and text.lstrip(" \t\r\n(").partition(" ")[0].split("\n")[0].lower() in {"select", "with", "from"}:
+    if not is_path and is_sql(text):
         return Select(text)
     path, separator, table = text.partition("::")
     if separator and table:

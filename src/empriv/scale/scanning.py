@@ -45,6 +45,7 @@ def scan(
     bounds: bool = True,
     engine: Engine | None = None,
     memory_limit: str | None = None,
+    timeout: float | None = None,
     checkpoint: str | PathLike[str] | None = None,
     results_table: str | None = None,
     progress: bool | None = None,
@@ -62,7 +63,7 @@ def scan(
 
     Parameters
     ----------
-    data, query, density, component, engine, memory_limit : as for `audit`
+    data, query, density, component, engine, memory_limit, timeout : as for `audit`
     epsilon : the epsilons at which individuals are measured; others cannot be asked later
     delta : the deltas at which `Scan.epsilon` can be asked
     top : how many of the riskiest individuals are kept, at each epsilon
@@ -100,8 +101,8 @@ def scan(
     from empriv.collecting.sql.streaming import stream
 
     run = Run(
-        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, checkpoint=checkpoint,
-        progress=progress, notice=notice, frame=frame,
+        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
+        checkpoint=checkpoint, progress=progress, notice=notice, frame=frame,
     )  # fmt: skip
     question = query_of(query, post=post)
     origin = describe(data)

@@ -13,8 +13,9 @@ from sqlglot.errors import SqlglotError
 
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases, Draws, Files, Frame
+from empriv.collecting.sql.closed_door import check_expression
 from empriv.collecting.sql.pointing import listed, nearest
-from empriv.errors import SourceError
+from empriv.errors import QueryError, SourceError
 
 
 def data_view(data: Databases, relations: list[str], columns_of: Callable[[str], Mapping[str, str]]) -> Iterable[str]:
@@ -108,6 +109,10 @@ def _database(database: str, columns: list[str], data: Databases) -> str:
         tree = None
     if tree is None or isinstance(tree, exp.Query | exp.DDL | exp.DML | exp.Command):
         raise SourceError(f"`database` must be a column or an SQL expression{nearest(database, columns)}")
+    try:
+        check_expression(tree)
+    except QueryError as error:
+        raise SourceError(f"`database` must follow from a row alone: {error}") from None
     for column in tree.find_all(exp.Column):
         find_column(column.name, columns, "database", data)
     return f"({tree.sql(dialect='duckdb')})"

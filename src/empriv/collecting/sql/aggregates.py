@@ -338,6 +338,9 @@ def _quantile(continuous: bool) -> Callable[[Builder, Node, Node], Node]:
         place = fill("(n - 1) * (k / d)", n=n, k=num, d=den)
         fraction = fill("p - FLOOR(p)", p=place)
         template = "CAST(l AS DOUBLE) + (CAST(h AS DOUBLE) - CAST(l AS DOUBLE)) * f"
+        if type_.kind == "double":
+            # Infinite neighbours have no difference, and DuckDB weighs them.
+            template = f"CASE WHEN ISFINITE(l) AND ISFINITE(h) THEN {template} ELSE l * (1 - f) + h * f END"
         if type_.kind == "decimal":
             # Between two decimals DuckDB gives a decimal too, cut off: towards zero, or down if it is a long one.
             low, high = (fill("ROUND(CAST(v AS DOUBLE) * p)", v=v, p=10**type_.scale) for v in (low, high))

@@ -24,6 +24,7 @@ from empriv.collecting.sql.functions import (
     SYNTAX,
     TABLES,
     meant_instead,
+    words,
 )
 from empriv.collecting.sql.pointing import listed, pointed
 from empriv.errors import QueryError, SourceError
@@ -35,8 +36,9 @@ _ALIKE = "The query must give the same result each time"
 _RANDOMISED = "Hint: write a randomised query as a Python function of the rows, with `draws`."
 _CLOCK = "Hint: write the time that is meant, such as DATE '2020-12-31'."
 
-# Kinds of nodes that a SELECT is made of. Not among them: samples, INTO, locks, parameters, DESCRIBE, SUMMARIZE, SHOW, versions of a table.
-_PARTS = frozenset(
+# Kinds of nodes that a SELECT is made of. Not among them: samples, INTO, locks, parameters, DESCRIBE, SUMMARIZE,
+# SHOW, and versions of a table.
+_PARTS = words(
     """
     Alias Aliases CTE Column ColumnDef Comprehension Cube DataType DataTypeParam Distinct Except Fetch Filter From
     Group GroupingSets Having HavingMax Identifier IgnoreNulls Intersect Interval IntervalSpan JSONKeyValue JSONPath
@@ -44,10 +46,10 @@ _PARTS = frozenset(
     Lambda Lateral Limit Offset Order Ordered OverflowTruncateBehavior Pivot PivotAlias PositionalColumn Qualify
     RespectNulls Rollup Select Slice Star Subquery Table TableAlias Tuple Union UnpivotColumns Values Var Where Window
     WindowSpec With WithinGroup
-    """.split()
+    """
 )
 # Literals, operators, and functions that are written as such.
-_OPERATORS = frozenset(
+_OPERATORS = words(
     """
     Add Adjacent All And Any Array ArrayContainedBy ArrayContainsAll ArrayOverlaps AtTimeZone Between BitString
     BitwiseAnd BitwiseLeftShift BitwiseNot BitwiseOr BitwiseRightShift BitwiseXor Boolean Bracket ByteString Case Cast
@@ -55,7 +57,7 @@ _OPERATORS = frozenset(
     JSONExtract JSONExtractScalar Kwarg LT LTE Like Literal Map Mod Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Or
     Overlaps Paren Pow PropertyEQ RawString RegexpILike RegexpLike SimilarTo Struct Sub ToMap TryCast UnicodeString
     VarMap
-    """.split()
+    """
 )
 _CALL = re.compile(r'"?([A-Za-z_]\w*)"?\s*\(')
 
@@ -156,11 +158,11 @@ def _check_call(node: exp.Func, text: str) -> None:
     if isinstance(node.parent, exp.Table):
         return  # seen with the table
     arguments = [value for value in node.iter_expressions() if not isinstance(value, exp.Identifier)]
-    if name == "age" and len(arguments) == 1:
+    if name == "age" and len(arguments) != 2:
         raise _refused("age", text, "age", known=CHANGING | {"age"})
     if name in BY_NAME:
-        named = arguments[1] if len(arguments) > 1 else None
-        if not (isinstance(named, exp.Literal) and named.is_string and named.name.lower() in PURE):
+        named = [str(argument.this).lower() for argument in arguments[1:2] if argument.is_string]
+        if not PURE.issuperset(named) or not named:
             raise QueryError(f"The query must name the aggregate of {name}() as a text, one that it may call itself.")
     if name not in PURE and name not in SYNTAX:
         raise _refused(name, text, name)

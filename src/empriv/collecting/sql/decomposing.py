@@ -153,6 +153,9 @@ def _call(node: Node) -> Call | None:
         if name == "quantile_disc" or not isinstance(arguments[1], exp.Literal):
             return None
         arguments[1] = exp.Literal.number(str(1 - Decimal(arguments[1].this)))
+    if name != "count":
+        # A constant takes the place of a column, with a name and a type of its own.
+        columns = [exp.paren(x) if isinstance(x, exp.Literal) else x for x in columns]
     if condition is not None:
         columns = [fill("CASE WHEN c THEN x END", c=condition, x=x) for x in columns]
     if len(columns) == 2:
@@ -168,6 +171,8 @@ def _alias_of_data(select: exp.Select) -> str:
     if len(tables) != 1:
         raise NotDecomposable("it reads `data` more than once" if tables else "it does not read `data` itself")
     (table,) = tables
+    if table.args.get("pivots"):
+        raise NotDecomposable("it pivots `data`")
     holder = table.parent
     if not isinstance(holder, exp.From | exp.Join) or holder.parent is not select:
         raise NotDecomposable("it reads `data` inside a subquery")

@@ -16,7 +16,7 @@ from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.closed_door import check, check_tables
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.exact_sums import Span
-from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Notice, rerun
+from empriv.collecting.sql.reruns import BEYOND, IDENTIFYING, LARGEST_EXACT, NO_GROUP, Notice, rerun
 from empriv.collecting.sql.rewrite import GROUP, leave_one_out
 from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError
@@ -244,6 +244,30 @@ def _unique(names: list[str]) -> list[str]:
     return names
 
 
+def _names_individuals(session: Session, plan: Decomposition, key: exp.Expr) -> bool:
+    """Whether a group key is one to one with the individuals: its values identify them, whatever it is called."""
+    whose = plan.column(INDIVIDUAL)
+    owners = (
+        plan.rows(
+            exp.alias_(fill("MIN(i)", i=whose), "owner"),
+            exp.alias_(fill("MIN(i) = MAX(i)", i=whose), "alone"),
+            exp.alias_(fill("CAST(MIN(k) AS TEXT) = CAST(MIN(i) AS TEXT)", k=key, i=whose), "same"),
+        )
+        .where(fill("NOT k IS NULL AND NOT i IS NULL", k=key, i=whose))
+        .group_by(exp.paren(key.copy()))
+    )
+    counted = exp.select(
+        "COUNT(*) AS n",
+        "COUNT(DISTINCT owner) AS owners",
+        "COUNT(CASE WHEN alone THEN 1 END) AS alone",
+        "COUNT(CASE WHEN same THEN 1 END) AS same",
+    ).from_(owners.subquery("empriv_owners"))
+    found = session.fetch(counted)
+    n, owned, alone, same = (int(found[name].values[0]) for name in ("n", "owners", "alone", "same"))
+    # One group of one individual may be anything, unless it is called as they are.
+    return n == owned == alone and (n > 1 or same == n == 1)
+
+
 def store_groups(session: Session, plan: Decomposition) -> list[str]:
     """Make the table of groups, and name them."""
     keys = [f"k{k}" for k in range(len(plan.query.groups))]
@@ -254,4 +278,9 @@ def store_groups(session: Session, plan: Decomposition) -> list[str]:
     session.store("empriv_groups", codes.from_(distinct.subquery("empriv_distinct")))
     texts = exp.select(*(f"COALESCE(CAST({k} AS TEXT), 'NULL') AS {k}" for k in keys))
     found = session.fetch(texts.from_("empriv_groups").order_by("code"))
+    if not len(found["k0"].values):
+        raise QueryError(NO_GROUP)
+    for key in plan.query.groups:
+        if _names_individuals(session, plan, key):
+            raise QueryError(IDENTIFYING)
     return [" / ".join(map(str, row)) for row in zip(*(found[k].values for k in keys), strict=True)]

@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from empriv.collecting.sql.pointing import nearest
 
-PURE = frozenset(
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+PURE = words(
     """
     abs acos acosh add age aggregate alias any_value apply approx_count_distinct approx_quantile approx_top_k
     arbitrary arg_max arg_max_null arg_max_nulls_last arg_min arg_min_null arg_min_nulls_last argmax argmin array_agg
@@ -68,7 +74,7 @@ PURE = frozenset(
     union_value upper url_decode url_encode uuid_extract_timestamp uuid_extract_version var_pop var_samp variance
     variant_array_length variant_contains variant_exists variant_extract variant_extract_string variant_group_object
     variant_keys variant_type variant_typeof wavg week weekday weekofyear weighted_avg xor year yearweek
-    """.split()
+    """
 )
 # Written like calls, though the engine has them as syntax.
 SYNTAX = frozenset({"coalesce", "ifnull", "try", "grouping", "grouping_id", "unnest", "columns"})
@@ -77,34 +83,34 @@ TABLES = frozenset({"range", "generate_series", "unnest"})
 # An aggregate is named to these as a text.
 BY_NAME = frozenset({"aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"})
 # Answers that differ each time: of chance and of counters, and besides of the clock and of who asks.
-DRAWING = frozenset(
+DRAWING = words(
     """
     currval gen_random_uuid nextval rand random reservoir_quantile setseed setval uuid uuidv4 uuidv7
-    """.split()
+    """
 )
-CHANGING = DRAWING | frozenset(
+CHANGING = DRAWING | words(
     """
     ago clock_timestamp current_connection_id current_date current_localtime current_localtimestamp current_query
     current_query_id current_time current_timestamp current_transaction_id get_current_time get_current_timestamp
     localtime localtimestamp now pg_conf_load_time pg_postmaster_start_time pg_sleep sleep_ms statement_timestamp today
     transaction_timestamp txid_current unix_timestamp
-    """.split()
+    """
 )
 # What looks at files, settings, the environment or the catalogue, or runs a text as SQL.
-OUTSIDE = frozenset(
+OUTSIDE = words(
     """
     current_catalog current_database current_role current_schema current_schemas current_setting current_user error
     getenv getvariable in_search_path json_deserialize_sql json_execute_serialized_sql json_serialize_plan
     json_serialize_sql query query_table read_blob read_csv read_csv_auto read_json read_json_auto read_parquet
     read_text session_user sniff_csv stats vector_type version which_secret write_log glob parquet_scan
-    """.split()
+    """
 )
 # Value functions that are written without parentheses, and read as columns where there is no such column.
-BARE = frozenset(
+BARE = words(
     """
     current_catalog current_date current_role current_schema current_time current_timestamp current_user localtime
     localtimestamp session_user
-    """.split()
+    """
 )
 _COMMON = (
     "count", "sum", "avg", "min", "max", "median", "quantile_cont", "quantile_disc", "var_pop", "var_samp",

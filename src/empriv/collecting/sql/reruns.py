@@ -33,6 +33,12 @@ BEYOND = (
     "Hint: divide it, or cast it to DOUBLE to accept the loss."
 )
 
+NO_GROUP = "The query must give at least one group, got none. Hint: see whether any row passes WHERE and HAVING."
+IDENTIFYING = (
+    "The query must not group by what identifies individuals: each group is one individual's, and the names of groups "
+    "are published. Hint: group by what several individuals share."
+)
+
 
 def rerun(
     session: Session,
@@ -74,6 +80,8 @@ def rerun(
             "The query fails on every database. Hint: a text that is no number or date makes CAST fail; TRY_CAST gives "
             "NULL in its place."
         )
+    if query.groups and _name_individuals(individual, database, told):
+        raise QueryError(IDENTIFYING)
     return _answers(database, individual, told, query, n)
 
 
@@ -116,10 +124,24 @@ def _number(value: Any) -> tuple[float, int]:
     return number, Outcome.NUMBER
 
 
+def _name_individuals(individual: IntArray, database: IntArray, told: list[Told]) -> bool:
+    """Whether groups are one to one with individuals: each is gone without one of them alone."""
+    everyone = {int(j): set(answer or ()) for i, j, answer in zip(individual, database, told, strict=True) if i < 0}
+    owners: dict[Key, set[int]] = {key: set() for keys in everyone.values() for key in keys}
+    for i, j, answer in zip(individual, database, told, strict=True):
+        for key in everyone[int(j)] - set(answer or ()):
+            owners[key].add(int(i))
+    sole = {next(iter(who)) for who in owners.values() if len(who) == 1}
+    return len(sole) == len(owners) > 1
+
+
 def _answers(
     database: IntArray, individual: IntArray, told: list[Told], query: Query, n_databases: int
 ) -> tuple[Answers, list[str]]:
-    keys = sorted({key for answer in told if answer is not None for key in answer}, key=_sortable) or [()]
+    keys = sorted({key for answer in told if answer is not None for key in answer}, key=_sortable)
+    if not keys and query.groups:
+        raise QueryError(NO_GROUP)
+    keys = keys or [()]
     place = {key: g for g, key in enumerate(keys)}
     shape = (len(told), len(keys), len(query.items))
     values, codes = np.full(shape, np.nan), np.full(shape, Outcome.NULL, np.int8)

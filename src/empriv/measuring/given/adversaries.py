@@ -8,7 +8,7 @@ the results are under such weights is for `conditional`; where g comes from, for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ class Weighted:
     0.025
     """
 
-    g: Any
+    g: Any = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Buckets:
     0.006
     """
 
-    g: Any
+    g: Any = field(repr=False)
     count: int | None = None
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class OwnContribution:
     0.09
     """
 
-    contributions: Any = None
+    contributions: Any = field(default=None, repr=False)
     sample: int | None = None
     rng: int = 0
 

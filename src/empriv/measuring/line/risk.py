@@ -123,7 +123,7 @@ class Risk:
     """
 
     results: Results
-    density: Model | None
+    density: Model | None = field(repr=False)
     pairs: Pairs = field(repr=False)
     shifts: FloatArray = field(repr=False)
     _known: dict[tuple[float, ...], FloatArray] = field(default_factory=dict, repr=False)

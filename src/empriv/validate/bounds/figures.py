@@ -6,7 +6,7 @@ The upper bound is `analytic` (or `bootstrap`, its cross-check), the lower one `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,8 @@ class Bounds:
     lower: Any
     estimate: Any
     upper: Any
-    estimate_i: FloatArray
-    upper_i: FloatArray
+    estimate_i: FloatArray = field(repr=False)
+    upper_i: FloatArray = field(repr=False)
     total_risk_lower: Any
     total_risk: Any
     total_risk_upper: Any

@@ -7,6 +7,7 @@ handed over, and takes no other setting. Only this folder imports duckdb.
 from __future__ import annotations
 
 import json
+import math
 import re
 import tempfile
 import time
@@ -67,7 +68,8 @@ class DuckDBEngine:
 
     def __post_init__(self) -> None:
         seconds = self.timeout
-        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
+        number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if seconds is not None and not (number and 0 < seconds < math.inf):
             raise InputError(f"`timeout` must be a number of seconds above 0, got {seconds!r}.")
 
     @contextmanager
@@ -206,7 +208,7 @@ class DuckDBSession:
         self._close_door()
 
     def _close_door(self) -> None:
-        """From here on no file is read but those of Parquet that are ``data`` or tables, and nothing is set but threads.
+        """From here on no file is read but the Parquet files that were handed over, and nothing is set but threads.
 
         Parquet files are left where they are, however large; text, SQL and frames have been read or registered by now.
         What does not fit in memory still goes to the session's own directory.
@@ -326,7 +328,7 @@ class DuckDBSession:
         return {name: Column(np.ma.getdata(values), np.ma.getmaskarray(values)) for name, values in found.items()}
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """Run a statement in a thread, so that Ctrl-C, which reaches the main thread, or the end of time can stop it."""
+        """Run a statement in a thread, so that Ctrl-C, which reaches the main thread, and `timeout` can stop it."""
         if self.worker is None:
             return work()
         running = self.worker.submit(work)

@@ -1,0 +1,184 @@
+"""Random tables and random queries: leaving each individual out, against really deleting their rows.
+
+Two hundred pairs of table and query; ``EMPRIV_FUZZ=5000`` tries as many, from the same seed on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import empriv
+from empriv.errors import QueryError
+
+PAIRS = int(os.environ.get("EMPRIV_FUZZ", "200"))
+QUERIES_PER_TABLE = 10
+NUMBERS = ("x", "k", "dec", "rate")
+
+
+def random_rows(rng: np.random.Generator) -> pd.DataFrame:
+    """A few databases of a few individuals, with NULLs, ties, numbers of very different size, and empty corners."""
+    n = int(rng.integers(6, 40))
+    size = 10.0 ** rng.integers(-3, 9)
+    rows = pd.DataFrame(
+        {
+            "day": rng.integers(0, 3, n),
+            "who": rng.integers(0, 6, n),
+            "x": np.where(rng.random(n) < 0.15, np.nan, np.round(rng.normal(0, size, n), 3)),
+            "k": rng.integers(-4, 5, n),
+            "rate": rng.choice([0.0, 0.5, 1.0, 2.0, -1.0], n),
+            "flag": rng.choice([True, False, None], n),  # type: ignore[arg-type]
+            "kind": rng.choice(["a", "b", "c", None], n),  # type: ignore[arg-type]
+        }
+    )
+    if rng.random() < 0.1:
+        rows.loc[0, "x"] = np.inf * rng.choice([-1, 1])
+    return rows
+
+
+class Queries:
+    """Random SQL over ``data`` and the table ``kinds``."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def pick(self, *choices: str) -> str:
+        return str(self.rng.choice(choices))
+
+    def number(self, depth: int = 0) -> str:
+        if depth > 1 or self.rng.random() < 0.5:
+            return self.pick(*NUMBERS, "x", "k", "1", "2.5")
+        one, other = self.number(depth + 1), self.number(depth + 1)
+        return self.pick(
+            f"({one} + {other})", f"({one} * k)", f"abs({one})", f"({one} - {other})", f"coalesce({one}, 0)",
+            f"CASE WHEN {self.condition()} THEN {one} ELSE {other} END", f"({one} / nullif({other}, 0))",
+            f"least({one}, {other})",
+        )  # fmt: skip
+
+    def condition(self) -> str:
+        return self.pick(
+            "x > 0", "k >= 0", "kind = 'a'", "flag", "kind IS NULL", "x IS NOT NULL AND k < 3", "kind IN ('a', 'b')",
+            "NOT flag", "k BETWEEN -2 AND 2", "rate = 0.5 OR k = 1",
+        )  # fmt: skip
+
+    def aggregate(self) -> str:
+        x = self.number()
+        call = self.pick(
+            f"sum({x})", f"avg({x})", f"min({x})", f"max({x})", "count(*)", f"count({x})", "count(DISTINCT k)",
+            f"median({x})", "quantile_disc(k, 0.3)", f"quantile_cont({x}, 0.75)", "var_pop(k)", "stddev_samp(rate)",
+            f"count_if({self.condition()})", "bool_or(flag)", "bool_and(k > -3)", "count(DISTINCT kind)",
+            "covar_pop(k, rate)", "quantile_disc(1, 0.5)", f"sum({x}) FILTER (WHERE {self.condition()})",
+            f"count(*) FILTER (WHERE {self.condition()})", "sum(DISTINCT k)", "product(rate)",
+        )  # fmt: skip
+        call = f"CAST({call} AS DOUBLE)"
+        if self.rng.random() < 0.2:
+            call = self.pick(
+                f"{call} + 1", f"{call} / nullif(count(*), 0)", f"coalesce({call}, -1)", f"abs({call})", f"-({call})"
+            )
+        return call
+
+    def source(self) -> str:
+        return self.pick(
+            *["data"] * 6, "data JOIN kinds USING (kind)", "data LEFT JOIN kinds USING (kind)",
+            "(SELECT * FROM data WHERE k > -2) AS data", "data, range(2) AS r(i)",
+            "(SELECT day, who, x, k, dec, rate, flag, kind FROM data QUALIFY k = max(k) OVER (PARTITION BY kind)) AS d",
+        )  # fmt: skip
+
+    def query(self) -> str:
+        where = f" WHERE {self.condition()}" if self.rng.random() < 0.4 else ""
+        kind = self.rng.random()
+        if kind < 0.2:
+            having = " HAVING count(*) > 1" if self.rng.random() < 0.3 else ""
+            return f"SELECT kind, {self.aggregate()} AS q FROM {self.source()}{where} GROUP BY kind{having}"
+        if kind < 0.3:
+            low = f"(SELECT {self.pick('min', 'avg', 'max')}(k) FROM data)"
+            return f"SELECT {self.aggregate()} AS q FROM data WHERE k {self.pick('>', '<=')} {low}"
+        if kind < 0.4:
+            return f"WITH part AS (SELECT * FROM data{where}) SELECT {self.aggregate()} AS q FROM part"
+        if kind < 0.45:
+            steps = "WITH RECURSIVE steps AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM steps WHERE i < 2)"
+            return f"{steps} SELECT {self.aggregate()} AS q FROM data, steps{where}"
+        return f"SELECT {self.aggregate()} AS q FROM {self.source()}{where}"
+
+
+def delete(connection: duckdb.DuckDBPyConnection, days: range, people: range) -> None:
+    """A schema for each day and person, in which ``data`` are the rows of that day without theirs; -1 is nobody."""
+    for day in days:
+        for person in (-1, *people):
+            connection.execute(f"CREATE SCHEMA left_{day}_{person + 1}")
+            connection.execute(
+                f"CREATE TABLE left_{day}_{person + 1}.data AS FROM main.master WHERE day = {day} AND who <> {person}"
+            )
+
+
+def asked(connection: duckdb.DuckDBPyConnection, query: str, day: int, person: int) -> dict[str, Any] | None:
+    """The answer for each group on the rows that are left, or None if the query fails on them."""
+    connection.execute(f"SET search_path = 'left_{day}_{person + 1},main'")
+    try:
+        told = connection.execute(query).fetchall()
+    except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException):
+        return None
+    return {("NULL" if row[0] is None else str(row[0])) if len(row) > 1 else "": row[-1] for row in told}
+
+
+def differs(found: float, expected: Any, scale: float) -> bool:
+    if expected is None:
+        return not np.isnan(found)
+    number = float(expected) if isinstance(expected, Decimal) else expected
+    if not np.isfinite(number):
+        return not np.isnan(found)  # outcomes tell which; numbers are NaN there
+    return bool(np.isnan(found)) or abs(found - number) > 1e-9 * max(abs(number), scale * 1e-3)
+
+
+def collected(data: empriv.Databases, query: str) -> empriv.Results | None:
+    """Results, or None where a sentence says that there is no group, that groups are individuals, or that all fails."""
+    try:
+        return empriv.collect(data, query, progress=False, notice=lambda _: None)
+    except QueryError as error:
+        if re.search(r"got none|identifies individuals|fails on every database", str(error)):
+            return None
+        raise
+
+
+@pytest.mark.parametrize("seed", range(-(-PAIRS // QUERIES_PER_TABLE)))
+def test_leaving_out_is_deleting(seed: int) -> None:
+    rng = np.random.default_rng([20240, seed])
+    frame, queries = random_rows(rng), Queries(rng)
+    kinds = pd.DataFrame({"kind": ["a", "b"], "size": [1, 2]})
+    scale = float(np.nanmax(np.abs(frame.x.replace([np.inf, -np.inf], np.nan)), initial=1.0)) ** 2 * len(frame)
+    rows = "SELECT * REPLACE (nullif(x, CAST('NaN' AS DOUBLE)) AS x), CAST(k * 1.25 AS DECIMAL(9, 2)) AS dec FROM frame"
+    with duckdb.connect(config={"threads": "1"}) as connection:
+        connection.register("frame", frame)
+        connection.register("kinds", kinds)
+        connection.execute(f"CREATE TABLE master AS {rows}")
+        table = connection.sql("FROM master").to_arrow_table()
+        data = empriv.databases(table, database="day", individual="who", tables={"kinds": kinds})
+        delete(connection, range(3), range(6))
+        for _ in range(QUERIES_PER_TABLE):
+            query = queries.query()
+            results = collected(data, query)
+            if results is None:
+                continue
+            names = results.components or ("",)
+            for person in (-1, *results.individuals.tolist()):
+                q = results.q if person < 0 else results.without(person)
+                for j, day in enumerate(results.databases.tolist()):
+                    expected = asked(connection, query, day, person)
+                    for name, value in zip(names, np.atleast_1d(q[j]), strict=True):
+                        wanted = None if expected is None else expected.get(name)
+                        assert not differs(float(value), wanted, scale), (query, day, person, name, value, wanted)
+
+
+def test_the_fuzzer_sees_a_wrong_answer() -> None:
+    assert differs(1.0, 1.1, 1.0)
+    assert differs(1.0, None, 1.0)
+    assert differs(np.nan, 1.0, 1.0)
+    assert not differs(1.0, 1.0, 1.0)
+    assert not differs(np.nan, None, 1.0)
