@@ -60,6 +60,15 @@ def test_rows_that_nobody_is_left_out_of_cannot_be_read(place: str, data: empriv
     assert "\n" not in str(refused.value).split("\n  ")[0]
 
 
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("place", ["empriv_part0", "temp.empriv_part0", "(FROM empriv_part0)"])
+def test_rows_that_were_loaded_cannot_be_read_beside_data(place: str) -> None:
+    for source in ("data.csv", "SELECT * FROM 'data.csv'"):
+        made = empriv.databases(source, database="day", individual="who")
+        with pytest.raises(QueryError, match="empriv_part0"):
+            empriv.collect(made, STOLEN.format(place))
+
+
 @pytest.mark.parametrize(
     ("place", "said"),
     [
