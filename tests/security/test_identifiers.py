@@ -90,7 +90,7 @@ def _built(tmp_path: Path) -> dict[str, Any]:
     return {
         "Audit": audit, "joint Audit": several, "Results": audit.results, "Risk": audit.risk, "JointRisk": several.risk,
         "Noise": noise, "Ledger": ledger, "Databases": DATA, "Scan": empriv.scan(DATA, "avg(x)"),
-        "Bounds": audit.bounds(0.5), "Check": audit.checks()[0], "Verdict": audit.verdict(1.0, 0.4),
+        "Bounds": audit.bounds(0.5), "Check": audit.checks[0], "Verdict": audit.verdict(epsilon=1.0, delta=0.4),
         "Comparison": compared, "AdversaryRisk": empriv.audit(DATA, "avg(x)", adversary=known).against,
         "Weighted": empriv.Weighted(ROWS.x.to_numpy()), "Buckets": empriv.Buckets(ROWS.x.to_numpy(), 3),
         "OwnContribution": empriv.OwnContribution(ROWS.x.to_numpy()), "Summary": audit.summary(),
