@@ -147,6 +147,7 @@ def collected(data: empriv.Databases, query: str) -> empriv.Results | None:
         raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(-(-PAIRS // QUERIES_PER_TABLE)))
 def test_leaving_out_is_deleting(seed: int) -> None:
     rng = np.random.default_rng([20240, seed])
