@@ -1,14 +1,17 @@
-"""Checkpoints: what is written is read back; the torn is dropped; the foreign is refused."""
+"""Checkpoints: what is written is read back, also after a kill; the damaged is dropped; the foreign is refused."""
 
 import functools
+import os
+import sqlite3
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from empriv.collecting.functions.checkpoints import MAGIC, fingerprint, open_checkpoint
+from empriv.base.checkpoints import open_checkpoint
 from empriv.collecting.functions.chunks import Chunk
+from empriv.collecting.functions.fingerprints import fingerprint
 from empriv.errors import FileFormatError, InputError
 
 MARK = bytes(range(32))
@@ -28,15 +31,19 @@ def chunk(database, names=("a", "ü")):
     )
 
 
+def opened(path, mark=MARK):
+    return open_checkpoint(path, mark, of="function")
+
+
 def write(path, chunks):
-    with open_checkpoint(path, MARK) as checkpoint:
+    with opened(path) as checkpoint:
         for item in chunks:
-            checkpoint.append(item)
+            checkpoint.put(item.to_bytes())
 
 
 def read(path):
-    with open_checkpoint(path, MARK) as checkpoint:
-        return checkpoint.finished
+    with opened(path) as checkpoint:
+        return [Chunk.from_bytes(content) for content in checkpoint.pieces.values()]
 
 
 @pytest.fixture
@@ -60,67 +67,153 @@ def test_only_the_owner_can_read_it(path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_records_are_added_not_rewritten(path):
+def test_pieces_are_added_or_take_the_place_of_others(path):
     write(path, [chunk(0)])
-    before = path.read_bytes()
     write(path, [chunk(1)])
-    assert path.read_bytes().startswith(before)
     assert [found.database for found in read(path)] == [0, 1]
+    with opened(path) as checkpoint:
+        checkpoint.put(chunk(2).to_bytes(), min(checkpoint.pieces))
+    assert [found.database for found in read(path)] == [2, 1]
 
 
-@pytest.mark.slow
-def test_cut_anywhere_it_keeps_the_records_before_the_cut_and_can_be_continued(path):
-    write(path, [chunk(0)])
-    one = path.stat().st_size
-    write(path, [chunk(1)])
+WRITER = """
+import os, sys
+from empriv.base.checkpoints import open_checkpoint
+
+with open_checkpoint(sys.argv[1], bytes(range(32)), of="function") as checkpoint:
+    for number in range(10**6):
+        checkpoint.put(number.to_bytes(4) * 5_000)
+        os.write(1, number.to_bytes(4))
+"""
+
+
+@pytest.mark.parametrize("after", [0, 1, 7, 400])
+def test_a_killed_run_loses_no_piece_that_it_has_put(path, after):
+    with subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE) as writer:
+        known = writer.stdout.read(4 * (after + 1))
+        writer.kill()
+        known += writer.stdout.read()
+    with opened(path) as checkpoint:
+        pieces = list(checkpoint.pieces.values())
+        checkpoint.put(b"more")
+    # The last one may have been put, but the writer killed before it said so.
+    assert len(pieces) - len(known) // 4 in (0, 1)
+    assert pieces == [number.to_bytes(4) * 5_000 for number in range(len(pieces))]
+    assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+    with opened(path) as checkpoint:
+        assert list(checkpoint.pieces.values())[-1] == b"more"
+
+
+def test_cut_anywhere_it_is_refused_and_left_alone_or_read_without_falsehood(path):
+    write(path, [chunk(number) for number in range(40)])
     whole = path.read_bytes()
-    for length in range(len(whole)):
+    refused = 0
+    for length in range(1, len(whole), 509):
         path.write_bytes(whole[:length])
-        expected = 0 if length < one else 1
-        assert len(read(path)) == expected
-        if length % 37 == 0:
-            write(path, [chunk(5)])
-            assert [found.database for found in read(path)] == [*[0][:expected], 5]
+        try:
+            pieces = read(path)
+        except FileFormatError:
+            assert path.read_bytes() == whole[:length]
+            refused += 1
+            continue
+        for piece in pieces:
+            np.testing.assert_array_equal(piece.values, chunk(piece.database).values)
+    assert refused > 20
+    path.write_bytes(b"")
+    assert read(path) == []
 
 
-def test_a_damaged_record_is_dropped(path):
+def test_a_damaged_piece_is_dropped(path):
     write(path, [chunk(0), chunk(1)])
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    path.write_bytes(content)
+    content = path.read_bytes()
+    values = chunk(1).values.tobytes()
+    assert content.count(values) == 1
+    path.write_bytes(content.replace(values, bytes([values[0] ^ 1]) + values[1:]))
     assert [found.database for found in read(path)] == [0]
+    write(path, [chunk(3)])
+    assert [found.database for found in read(path)] == [0, 3]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bit_flips_give_one_sentence_or_whole_pieces(path, seed):
+    write(path, [chunk(number) for number in range(8)])
+    content = bytearray(path.read_bytes())
+    rng = np.random.default_rng(seed)
+    for at in rng.integers(0, len(content), 1 + seed % 5):
+        content[at] ^= 1 << int(rng.integers(8))
+    path.write_bytes(content)
+    try:
+        pieces = read(path)
+    except (FileFormatError, InputError):
+        return
+    for piece in pieces:
+        np.testing.assert_array_equal(piece.values, chunk(piece.database).values)
+
+
+def test_a_database_of_somebody_else_or_with_more_in_it_is_refused_and_left_alone(path):
+    for statement in ("CREATE TABLE mine (x)", "CREATE TRIGGER t AFTER INSERT ON piece BEGIN DELETE FROM piece; END"):
+        if "TRIGGER" in statement:
+            path.unlink()
+            write(path, [chunk(0)])
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute(statement)
+        connection.commit()
+        connection.close()
+        before = path.read_bytes()
+        with pytest.raises(FileFormatError, match="got another kind of file"):
+            opened(path).__enter__()
+        assert path.read_bytes() == before
 
 
 def test_another_run_is_refused_and_its_file_left_alone(path):
     write(path, [chunk(0)])
     before = path.read_bytes()
     with pytest.raises(InputError, match="of this very run, got one of another"):
-        open_checkpoint(path, bytes(32)).__enter__()
+        opened(path, bytes(32)).__enter__()
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b"PK\x03\x04 somebody's file", b"x", b"empriv calls 2\n" + bytes(100)])
+@pytest.mark.parametrize("content", [b"PK\x03\x04 somebody's file", b"x", b"empriv calls 1\n" + bytes(100)])
 def test_another_kind_of_file_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
     path.chmod(0o640)
     with pytest.raises(FileFormatError, match="got another kind of file"):
-        open_checkpoint(path, MARK).__enter__()
+        opened(path).__enter__()
     assert path.read_bytes() == content
     assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_a_file_that_cannot_be_made_is_refused(tmp_path):
     with pytest.raises(InputError, match="`checkpoint` must name a file that can be written, got"):
-        open_checkpoint(tmp_path / "absent" / "checkpoint", MARK).__enter__()
+        opened(tmp_path / "absent" / "checkpoint").__enter__()
 
 
 def test_two_runs_cannot_share_it(path):
-    with (
-        open_checkpoint(path, MARK),
-        pytest.raises(InputError, match="must not be in use by another run"),
-    ):
-        open_checkpoint(path, MARK).__enter__()
-    assert path.read_bytes() == MAGIC + MARK
+    with opened(path) as first:
+        with pytest.raises(InputError, match="must not be in use by another run"):
+            opened(path).__enter__()
+        first.put(b"still mine")
+    with opened(path) as checkpoint:
+        assert list(checkpoint.pieces.values()) == [b"still mine"]
+
+
+def test_two_processes_cannot_share_it(path):
+    holder = WRITER.replace("10**6", "1") + "    sys.stdin.read()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, path], stdout=subprocess.PIPE, stdin=subprocess.PIPE
+    ) as process:
+        process.stdout.read(4)
+        with pytest.raises(InputError, match="must not be in use by another run"):
+            opened(path).__enter__()
+        process.stdin.close()
+    with opened(path) as checkpoint:
+        assert len(checkpoint.pieces) == 1
+
+
+def test_a_path_with_a_nul_is_refused():
+    with pytest.raises(InputError, match="`checkpoint` must name a file that can be written"):
+        opened("a\0b").__enter__()
 
 
 def make(threshold, helper=None):
@@ -194,13 +287,13 @@ def test_facts_that_differ_have_different_fingerprints():
 def fingerprint_elsewhere(tmp_path, source, hash_seed):
     script = tmp_path / "script.py"
     script.write_text(source)
-    environment = {"PYTHONHASHSEED": hash_seed, "PATH": ""}
+    environment = {"PYTHONHASHSEED": hash_seed, "PATH": "", "PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run([sys.executable, script], env=environment, check=True, capture_output=True, timeout=60)
     return ran.stdout
 
 
 SOURCE = """
-from empriv.collecting.functions.checkpoints import fingerprint
+from empriv.collecting.functions.fingerprints import fingerprint
 
 CUT = 3
 CACHE = {}

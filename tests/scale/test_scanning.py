@@ -160,8 +160,12 @@ def test_an_interrupted_scan_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     again = scan(data, "sum(x)", epsilon=EPSILONS, checkpoint=path)
     assert sum(measured) - measured[2] == whole.n_individuals, "no stretch is measured twice but the one interrupted"
     np.testing.assert_array_equal(again.tally.kept, whole.tally.kept)
-    with pytest.raises(InputError, match="another one"):
+    with pytest.raises(InputError, match="of this very run, got one of another: the query"):
         scan(data, "sum(x) + 1", epsilon=EPSILONS, checkpoint=path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_bytes(b"PK\x03\x04 a checkpoint of an earlier version")
+    with pytest.raises(FileFormatError, match="got another kind of file"):
+        scan(data, "sum(x)", epsilon=EPSILONS, checkpoint=path)
 
 
 def test_saved_and_loaded_it_says_the_same(tmp_path: Path) -> None:

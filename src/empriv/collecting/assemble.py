@@ -141,6 +141,8 @@ def presence(
 
 def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
     """Results after a function of the number; outcomes that are not numbers stay."""
+    if results.draws is None:
+        _refuse_chance(results, post)
     q, codes = _posted(results.q, results.outcomes, post)
     entry_q, entry_codes = _posted(results.entry_q, results.entry_outcomes, post)
     return Results(
@@ -194,6 +196,18 @@ def _counts(order: npt.NDArray[Any], n_individuals: int, n: int) -> tuple[IntArr
     individual = order // n
     database = order - individual * n
     return np.bincount(individual, minlength=n_individuals), database.astype(np.int32)
+
+
+def _refuse_chance(results: Results, post: Callable[[Any], Any]) -> None:
+    """Refuse a function that makes two numbers of one: what an individual changes would be chance."""
+    number = results.q[results.outcomes == Outcome.NUMBER][:1]
+    codes = np.zeros(number.shape, np.int8)
+    (value, code), (value_again, code_again) = (_posted(number, codes, post) for _ in range(2))
+    if not (np.array_equal(value, value_again, equal_nan=True) and np.array_equal(code, code_again)):
+        raise QueryError(
+            "`post` must give the same number each time it is called on the same number, got two different ones. "
+            "Hint: a randomised query is one function, `function(rows, rng)`, that is run with `draws=`."
+        )
 
 
 def _posted(values: FloatArray, codes: Codes, post: Callable[[Any], Any]) -> tuple[FloatArray, Codes]:

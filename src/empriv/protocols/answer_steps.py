@@ -25,6 +25,7 @@ from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 Sampler = Literal["seeded", "opendp"]
 Codes = npt.NDArray[np.int8]
 Again = Callable[[], tuple[Any, ...]]
+Call = Callable[[FloatArray, Codes, IntArray, Again], str | None]
 
 
 class AnswerStep(Protocol):
@@ -151,6 +152,8 @@ class Passed:
         seeds = rng.integers(2**63, size=(results.n_databases, many))
         failure: str | None = None
         call = self._call_one if results.components is None else self._call_several
+        if not self.randomised:
+            _refuse_chance(call, q[:, 0], codes[:, 0])
         for database in range(results.n_databases):
             entries = order[ends[database] : ends[database + 1]]
             for draw in range(many):
@@ -254,6 +257,20 @@ def opendp_mechanism(law: NoiseLaw, scale: float) -> Any:
     if law == "laplace":
         return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale)
     return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+
+
+def _refuse_chance(call: Call, values: FloatArray, codes: Codes) -> None:
+    """Refuse a function that makes two answers of one: what an individual changes would be chance."""
+    places = np.flatnonzero((codes == Outcome.NUMBER).any(axis=1))[:1]
+    (value, code), (value_again, code_again) = ((values[places], codes[places]) for _ in range(2))
+    call(value, code, np.arange(len(places)), tuple)
+    call(value_again, code_again, np.arange(len(places)), tuple)
+    if not (np.array_equal(value, value_again, equal_nan=True) and np.array_equal(code, code_again)):
+        raise QueryError(
+            "`function` must give the same answer each time it is called on the same answer, got two different ones. "
+            "Hint: a randomised function takes a generator as well, `function(answer, rng)`, uses no other source of "
+            "chance, and may be run with `draws=`."
+        )
 
 
 def _rewound(seed: int) -> Again:

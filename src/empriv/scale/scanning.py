@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from empriv.base.arguments import confidence_level, rising_deltas, rising_epsilons, whole_number
+from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
-from empriv.base.storage import read_archive, write_archive
 from empriv.collecting.origins import Origin, describe
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default
@@ -23,6 +22,8 @@ from empriv.results import Results
 from empriv.scale.scans import Scan
 from empriv.scale.stretches import Yardstick, check_component, measure_stretch, nobody_listed, parts_of, yardstick_of
 from empriv.scale.tally import Tally, merge
+from empriv.scale.tally import from_bytes as tally_from_bytes
+from empriv.scale.tally import to_bytes as tally_to_bytes
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine, Query
@@ -138,18 +139,23 @@ def _streamed(
     """Measure one stretch after another, keeping the tally alone."""
     everyone = asked.component_of(found.everyone)
     yardstick = asked.yardstick(everyone)
-    kept = _Kept(checkpoint, _mark(query, yardstick, found.n_stretches), everyone)
-    done, tally = kept.read()
-    with (
-        progress_bar(found.n_stretches, "Scanning individuals", show=progress) as advance,
-        closing(found.stretches(done)) as stretches,
-    ):
+    done, tally = 0, None
+    with ExitStack() as stack:
+        keep = None
+        if checkpoint is not None:
+            mark = _mark(query, yardstick, found.n_stretches)
+            keep = stack.enter_context(open_checkpoint(checkpoint, mark, of="query, options or results with everyone"))
+            for piece in keep.pieces.values():  # at most one: the tally so far, after the number of its stretches
+                done, tally = int.from_bytes(piece[:8]), tally_from_bytes(piece[8:], everyone)
+        advance = stack.enter_context(progress_bar(found.n_stretches, "Scanning individuals", show=progress))
+        stretches = stack.enter_context(closing(found.stretches(done)))
         advance(done)
         for stretch in stretches:
             part = measure_stretch(yardstick, asked.component_of(stretch)).tally
             tally = part if tally is None else merge(tally, part, top=asked.top)
             done += 1
-            kept.write(done, tally)
+            if keep is not None:
+                keep.put(done.to_bytes(8) + tally_to_bytes(tally), 0)
             advance()
     assert tally is not None
     return yardstick, tally
@@ -216,33 +222,10 @@ class _Asked:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Kept:
-    """The file from which an interrupted scan goes on: the tally so far, and of how many stretches."""
-
-    path: str | PathLike[str] | None
-    mark: str
-    everyone: Results
-
-    def read(self) -> tuple[int, Tally | None]:
-        if self.path is None or not Path(self.path).exists():
-            return 0, None
-        meta, arrays = read_archive(self.path, kinds=("scan checkpoint",))
-        if meta.get("mark") != self.mark:
-            raise InputError("`checkpoint` must be of the same scan, got a file of another one. Hint: delete it.")
-        return int(meta["done"]), Tally.from_parts(meta, arrays, self.everyone)
-
-    def write(self, done: int, tally: Tally) -> None:
-        if self.path is not None:
-            meta, arrays = tally.to_parts()
-            facts = {"mark": self.mark, "done": done}
-            write_archive(self.path, kind="scan checkpoint", meta={**meta, **facts}, arrays=arrays)
-
-
-def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> str:
+def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> bytes:
     """By what a scan is known again: the question, and the results with everyone."""
     asked = [query, yardstick.epsilons, yardstick.deltas, yardstick.level, yardstick.top, yardstick.bounds, n_stretches]
     digest = hashlib.sha256(json.dumps(asked).encode())
     digest.update(("" if yardstick.model is None else yardstick.model.name).encode())
     digest.update(yardstick.everyone.q.tobytes() + yardstick.everyone.outcomes.tobytes())
-    return digest.hexdigest()
+    return digest.digest()

@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import draws_or_none, jobs_or_none, whole_number
+from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
-from empriv.collecting.functions.checkpoints import fingerprint, open_checkpoint
 from empriv.collecting.functions.chunks import Chunk, ChunkTask, Fetch, FunctionQuery, run_task
+from empriv.collecting.functions.fingerprints import fingerprint
 from empriv.collecting.functions.frames import FRAME_KINDS, FrameKind, frame_package
 from empriv.collecting.functions.returned import SCALAR, places
 from empriv.errors import InputError, QueryError
@@ -34,6 +35,7 @@ _CHUNK_SECONDS = 1.0
 _LOCAL_SECONDS = 1.0
 _NOTICE_SECONDS = 10.0
 _CHUNK_BYTES = 2**26
+_MARKED = "function, seed, draws, frame, databases or individuals"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,8 @@ def collect_calls(
 
     Notes
     -----
-    An exception raised by the function is an outcome, `Outcome.ERROR`, unless it does so on every database.
+    An exception raised by the function is an outcome, `Outcome.ERROR`, unless it does so on every database. Without
+    ``draws``, the function is called once more on one database, and refused if it gives another answer there.
     """
     query = FunctionQuery(
         function, fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0)
@@ -109,8 +112,8 @@ def collect_calls(
             mark = fingerprint(
                 function, query.frame, query.draws, query.seed, databases, individuals, starts, entry_database
             )
-            keep = stack.enter_context(open_checkpoint(checkpoint, mark))
-            chunks.extend(keep.finished)
+            keep = stack.enter_context(open_checkpoint(checkpoint, mark, of=_MARKED))
+            chunks.extend(map(Chunk.from_bytes, keep.pieces.values()))
         calls = query.draws or 1
         advance = stack.enter_context(progress_bar(total * calls, "Calls without each individual", show=progress))
         advance(sum(len(chunk.values) for chunk in chunks) * calls)
@@ -126,7 +129,7 @@ def collect_calls(
                     # Looked at here as well as in `_assemble`: not after hours of work that cannot be used.
                     places(chunk.names, names or SCALAR, database=chunk.database)
                     if keep is not None:
-                        keep.append(chunk)
+                        keep.put(chunk.to_bytes())
                     chunks.append(chunk)
                     advance(len(chunk.values) * calls)
                     notice.consider(chunks)
@@ -200,8 +203,12 @@ def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[ChunkTas
     """What is yet to be done: first everyone on each database, which tells how long calls take; then the rest."""
     n_databases = len(plan.starts) - 1
     left = _unfinished(plan, chunks)
+    # On the first database that has anybody, a function that is not said to be randomised must answer alike twice.
+    first = int(np.argmax(np.diff(plan.starts) > 0))
     everyone = [
-        ChunkTask(j, 0, np.array([-1]), plan.members(j), math.inf) for j in range(n_databases) if 0 in left[j][:1]
+        ChunkTask(j, 0, np.array([-1]), plan.members(j), math.inf, twice=j == first)
+        for j in range(n_databases)
+        if 0 in left[j][:1]
     ]
     if everyone:
         return everyone

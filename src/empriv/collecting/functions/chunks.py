@@ -5,10 +5,12 @@ This is what workers run. How the work is split, and what becomes of the results
 
 from __future__ import annotations
 
+import json
+import math
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import Any
 
@@ -45,6 +47,8 @@ class ChunkTask:
     """All the individuals of the database, where the rows are to be checked against them."""
     seconds: float
     """A chunk that has lasted so long ends early; the rest is done by another."""
+    twice: bool = False
+    """Whether a function that is not said to be randomised is first seen to answer alike twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +77,33 @@ class Chunk:
     def stop(self) -> int:
         return self.first + len(self.values)
 
+    def to_bytes(self) -> bytes:
+        """The chunk without pickle; `from_bytes` reads it."""
+        facts = {field.name: getattr(self, field.name) for field in fields(self)}
+        values, outcomes = facts.pop("values"), facts.pop("outcomes")
+        text = json.dumps({**facts, "shape": values.shape}).encode()
+        return b"%d\n%b%b%b" % (len(text), text, values.astype("<f8").tobytes(), outcomes.astype(np.int8).tobytes())
+
+    @staticmethod
+    def from_bytes(content: bytes) -> Chunk:
+        """The inverse of `to_bytes`."""
+        length, _, rest = content.partition(b"\n")
+        text, arrays = rest[: int(length)], rest[int(length) :]
+        facts = json.loads(text)
+        shape, names = facts.pop("shape"), facts.pop("names")
+        n_values = math.prod(shape)
+        values = np.frombuffer(arrays, "<f8", n_values).reshape(shape)
+        outcomes = np.frombuffer(arrays, np.int8, n_values, 8 * n_values).reshape(shape)
+        return Chunk(names=None if names is None else tuple(names), values=values, outcomes=outcomes, **facts)
+
 
 def run_task(query: FunctionQuery, task: ChunkTask) -> Chunk:
     """One chunk; this is what workers do."""
     began = time.perf_counter()
     rows = _fetch(query, task)
+    fetch_seconds = time.perf_counter() - began
+    twice = task.twice and query.draws is None
+    earlier = _call(query, rows, task.database, int(task.individuals[0]), 0)[0] if twice else None
     fetched = time.perf_counter()
     answers: list[list[Answer]] = []
     failures: list[str] = []
@@ -88,6 +114,8 @@ def run_task(query: FunctionQuery, task: ChunkTask) -> Chunk:
             draws.append(answer)
             if failure is not None:
                 failures.append(failure)
+        if earlier is not None and not answers:
+            _refuse_chance(earlier, draws[0], task.database)
         answers.append(draws)
         if time.perf_counter() - fetched > task.seconds:
             break
@@ -100,7 +128,7 @@ def run_task(query: FunctionQuery, task: ChunkTask) -> Chunk:
         values=np.array([[values for _, values, _ in draws] for draws in aligned], np.float64),
         outcomes=np.array([[outcomes for _, _, outcomes in draws] for draws in aligned], np.int8),
         failure=failures[0] if failures else None,
-        fetch_seconds=fetched - began,
+        fetch_seconds=fetch_seconds,
         call_seconds=time.perf_counter() - fetched,
     )
 
@@ -136,6 +164,19 @@ def _call(
     if starved:
         raise QueryError(f"The query ran out of memory on database {database}. Hint: ask for fewer `jobs`.")
     return read_answer(said, database=database), None
+
+
+def _refuse_chance(earlier: Answer, answer: Answer, database: int) -> None:
+    """Refuse a function that gives two answers to one question: what an individual changes would be chance."""
+    (names, values, outcomes), (names_again, values_again, outcomes_again) = earlier, answer
+    # Threads may add in any order: what differs by rounding alone is the same answer.
+    alike = names == names_again and outcomes == outcomes_again
+    if not alike or not np.allclose(values, values_again, rtol=1e-12, atol=0.0, equal_nan=True):
+        raise QueryError(
+            "The query's function must give the same answer each time it is called on the same rows, "
+            f"got two different ones on database {database}. Hint: a randomised function takes a generator as well, "
+            "`function(rows, rng)`, uses no other source of chance, and is run with `draws=`."
+        )
 
 
 def _where(error: Exception) -> str:

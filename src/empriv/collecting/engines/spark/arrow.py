@@ -73,7 +73,8 @@ def called(query: FunctionQuery, columns: tuple[str, ...], database: int, table:
     arrays = {name: _plain(table[name]) for name in columns}
     members = np.unique(codes[codes >= 0])
     here = FunctionQuery(query.function, lambda _: (arrays, codes), query.frame, query.draws, query.seed)
-    chunk = run_task(here, ChunkTask(database, 0, np.concatenate(([-1], members)), members, float("inf")))
+    everyone_first = np.concatenate(([-1], members))
+    chunk = run_task(here, ChunkTask(database, 0, everyone_first, members, float("inf"), twice=database == 0))
     said = {"database": database, "names": chunk.names, "failure": chunk.failure, "shape": chunk.values.shape}
     return json.dumps(said).encode() + b"\n" + chunk.values.tobytes() + chunk.outcomes.tobytes()
 
