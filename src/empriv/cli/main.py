@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
+from empriv.base.scratch import orderly_exit
 from empriv.cli.output import DONE, ERROR, INTERRUPTED, USAGE
 from empriv.cli.running import WORKER
 from empriv.cli.terminal import printable
@@ -43,7 +44,10 @@ class Commands(click.Group):
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
         try:
-            code = run(*args, standalone_mode=False, **extra)
+            with orderly_exit():
+                code = run(*args, standalone_mode=False, **extra)
+        except SystemExit as error:  # by SIGTERM or SIGHUP
+            _exit(error.code if isinstance(error.code, int) else ERROR)
         except click.UsageError as error:
             error.show()
             _exit(USAGE)
@@ -100,7 +104,7 @@ def main() -> None:
     """How private a statistic already is, from the data's own randomness.
 
     Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a policy or a target failed, 4 a target is unresolved,
-    130 interrupted.
+    130 interrupted, 129 and 143 ended by SIGHUP and SIGTERM.
 
     \b
     Example:

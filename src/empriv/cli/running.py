@@ -5,9 +5,7 @@ What is printed is in `output`. Nothing here imports numerics before a command r
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from empriv.base.scratch import scratch_directory
 from empriv.cli.config import Settings
 from empriv.cli.output import (
     exit_by,
@@ -126,12 +125,8 @@ def engine_of(memory_limit: str | None) -> Iterator[DuckDBEngine]:
     """An engine that writes what does not fit in memory to a directory of its own."""
     from empriv.collecting import DuckDBEngine
 
-    directory = tempfile.mkdtemp(prefix="empriv-")
-    try:
+    with scratch_directory() as directory:
         yield DuckDBEngine(memory_limit=memory_limit, temp_directory=directory)
-    finally:
-        # Whatever the engine wrote there is people's data.
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _work(audit: Audit, wanted: Wanted) -> _Finished:

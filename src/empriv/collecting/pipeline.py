@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from empriv.base.scratch import scratch_directory
 from empriv.collecting.assemble import apply_post, presence
 from empriv.collecting.engines.engine import ClusterEngine, Engine
 from empriv.collecting.queries import Query, query_of
@@ -185,7 +185,7 @@ def _run_function(engine: Engine, data: Databases, function: Callable[..., Any],
             chunks, draws=run.draws, databases=databases, individuals=individuals, starts=starts,
             entry_database=entry_database,
         )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="empriv-") as directory:
+    with scratch_directory() as directory:
         with engine.session(data) as session:
             fetch = session.extract(directory)
             databases, individuals = session.databases, session.individuals

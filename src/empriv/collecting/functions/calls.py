@@ -7,6 +7,7 @@ The work is split into chunks, stretches of one database's individuals, which jo
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import sys
 import time
@@ -24,6 +25,7 @@ import numpy.typing as npt
 from empriv.base.arguments import draws_or_none, jobs_or_none, whole_number
 from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
+from empriv.base.scratch import work_for
 from empriv.collecting.functions.chunks import Chunk, ChunkTask, Fetch, FunctionQuery, run_task
 from empriv.collecting.functions.fingerprints import fingerprint
 from empriv.collecting.functions.frames import FRAME_KINDS, FrameKind, frame_package
@@ -300,7 +302,7 @@ class _Crew:
             parallel = Parallel(
                 n_jobs=self._jobs, batch_size=1, return_as="generator_unordered" if self._streams else "list"
             )
-            found = parallel(delayed(run_task)(query, task) for task in tasks[at : at + wave])
+            found = parallel(delayed(work_for)(os.getpid(), run_task, query, task) for task in tasks[at : at + wave])
             if isinstance(found, list):
                 yield from found
             else:

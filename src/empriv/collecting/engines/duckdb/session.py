@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
+from empriv.base.scratch import scratch_directory
 from empriv.collecting.engines.data_view import data_view, quoted, text_literal
 from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
 from empriv.collecting.engines.duckdb.second_look import check_as_parsed
@@ -97,11 +97,14 @@ class DuckDBEngine:
                     connection.close()
 
 
-def _own_directory(parent: str | None) -> tempfile.TemporaryDirectory[str]:
-    try:
-        return tempfile.TemporaryDirectory(prefix="empriv-", dir=parent)
-    except OSError:
-        raise InputError("`temp_directory` must be a directory in which files can be made.") from None
+@contextmanager
+def _own_directory(parent: str | None) -> Iterator[str]:
+    with ExitStack() as stack:
+        try:
+            directory = stack.enter_context(scratch_directory(parent))
+        except (OSError, ValueError):
+            raise InputError("`temp_directory` must be a directory in which files can be made.") from None
+        yield directory
 
 
 @dataclass(frozen=True)
