@@ -9,13 +9,18 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.ctypeslib import ndpointer
 
 from empriv.results import FloatArray, IntArray
 
+# What the C functions take: whole numbers, doubles, and contiguous arrays of just these types.
+LONG, DOUBLE = ctypes.c_long, ctypes.c_double
+DOUBLES, LONGS, INTS, BYTES, FLAGS = (
+    ndpointer(dtype, flags="C_CONTIGUOUS") for dtype in (np.float64, np.int64, np.int32, np.int8, np.bool_)
+)
 Sticks = Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
 Int32Array = npt.NDArray[np.int32]
 Reach = Callable[..., FloatArray]
@@ -28,6 +33,7 @@ def _load() -> ctypes.CDLL | None:
 
 def _sticks(library: ctypes.CDLL) -> Sticks:
     function = library.empriv_laplace_sticks
+    function.argtypes = [LONG, LONG, *[DOUBLES] * 4, LONG, *[DOUBLES] * 5]
     function.restype = None
 
     def sticks(points: FloatArray, without: FloatArray, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -37,10 +43,7 @@ def _sticks(library: ctypes.CDLL) -> Sticks:
         """
         rows, n = without.shape
         out, low, high, scratch = np.empty((rows, len(e))), np.empty(rows), np.empty(rows), np.empty(14 * n)
-        arrays = points, np.exp(points), without, np.exp(without), e, out, low, high, scratch
-        pointers = [pointer(array, np.float64) for array in arrays]
-        size, long = ctypes.c_long(len(e)), ctypes.c_long
-        function(long(rows), long(n), *pointers[:4], size, *pointers[4:])
+        function(rows, n, points, np.exp(points), without, np.exp(without), len(e), e, out, low, high, scratch)
         out /= n
         return out, low, high
 
@@ -49,6 +52,9 @@ def _sticks(library: ctypes.CDLL) -> Sticks:
 
 def _reach(library: ctypes.CDLL) -> Reach:
     function = library.empriv_laplace_reach
+    function.argtypes = [
+        LONG, LONGS, LONG, DOUBLES, INTS, DOUBLES, DOUBLES, DOUBLE, LONGS, INTS, DOUBLES, DOUBLES, DOUBLES,
+    ]  # fmt: skip
     function.restype = None
 
     def reach(
@@ -65,23 +71,11 @@ def _reach(library: ctypes.CDLL) -> Reach:
         """Largest weighted average of e^|shift| - 1, for each of these individuals: see `screening`."""
         n, out = len(points), np.empty(len(rows))
         function(
-            ctypes.c_long(len(out)), pointer(rows, np.int64), ctypes.c_long(n), pointer(points, np.float64),
-            pointer(place, np.int32), pointer(decay, np.float64), pointer(weight, np.float64), ctypes.c_double(scale),
-            pointer(starts, np.int64), pointer(entry_point, np.int32), pointer(entries, np.float64),
-            pointer(out, np.float64), pointer(np.empty(2 * n), np.float64),
-        )  # fmt: skip
+            len(out), rows, n, points, place, decay, weight, scale, starts, entry_point, entries, out, np.empty(2 * n)
+        )
         return out
 
     return reach
-
-
-def pointer(array: npt.NDArray[Any], dtype: type) -> ctypes.c_void_p:
-    """Where an array's numbers are, for a function that takes them as they are."""
-    if not (array.flags.c_contiguous and array.dtype == dtype):
-        raise TypeError("the compiled path needs contiguous arrays of its own types")
-    found = ctypes.c_void_p(array.ctypes.data)
-    found.array = array  # type: ignore[attr-defined] # kept until the call is over
-    return found
 
 
 _library = _load()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.compiled import pointer
+from empriv.measuring.line.compiled import BYTES, DOUBLE, DOUBLES, FLAGS, INTS, LONG, LONGS
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.moments import quantile
 from empriv.validate.ground import BoolArray
@@ -43,6 +43,10 @@ def _load() -> Find | None:
     if spec is None or spec.origin is None:
         return None
     function = ctypes.CDLL(spec.origin).empriv_ends
+    function.argtypes = [
+        LONG, LONGS, LONG, DOUBLES, INTS, LONGS, INTS, DOUBLES, LONG, LONG, DOUBLES, *[DOUBLE] * 4, DOUBLES, LONGS,
+        FLAGS, DOUBLES, BYTES,
+    ]  # fmt: skip
     function.restype = None
 
     def ends(
@@ -54,21 +58,12 @@ def _load() -> Find | None:
         place = np.empty(n, np.int32)
         place[order] = np.arange(n)
         found = Ends(np.empty((count, len(e))), np.empty(count, np.int64), np.empty(count, bool))
-        sides = np.empty(2 * n, np.int8)
-        numbers = [
-            np.empty(10 * n),
-            pairs.points[order],
-            pairs.entries.reshape(-1),
-            np.asarray(e, float),
-        ]
-        scratch, points, entries, grid = (pointer(np.ascontiguousarray(array), np.float64) for array in numbers)
-        long, double = ctypes.c_long, ctypes.c_double
+        rows, starts, databases, grid, entries = map(
+            np.ascontiguousarray, (rows, pairs.starts, pairs.entry_database, np.asarray(e, float), pairs.entries)
+        )
         function(
-            long(count), pointer(np.ascontiguousarray(rows), np.int64), long(n), points, pointer(place, np.int32),
-            pointer(np.ascontiguousarray(pairs.starts), np.int64),
-            pointer(np.ascontiguousarray(pairs.entry_database), np.int32), entries, long(depth), long(len(e)), grid,
-            double(z), double((1 + 2 * z * z) / 6), double(gap), double(tolerance), pointer(found.edges, np.float64),
-            pointer(found.runs, np.int64), pointer(found.tied, np.bool_), scratch, pointer(sides, np.int8),
+            count, rows, n, pairs.points[order], place, starts, databases, entries, depth, len(e), grid, z,
+            (1 + 2 * z * z) / 6, gap, tolerance, *found, np.empty(10 * n), np.empty(2 * n, np.int8),
         )  # fmt: skip
         return found
 
