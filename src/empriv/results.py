@@ -98,8 +98,18 @@ class Results:
         ):
             if array.shape != shape:
                 raise InputError(f"`{name}` must have shape {shape}, got {array.shape}.")
+            kind, numbers = ("f", "floats") if name in ("q", "entry_q") else ("i", "integers")
+            if array.dtype.kind != kind:
+                raise InputError(f"`{name}` must hold {numbers}, got values of type {array.dtype}.")
+        for name, values, codes in (("q", self.q, self.outcomes), ("entry_q", self.entry_q, self.entry_outcomes)):
+            if codes.size and not (codes.min() >= 0 and codes.max() < len(Outcome)):
+                raise InputError(f"`{name.replace('q', 'outcomes')}` must hold outcomes, 0 to {len(Outcome) - 1}.")
+            if not (np.isfinite(values) | (codes != Outcome.NUMBER)).all():
+                raise InputError(f"`{name}` must be finite wherever its outcome is a number.")
         if self.starts[0] != 0 or self.starts[-1] != entries or np.any(np.diff(self.starts) < 0):
             raise InputError("`starts` must rise from 0 to the number of entries.")
+        if self.entry_database.ndim != 1 or self.entry_database.dtype.kind != "i":
+            raise InputError("`entry_database` must be a row of integers.")
         if entries and not (0 <= self.entry_database.min() and self.entry_database.max() < n):
             raise InputError(f"`entry_database` must hold indices from 0 to {n - 1}.")
 
@@ -402,8 +412,14 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 def _finite(name: str, values: npt.ArrayLike) -> FloatArray:
     try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(values)
+        # NumPy would make numbers of text and of times, and halve complex ones.
+        text = given.dtype == object and any(isinstance(value, str | bytes) for value in given.flat)
+        if text or given.dtype.kind not in "biufO":
+            raise TypeError
+        with np.errstate(over="ignore"):  # a longer float beyond a double is infinite, which is refused below
+            array = np.ascontiguousarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"`{name}` must be a rectangular array of numbers.") from None
     if not np.isfinite(array).all():
         bad = int(np.count_nonzero(~np.isfinite(array)))

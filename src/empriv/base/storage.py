@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.errors import FileFormatError
+from empriv.errors import FileFormatError, InputError
 
 FORMAT_VERSION = 1
 # What zipfile, zlib, json and NumPy raise on bytes that are not what was written. OSError stays: that is the disk's.
@@ -32,9 +32,16 @@ _DAMAGE = (
 )  # fmt: skip
 
 
+def file_path(path: str | PathLike[str]) -> Path:
+    """The path of a file; one that no system could open is refused here, with a sentence."""
+    if "\0" in os.fsdecode(path):
+        raise InputError("`path` must name a file, got a text with a NUL in it.")
+    return Path(path)
+
+
 def write_atomically(path: str | PathLike[str], content: bytes, *, mode: int = 0o600) -> None:
     """Write ``content`` to ``path`` whole or not at all: a temporary file beside it, then a rename."""
-    target = Path(path)
+    target = file_path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -66,7 +73,7 @@ def write_archive(
 def read_archive(path: str | PathLike[str], *, kinds: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Meta and arrays of an archive of one of these kinds."""
     # Read whole first: whatever fails after that is damage, and not the disk's.
-    content = io.BytesIO(Path(path).read_bytes())
+    content = io.BytesIO(file_path(path).read_bytes())
     try:
         with zipfile.ZipFile(content) as archive:
             meta = json.loads(archive.read("meta.json"))

@@ -101,9 +101,11 @@ def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings
 
 def read_config(path: str | PathLike[str]) -> dict[str, Any]:
     """Settings in a file, each checked by the option of its name."""
+    from empriv.base.storage import file_path
+
     name = Path(path).name
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(file_path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"`config` must be a file that can be read, got {name!r}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

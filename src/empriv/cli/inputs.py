@@ -94,8 +94,10 @@ def paths_read(settings: Settings) -> list[str]:
 
 def check_targets(paths: Sequence[str | None], read: Sequence[str]) -> None:
     """Refuse, before any work, paths that could not be written, are being read, or are one and the same."""
+    from empriv.base.storage import file_path
+
     files = [path for path in paths if path is not None and path != "-"]
-    if len({os.path.realpath(path) for path in files}) < len(files):
+    if len({os.path.realpath(file_path(path)) for path in files}) < len(files):
         raise InputError("Output must go to different files, got one path twice.")
     for path in files:
         _check_target(path, read)

@@ -17,10 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from empriv.errors import InputError
 from empriv.results import FloatArray, IntArray, Outcome, Results
 
 Codes = npt.NDArray[np.int8]
 
+_LARGEST = 1e150
 _ROUND = 1e6  # results are called round when they are multiples of 1e-6
 
 
@@ -89,6 +91,7 @@ class Pairs:
 
 def split(results: Results, *, look: bool) -> Pairs:
     """Take the atoms out; ``look`` also for those of numbers."""
+    _check_scale(results)
     draws = results.draws or 1
     n_entries = len(results.entry_database)
     q, q_codes = results.q.reshape(-1), results.outcomes.reshape(-1).copy()
@@ -100,6 +103,19 @@ def split(results: Results, *, look: bool) -> Pairs:
         _number_atoms(q, q_codes, entries, codes, names)
     pairs = _pairs(results.starts, results.entry_database, draws, q, q_codes, entries, codes, names)
     return replace(pairs, own=_own_atoms(pairs)) if look else pairs
+
+
+def _check_scale(results: Results) -> None:
+    """Refuse results on whose scale squares, or quotients with them, are no doubles: figures would be made of that."""
+    low = high = np.nan
+    for values in (results.q, results.entry_q):  # fmin and fmax pass over NaN
+        low, high = np.fmin.reduce(values, axis=None, initial=low), np.fmax.reduce(values, axis=None, initial=high)
+        if 0 < high - low < 1 / _LARGEST or max(-low, high) > _LARGEST:
+            raise InputError(
+                f"Results must be at most {_LARGEST:g} and must not all lie within {1 / _LARGEST:g} of each other, "
+                "unless they are equal: beyond that, their densities are no doubles. "
+                "Hint: multiply the query by a constant; that changes no figure."
+            )
 
 
 def tie_tolerance(values: FloatArray) -> float:

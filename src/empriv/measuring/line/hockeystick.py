@@ -122,7 +122,7 @@ def invert(cells: Cells, target: float, largest: FloatArray) -> FloatArray:
         open_rows = high > low * (1 + 1e-15)
         if not open_rows.any():
             break
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # a touch to the right of Newton's step, so that it ends beyond the root once it is there
             e = (low + (value - target) / below) * (1 + 1e-15)
         e = np.where((e > low) & (e < high), e, np.sqrt(low) * np.sqrt(high))

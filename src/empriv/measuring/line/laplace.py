@@ -323,7 +323,7 @@ def sweep(sides: FloatArray, decay: FloatArray) -> tuple[FloatArray, FloatArray,
         np.multiply(right[k + 1], decay[k + 1], out=right[k])
         right[k] += sides[k]
     density += right[:-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = density[:, 0] / density[:, 1]
     return ratio, left, right
 
