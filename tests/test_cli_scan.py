@@ -145,7 +145,8 @@ def test_interrupted_in_one_process_it_goes_on_in_another(table: Path, tmp_path:
     kept = tmp_path / "scan.part"
     arguments = [str(table), *ASKED, "--no-bounds", "--checkpoint", str(kept), "--json", "-"]
     first = process(tmp_path, 0.4, *arguments)
-    until(kept.exists, first)
+    log = tmp_path / "scan.part-wal"  # what is put goes there first
+    until(lambda: log.exists() and log.stat().st_size > 0, first)
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130, said
