@@ -16,13 +16,13 @@ import empriv
 from empriv.base.arguments import rising_epsilons
 from empriv.collecting.origins import describe
 from empriv.errors import FileFormatError, InputError
+from empriv.measuring import measure
 from empriv.measuring.densities.density import BestOf, Ecdf, Kde, VariableKde
 from empriv.measuring.densities.kernels import KERNELS
 from empriv.measuring.densities.specs import density_from_json, density_from_text, density_to_json
-from empriv.measuring.line.risk import measure
 from empriv.results import Outcome, Results
+from empriv.validate.facts_by_kind import atoms_of, smallest_supported_delta
 from empriv.words.sentences import floor, number, percent
-from empriv.words.summary import atoms_of, smallest_supported_delta
 
 WHO = [f"secret-{k}" for k in range(8)]
 

@@ -55,12 +55,13 @@ __all__ = [
     "measure_against",
     "protocols",
     "repeats",
+    "report",
     "scan",
     "splits",
     "subsamples",
 ]
 
-from . import datasets, protocols
+from . import datasets, protocols, report
 from .auditing.audit import Audit
 from .auditing.make_audit import audit, load
 from .collecting.engines.duckdb.session import DuckDBEngine
@@ -86,15 +87,16 @@ from .measuring.densities.kernels import KERNELS, Kernel
 from .measuring.given.adversaries import Buckets, OwnContribution, Weighted
 from .measuring.given.adversary_risk import AdversaryRisk, measure_against
 from .measuring.joint.joint_risk import JointRisk
-from .measuring.line.risk import Risk, measure
+from .measuring.line.risk import Risk
+from .measuring.measures import measure
 from .noise.design.design import design_noise
 from .noise.joint_noise import JointNoise, design_joint_noise
 from .noise.noise import Noise
 from .results import Outcome, Results
 from .scale.scanning import scan
 from .scale.scans import Scan
-from .validate.bounds.figures import Bounds, bounds
-from .validate.checks.one_number import Check, checks
+from .validate.bounds import Bounds, bounds
+from .validate.checks import Check, checks
 from .validate.verdict import Verdict
 
 __version__: str

@@ -59,7 +59,7 @@ def test_scan_on_the_cluster_has_the_figures_of_the_audit(spark: Any) -> None:
     there, here = (found.bounds(GRID, method="bootstrap", engine=one, rng=1) for one in (engine, None))
     np.testing.assert_allclose(there.upper_i, here.upper_i, rtol=1e-12)
     np.testing.assert_allclose(there.upper, here.upper, rtol=1e-12)
-    assert not np.allclose(there.upper_i, empriv.bounds(found.risk, GRID).upper_i, rtol=1e-6)
+    assert not np.allclose(there.upper_i, empriv.bounds(found.riskiest, GRID).upper_i, rtol=1e-6)
     assert there.method == "bootstrap"
     assert np.all(there.upper >= there.estimate)
     with pytest.raises(InputError, match="`method`"):

@@ -15,8 +15,7 @@ import pytest
 import empriv
 from empriv.errors import InputError
 from empriv.results import FloatArray
-from empriv.validate.checks import iid
-from empriv.validate.checks.one_number import Check, checks
+from empriv.validate.checks import Check, checks, iid
 from empriv.validate.checks.robustness import halves, modes, peak_excess, rare_share, subset, tail_index, togetherness
 from empriv.validate.verdict import verdict
 from empriv.words import sentences as words

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv
-from empriv.measuring.line.risk import measure
+from empriv.measuring import measure
 from empriv.validate.checks.iid import _concordance
 from empriv.validate.checks.robustness import of_some, other_densities, peak_excess, sensitivity
 

@@ -10,10 +10,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +22,22 @@ from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
 from empriv.base.arguments import rising_epsilons
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
+from empriv.measuring import AdversaryRisk, JointRisk, Risk, RiskContract, measure
+from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
-from empriv.measuring.given.adversary_risk import AdversaryRisk
-from empriv.measuring.joint.joint_risk import JointRisk
-from empriv.measuring.line.risk import Risk, measure
-from empriv.results import FloatArray, Results
-from empriv.validate.bounds.figures import Bounds, bounds
-from empriv.validate.checks.one_number import Check, checks
-from empriv.validate.verdict import Verdict, verdict
+from empriv.noise.measured import one_number, several_numbers
+from empriv.results import FloatArray, IntArray, Results
+from empriv.validate import Bounds, Check, Verdict, facts_of
+from empriv.validate.bounds import bounds
+from empriv.validate.checks import checks
+from empriv.validate.verdict import verdict
 from empriv.words import sentences as words
-from empriv.words.summary import Summary, atoms_of, joint_facts, outcome_counts, smallest_supported_delta, summarise
+from empriv.words.facts import JointFacts, Question
+from empriv.words.summary import Summary, summarise, tail_sentence
 
 if TYPE_CHECKING:
+    import empriv
     from empriv.ledger import Ledger, Released
     from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
@@ -53,7 +55,7 @@ class Audit:
     Attributes
     ----------
     results : query results with everyone, and without each individual
-    risk : what was measured from them; a `JointRisk` if the query gives several numbers
+    risk : what was measured from them, of any kind; a `JointRisk` if the query gives several numbers
     epsilons : the epsilons asked for, rising
     query : SQL text, or the name of the function
     origin : where the rows came from, or None if results were given
@@ -75,7 +77,7 @@ class Audit:
     """
 
     results: Results = field(repr=False)
-    risk: Risk | JointRisk = field(repr=False)
+    risk: RiskContract = field(repr=False)
     epsilons: tuple[float, ...]
     query: str
     origin: Origin | None
@@ -89,21 +91,51 @@ class Audit:
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def measured(self) -> Risk | JointRisk | AdversaryRisk:
+    def measured(self) -> RiskContract:
         """What the figures come from: the risk against the adversary, if one was named, or the risk."""
         return self.risk if self.against is None else self.against
 
-    def delta(self, epsilon: npt.ArrayLike) -> Any:
+    @property
+    def n_databases(self) -> int:
+        return self.results.n_databases
+
+    @property
+    def n_individuals(self) -> int:
+        return self.measured.n_individuals
+
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+
+    @overload
+    def delta(self, epsilon: Several) -> FloatArray: ...
+
+    def delta(self, epsilon: float | Several) -> float | FloatArray:
         """Failure probability of the most exposed individual: a float, or an array for an array."""
         return self.measured.delta(epsilon)
 
-    def delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
+    def delta_i(self, epsilon: float | Several) -> FloatArray:
         """Failure probability of each individual, in the order of ``results.individuals``."""
         return self.measured.delta_i(epsilon)
 
-    def total_risk(self, epsilon: npt.ArrayLike) -> Any:
+    @overload
+    def total_risk(self, epsilon: float) -> float: ...
+
+    @overload
+    def total_risk(self, epsilon: Several) -> FloatArray: ...
+
+    def total_risk(self, epsilon: float | Several) -> float | FloatArray:
         """Chance that somebody's privacy fails, if failures are independent."""
         return self.measured.total_risk(epsilon)
+
+    @overload
+    def exposed(self, epsilon: float) -> int: ...
+
+    @overload
+    def exposed(self, epsilon: Several) -> IntArray: ...
+
+    def exposed(self, epsilon: float | Several) -> int | IntArray:
+        """How many individuals have a delta_i that is not 0."""
+        return self.measured.exposed(epsilon)
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``."""
@@ -112,12 +144,12 @@ class Audit:
     @cached_property
     def components(self) -> dict[str, Audit]:
         """The audit of each number alone; empty if the query gives one number only."""
-        if not isinstance(self.risk, JointRisk):
-            return {}
-        count = len(self.risk.components)
+        parts = self.risk.each_number
         return {
-            name: replace(self, results=risk.results, risk=risk, component=name, n_components=count, composition=None)
-            for name, risk in self.risk.components.items()
+            name: replace(
+                self, results=risk.results, risk=risk, component=name, n_components=len(parts), composition=None
+            )
+            for name, risk in parts.items()
         }
 
     @cached_property
@@ -130,14 +162,15 @@ class Audit:
 
     def bounds(
         self,
-        epsilon: npt.ArrayLike,
-        level: float = 0.95,
+        epsilon: float | Several,
+        level: float | None = None,
         method: str = "analytic",
         *,
         rng: int = 0,
         progress: bool | None = None,
     ) -> Bounds:
         """Lower bound, estimate and upper bound of delta, of each delta_i and of total risk; see `empriv.bounds`."""
+        level = self.measured.usual_level if level is None else level
         key = _key(epsilon, level, method, rng)
         if key not in self._bounds:
             while len(self._bounds) >= _MOST_BOUNDS:
@@ -157,7 +190,7 @@ class Audit:
         delta: float | None = None,
         total_risk: float | None = None,
         basis: str = "bound",
-        level: float = 0.95,
+        level: float | None = None,
     ) -> Verdict:
         """ "pass", "fail" or "unresolved" against targets, with reasons.
 
@@ -175,14 +208,21 @@ class Audit:
 
     def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
         """The audit in words, at the epsilons asked for or at others."""
-        return summarise(
-            self.risk,
-            self.epsilons if epsilons is None else rising_epsilons(epsilons),
+        grid = self.epsilons if epsilons is None else rising_epsilons(epsilons)
+        return summarise(facts_of(self.measured, grid), self._asked)
+
+    @property
+    def _asked(self) -> Question:
+        """What was asked of which data, for the words."""
+        origin = self.origin
+        return Question(
             query=self.query,
-            origin=self.origin,
+            individual=None if origin is None else origin.individual,
+            sources=() if origin is None else origin.sources,
+            database=None if origin is None else origin.database,
+            drawn=None if origin is None else origin.drawn,
             component=self.component,
             n_components=self.n_components,
-            against=self.against,
             earlier=0 if self.composition is None else len(self.composition.entries),
         )
 
@@ -190,26 +230,28 @@ class Audit:
         """A summary with the bounds at its first epsilon, and the checks that ask to be read."""
         # Where the bounds of all epsilons are known, as in a report, their first is said; else only that is found.
         grid = np.array([figure.epsilon for figure in said.figures])
-        found = self.bounds(grid if _key(grid) in self._bounds else grid[:1])
+        known = _key(grid, self.measured.usual_level) in self._bounds
+        bounded = self.bounds(grid if known else grid[:1])
         sentences = (
-            words.upper(float(found.upper[0]), found.level, found.finest),
-            words.lower(float(found.lower[0]), found.level),
-            words.total_upper(float(found.total_risk_upper[0]), found.level),
-            *found.notes,
+            words.upper(float(bounded.upper[0]), bounded.level, bounded.finest),
+            words.lower(float(bounded.lower[0]), bounded.level),
+            words.total_upper(float(bounded.total_risk_upper[0]), bounded.level),
+            *bounded.notes,
         )
         # exact leaks are among the alarms already
         grave = [c.sentence for c in self.checks if c.severity != "info" and c.code != "exact-leak"]
         calm = [check.sentence for check in self.checks if check.code == "iid" and check.severity == "info"]
         notes = (said.notes[0], *sentences, *said.notes[1:], *calm)
-        return replace(said, warnings=(*said.warnings, *grave), notes=tuple(dict.fromkeys(notes)))
+        warnings = tuple(dict.fromkeys((*said.warnings, *grave)))
+        return replace(said, warnings=warnings, notes=tuple(dict.fromkeys(notes)))
 
     def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
         summary = self.summary(epsilons)
-        bounded = self.bounds(np.array([figure.epsilon for figure in summary.figures]))
-        said = self.with_validity(summary)
-        with_all, without = outcome_counts(self.results)
-        model = self.risk.density
+        grid = [figure.epsilon for figure in summary.figures]
+        bounded = self.bounds(np.array(grid))
+        said, facts = self.with_validity(summary), facts_of(self.measured, grid)
+        model = self.risk.model
         return {
             "format": "empriv audit figures",
             "version": JSON_VERSION,
@@ -218,20 +260,20 @@ class Audit:
             "component": self.component,
             "n_components": self.n_components,
             "source": origin_to_json(self.origin),
-            "n_databases": self.results.n_databases,
-            "n_individuals": self.results.n_individuals,
-            "draws": self.results.draws,
-            "adversary": adversary_facts(self.against, [figure.epsilon for figure in said.figures]),
+            "n_databases": facts.n_databases,
+            "n_individuals": facts.n_individuals,
+            "draws": facts.draws,
+            "adversary": adversary_facts(self.against, grid),
             "earlier_releases": [] if self.composition is None else list(self.composition.entries),
-            "joint": joint_facts(self.risk, [figure.epsilon for figure in said.figures]),
-            "figures": [asdict(figure) for figure in said.figures],
-            "epsilon_at_delta_0": _finite_or_none(self.epsilon(0.0)),
+            "joint": None if facts.joint is None else _joint_json(facts.joint),
+            "figures": [asdict(figure) for figure in facts.figures],
+            "epsilon_at_delta_0": _finite_or_none(self.epsilon(0.0)) if self.measured.tells_epsilon(0.0) else None,
             "bounds": bounded.to_json(),
             "checks": [check.to_json() for check in self.checks],
-            "smallest_supported_delta": smallest_supported_delta(self.results.n_databases),
+            "smallest_supported_delta": facts.floor,
             "density": {
                 "recipe": density_to_json(self.density),
-                "model": None if model is None else model.name,
+                "model": None if model is None else model[0],
                 "scores": [
                     {
                         "candidate": score.candidate,
@@ -239,11 +281,14 @@ class Audit:
                         "standard_error": _finite_or_none(score.standard_error),
                         "chosen": score.chosen,
                     }
-                    for score in (() if model is None else model.scores)
+                    for score in (() if model is None else model[1])
                 ],
             },
-            "not_numbers": {"with_everyone": with_all, "without_an_individual": without},
-            "atoms": [asdict(atom) for atom in atoms_of(self.risk)],
+            "not_numbers": {
+                "with_everyone": dict(facts.not_numbers.with_everyone),
+                "without_an_individual": dict(facts.not_numbers.without_an_individual),
+            },
+            "atoms": [asdict(atom) for atom in facts.atoms],
             "words": {
                 "asked": said.asked,
                 "figures": list(said.sentences),
@@ -252,6 +297,11 @@ class Audit:
                 "notes": list(said.notes),
             },
         }
+
+    def __str__(self) -> str:
+        """The summary as lines, with bounds and checks."""
+        tails = [tail_sentence(self.epsilon(0.0))] if self.measured.tells_epsilon(0.0) else []
+        return "\n".join((self.with_validity(self.summary()).text, *tails))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file of mode 0600, which `load` reads; the format is in docs/formats.md."""
@@ -301,22 +351,59 @@ class Audit:
         )
         return release_through(ledger, asked, value, noise=noise, database=database)
 
-    def report(self, path: str | PathLike[str], **options: Any) -> Any:
+    def report(self, path: str | PathLike[str], **options: Any) -> empriv.report.Written:
         """Write the audit as one page of HTML, with what belongs beside it; see `empriv.report.write_report`."""
-        # The door upwards, for convenience: what an audit holds knows nothing of how it is shown.
-        return import_module("empriv.report").write_report(self, path, **options)
+        # Shortcuts upwards, by the public names: what an audit holds knows nothing of how it is shown.
+        import empriv
 
-    def chart(self, name: str, epsilon: float | None = None) -> Any:
+        return empriv.report.write_report(self, path, **options)
+
+    def chart(self, name: str, epsilon: float | None = None) -> empriv.report.Chart:
         """One chart of the report: ``audit.chart("delta").save("delta.png")``; docs/report.md lists the names."""
-        return import_module("empriv.report").chart(self, name, epsilon)
+        import empriv
 
-    def _repr_html_(self) -> str:
-        return str(import_module("empriv.report").notebook_html(self))
+        return empriv.report.chart(self, name, epsilon)
+
+    def _repr_html_(self) -> str | None:
+        import empriv
+
+        return empriv.report.notebook_html(self)
 
 
-def _key(epsilon: npt.ArrayLike, level: float = 0.95, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:
+@one_number.register
+def _(audit: Audit) -> Risk:
+    return one_number(audit.alone.risk)  # without the earlier releases that it may have been measured together with
+
+
+@several_numbers.register
+def _(audit: Audit) -> JointRisk:
+    return several_numbers(audit.alone.risk)
+
+
+def _key(epsilon: npt.ArrayLike, level: float, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:
     """Under what bounds are kept."""
     return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level, method, rng)
+
+
+def _joint_json(joint: JointFacts) -> dict[str, Any]:
+    """What JSON says of several numbers together."""
+    return {
+        "dimension": joint.dimension,
+        "vouched": joint.vouched,
+        "complete": joint.complete,
+        "integration_error": list(joint.errors),
+        "components": {
+            name: [
+                {"epsilon": figure.epsilon, "delta": figure.delta, "total_risk": figure.total_risk}
+                for figure in figures
+            ]
+            for name, figures in joint.components.items()
+        },
+        "leaks": [
+            {"direction": direction, "what": what, "n_individuals": count, "largest_share": share}
+            for direction, what, count, share in joint.leaks
+        ],
+    }
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -15,8 +15,7 @@ import numpy as np
 from empriv.collecting.origins import Origin
 from empriv.errors import InputError
 from empriv.ledger import Figures, Identity, Joint, Ledger, Release, Released, ReleaseEntry, identity_of
-from empriv.measuring.joint.joint_risk import JointRisk
-from empriv.measuring.line.risk import measure
+from empriv.measuring import measure
 from empriv.noise.drawn import with_noise
 from empriv.noise.joint_noise import JointNoise
 from empriv.noise.law import Law
@@ -62,8 +61,7 @@ class Composition:
     def joint(self, own: Mapping[str, Law], epsilon: float) -> Joint:
         """Figures of all numbers together, with their noise."""
         risk = measure(self.noisy(own))
-        assert isinstance(risk, JointRisk)
-        return Joint(epsilon, float(risk.delta(epsilon)), float(risk.total_risk(epsilon)), entries=self.entries)
+        return Joint(epsilon, risk.delta(epsilon), risk.total_risk(epsilon), entries=self.entries)
 
     def to_json(self) -> dict[str, Any]:
         """All but the results."""
@@ -187,7 +185,7 @@ def _achieved(noise: Noise | JointNoise, epsilon: float) -> Figures:
     if epsilon >= noise.achieved_epsilon and noise.achieved_delta == 0:
         return Figures(epsilon, 0.0, 0.0)
     risk = noise.remeasure(draws=_DRAWS, rng=_SEED)
-    return Figures(epsilon, float(risk.delta(epsilon)), float(risk.total_risk(epsilon)))
+    return Figures(epsilon, risk.delta(epsilon), risk.total_risk(epsilon))
 
 
 def _same(one: Results, other: Results) -> bool:

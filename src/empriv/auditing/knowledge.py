@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
-from empriv.measuring.given.adversaries import Adversary, Buckets, OwnContribution, Weighted
+from empriv.measuring.given.adversaries import Adversary, Buckets, OwnContribution, Weighted, kind_of
 from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
 from empriv.results import Results
 
@@ -65,7 +65,7 @@ def adversary_facts(against: AdversaryRisk | None, epsilons: Sequence[float]) ->
     if against is None:
         return None
     return {
-        "kind": _kind(against.adversary),
+        "kind": kind_of(against.adversary),
         "knows": knows(against.adversary),
         "n_conditions": len(against.effective),
         "smallest_effective": float(against.effective.min()),
@@ -97,7 +97,7 @@ def adversary_to_parts(against: AdversaryRisk | None) -> tuple[dict[str, Any] | 
         if plain:
             arrays[f"known_{place}"] = column
     facts = {
-        "kind": _kind(adversary),
+        "kind": kind_of(adversary),
         "knows": knows(adversary),
         "labels": labels,
         "count": adversary.count if isinstance(adversary, Buckets) else None,
@@ -128,16 +128,6 @@ def adversary_from_parts(
             return measure_against(results, Weighted(named), known, density=density)
         case _:
             raise ValueError("kind of adversary")
-
-
-def _kind(adversary: Adversary) -> str:
-    match adversary:
-        case OwnContribution():
-            return "own contribution"
-        case Buckets():
-            return "buckets"
-        case Weighted():
-            return "weighted"
 
 
 def _named(g: Any) -> str:

@@ -15,15 +15,14 @@ from empriv.base.storage import read_archive
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
 from empriv.ledger import Ledger, identity_of
+from empriv.measuring import measure
 from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_from_json
 from empriv.measuring.given.adversaries import as_adversary
 from empriv.measuring.given.adversary_risk import measure_against
-from empriv.measuring.line.risk import measure
 from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
 from empriv.results import Results
-from empriv.scale.scans import Scan
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
@@ -131,7 +130,7 @@ def audit(
     return _against(made, adversary, data, run)
 
 
-def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Scan | Results | Noise | JointNoise:
+def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | JointNoise:
     """Read what the method ``save`` of an audit, a scan, results or noise wrote.
 
     Parameters
@@ -149,7 +148,9 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
     """
     meta, arrays = read_archive(path, kinds=("results", "audit", "scan", "noise", "joint noise"))
     if meta["kind"] == "scan":
-        return Scan.load(path, density=density)
+        import empriv  # a shortcut upwards, by the public name: scans are made of audits
+
+        return empriv.Scan.load(path, density=density)
     if meta["kind"] != "audit":
         if density is not None:
             raise InputError(f"`density` must be given for a saved audit only, got a file that holds {meta['kind']}.")

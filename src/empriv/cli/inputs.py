@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 def load_audit(path: str, epsilons: tuple[float, ...]) -> Audit:
     """A saved audit, or an audit of saved results."""
     import empriv
+    from empriv.base.storage import kind_of
 
+    if kind_of(path) == "scan":
+        raise InputError("SAVED must hold an audit or results, got a scan. Hint: `empriv show` takes it.")
     saved = empriv.load(path)
     if not isinstance(saved, empriv.Audit | empriv.Results):
-        scanned = isinstance(saved, empriv.Scan)
-        held, hint = ("a scan", "`empriv show` takes it") if scanned else ("noise", "`empriv release` takes it")
-        raise InputError(f"SAVED must hold an audit or results, got {held}. Hint: {hint}.")
+        raise InputError("SAVED must hold an audit or results, got noise. Hint: `empriv release` takes it.")
     return empriv.audit(saved, epsilon=epsilons) if isinstance(saved, empriv.Results) else saved
 
 

@@ -34,7 +34,7 @@ _KEPT = ("iid", "databases")  # checks of the audit that noise does not change
 
 @dataclass(frozen=True)
 class _Designed:
-    """A design, those beside it (``missed`` are the reasons of who has none), and the verdicts before and after."""
+    """A design, those beside it (``missed`` are the reasons of those without), and the verdicts before and after."""
 
     audit: Any
     made: Noise
@@ -82,10 +82,9 @@ def noise(
     check_targets((save, json_path), (path,))
     quiet = quiet or json_path == "-"
     audit = interruptible(lambda: load_audit(path, (epsilon,)).alone, quiet=quiet, saying="Measuring")
-    from empriv.measuring.joint.joint_risk import JointRisk
     from empriv.noise.design.design import design_noise
 
-    if isinstance(audit.risk, JointRisk):
+    if audit.results.components is not None:
         if method != "robust" or compare or bound is not None or total_risk is not None:
             raise click.UsageError("Several numbers together take --epsilon, --delta and --granularity only.")
         try:

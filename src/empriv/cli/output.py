@@ -22,13 +22,12 @@ from empriv.errors import InputError
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
-    from empriv.scale.scans import Scan
     from empriv.validate.verdict import Verdict
 
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
-def verdict_on(audited: Audit | Scan, target: Target, basis: str) -> Verdict:
+def verdict_on(audited: Audit, target: Target, basis: str) -> Verdict:
     """The verdict on a target of --target."""
     limits = {target.figure: target.limit}
     return audited.verdict(epsilon=target.epsilon, basis=basis, **limits)

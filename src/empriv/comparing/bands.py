@@ -15,9 +15,9 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.base.progress import progress
-from empriv.measuring.line.risk import Risk
+from empriv.comparing.differences import comparable
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds.figures import Bounds, bounds
+from empriv.validate.bounds import Bounds, bounds
 
 _STEPS = 7  # and 0
 _FIGURES = ("epsilon", "lower", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper")
@@ -44,7 +44,7 @@ def bands(audits: Mapping[str, Audit], epsilons: Sequence[float]) -> dict[str, B
     alone: where that at a greater epsilon is higher, it is taken here too.
     """
     grid = np.array(epsilons)
-    if all(isinstance(audit.measured, Risk) for audit in audits.values()):
+    if all(comparable(audit.measured) is not None for audit in audits.values()):
         grid = bounded_epsilons(epsilons, reach_of(audits, epsilons))
     out = {}
     with progress(len(audits), "Finding bounds") as advance:

@@ -10,26 +10,28 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_of, rising_epsilons
 from empriv.base.storage import write_atomically
 from empriv.comparing.bands import bands, picked
-from empriv.comparing.differences import FIGURES, REAL, UNTOLD, Difference, differences
+from empriv.comparing.differences import FIGURES, Difference, comparable, differences
+from empriv.comparing.telling import notes_of, text_of
 from empriv.comparing.utility import Utility, utility_of
 from empriv.errors import InputError
-from empriv.measuring.line.risk import Risk
-from empriv.results import IntArray
-from empriv.validate.bounds.figures import Bounds
+from empriv.measuring.contract import Several
+from empriv.results import FloatArray, IntArray
+from empriv.validate import Bounds
 from empriv.words import side_by_side as words
+
+if TYPE_CHECKING:
+    import empriv
 
 MOST = 12
 JSON_VERSION = 1
@@ -91,15 +93,27 @@ class Comparison:
 
     # Figures of each
 
-    def delta(self, epsilon: npt.ArrayLike) -> dict[str, Any]:
+    @overload
+    def delta(self, epsilon: float) -> dict[str, float]: ...
+
+    @overload
+    def delta(self, epsilon: Several) -> dict[str, FloatArray]: ...
+
+    def delta(self, epsilon: float | Several) -> dict[str, Any]:
         """Failure probability of the most exposed individual, of each protocol."""
         return {name: audit.delta(epsilon) for name, audit in self.audits.items()}
 
-    def total_risk(self, epsilon: npt.ArrayLike) -> dict[str, Any]:
+    @overload
+    def total_risk(self, epsilon: float) -> dict[str, float]: ...
+
+    @overload
+    def total_risk(self, epsilon: Several) -> dict[str, FloatArray]: ...
+
+    def total_risk(self, epsilon: float | Several) -> dict[str, Any]:
         """Chance that somebody's privacy fails, if failures are independent, of each protocol."""
         return {name: audit.total_risk(epsilon) for name, audit in self.audits.items()}
 
-    def bounds(self, epsilon: npt.ArrayLike, level: float = 0.95) -> dict[str, Bounds]:
+    def bounds(self, epsilon: float | Several, level: float = 0.95) -> dict[str, Bounds]:
         """Lower bound, estimate and upper bound of each protocol by itself; see `empriv.bounds`."""
         return {name: audit.bounds(epsilon, level) for name, audit in self.audits.items()}
 
@@ -146,7 +160,7 @@ class Comparison:
         """Why differences cannot be judged, in a sentence; None if they can."""
         if not self.paired:
             return words.unpaired()
-        if any(not isinstance(audit.measured, Risk) for audit in self.audits.values()):
+        if any(comparable(audit.measured) is None for audit in self.audits.values()):
             return words.not_one_number()
         return None
 
@@ -173,9 +187,9 @@ class Comparison:
             raise InputError(f"Differences must be of one number each, on the same databases: {self.incomparable}")
         grid = self.epsilons if epsilon is None else rising_epsilons(epsilon)
         if (grid, level) not in self._differences:
-            risks = {name: audit.measured for name, audit in self.audits.items()}
+            risks = {name: comparable(audit.measured) for name, audit in self.audits.items()}
             found = differences(
-                {name: risk for name, risk in risks.items() if isinstance(risk, Risk)},
+                {name: risk for name, risk in risks.items() if risk is not None},
                 self._orders,
                 {name: audit.density for name, audit in self.audits.items()},
                 grid,
@@ -189,12 +203,12 @@ class Comparison:
     def _possible(self, found: Difference) -> Difference:
         """What is made from another's answers is not said to tell more than they do: the estimates are off then."""
         more, less = (found.first, found.second) if found.difference > 0 else (found.second, found.first)
-        if found.verdict != REAL or less not in self.made_from.get(more, ()):
+        if found.verdict != words.REAL or less not in self.made_from.get(more, ()):
             return found
-        return replace(found, lower=min(found.lower, 0.0), upper=max(found.upper, 0.0), verdict=UNTOLD)
+        return replace(found, lower=min(found.lower, 0.0), upper=max(found.upper, 0.0), verdict=words.UNTOLD)
 
     def front(self, epsilon: float | None = None, figure: str = "delta") -> tuple[str, ...]:
-        """The protocols that no other betters in both privacy and error, most exact first; by the estimates.
+        """The protocols that no other improves on in both privacy and error, most exact first; by the estimates.
 
         Parameters
         ----------
@@ -230,7 +244,7 @@ class Comparison:
         return columns
 
     def __str__(self) -> str:
-        return words.text_of(self)
+        return text_of(self)
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
@@ -265,7 +279,7 @@ class Comparison:
             if self.truth is not None and self.scalar
             else [],
             "differences": [asdict(one) for one in self.differences()] if told else [],
-            "notes": list(words.notes_of(self)),
+            "notes": list(notes_of(self)),
         }
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -277,22 +291,28 @@ class Comparison:
 
     def report(self, path: str | PathLike[str], *, title: str | None = None) -> Path:
         """Write the comparison as one page of HTML."""
-        # The door upwards, for convenience: what a comparison holds knows nothing of how it is shown.
-        return Path(import_module("empriv.report.page.comparison_page").write_comparison(self, path, title=title))
+        # Shortcuts upwards, by the public names: what a comparison holds knows nothing of how it is shown.
+        import empriv
 
-    def chart(self, name: str, epsilon: float | None = None) -> Any:
+        return empriv.report.write_comparison(self, path, title=title)
+
+    def chart(self, name: str, epsilon: float | None = None) -> empriv.report.Chart:
         """One chart: "delta", "total_risk", "utility", "utility_total_risk"; ``.save("delta.png")``."""
-        return import_module("empriv.report.page.comparison_page").comparison_chart(self, name, epsilon)
+        import empriv
+
+        return empriv.report.comparison_chart(self, name, epsilon)
 
 
 def front_of(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     """Names of (error, risk) that no other is as good as in both and better in one; NaN is never in front."""
     known = {name: point for name, point in points.items() if not any(map(math.isnan, point))}
 
-    def bettered(point: tuple[float, float]) -> bool:
+    def improved_on(point: tuple[float, float]) -> bool:
         return any(one[0] <= point[0] and one[1] <= point[1] and one != point for one in known.values())
 
-    return tuple(sorted((name for name, point in known.items() if not bettered(point)), key=lambda name: known[name]))
+    return tuple(
+        sorted((name for name, point in known.items() if not improved_on(point)), key=lambda name: known[name])
+    )
 
 
 def _row(row: Utility) -> dict[str, Any]:

@@ -4,14 +4,15 @@ Databases are halved at random, again and again, the same halves for all protoco
 anew: the density, its bandwidth, the most exposed individual. The spread of a difference over halves is the standard
 error of the difference on all databases (a delete-half jackknife), which a bootstrap would not give: a database drawn
 twice is a tie, and ties draw bandwidths to 0. Smoothing is varied too: half and double the bandwidth, and answers
-evened out, since delta is the same on any scale of the answers but its estimate is not. The interval of a difference
-holds all of that, and all intervals hold together.
+on an even scale, since delta is the same on any scale of the answers but its estimate is not. The interval of a
+difference holds all of that, and all intervals hold together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from itertools import combinations
 
 import numpy as np
@@ -19,23 +20,34 @@ import numpy as np
 from empriv.base.arguments import confidence_level
 from empriv.base.progress import progress
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, Mixture
-from empriv.measuring.line.risk import Risk, measure
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.densities.density import Density, Mixture, is_literal
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.validate.checks.robustness import scaled, subset
-from empriv.words.sentences import number
+from empriv.words.side_by_side import NONE, REAL, UNTOLD, difference_sentence
 
 FIGURES = ("delta", "total_risk")
-REAL, UNTOLD, NONE = "real", "cannot be told", "none"
 HALVES = 100
 LEAST_DATABASES = 12  # with fewer a half says nothing
 _RISKIEST = 40  # measured anew on every half, at each epsilon
 _OTHERS = 160  # of the others as many, drawn at random, who stand for all of them in total risk
 _POINTS = 200  # on a half, of a randomised protocol: fewer draws are taken, which makes intervals wider
-_MARGIN = 0.1  # of the larger figure: what evening out was seen to leave of a scale, and more (docs/compare.md)
+_MARGIN = 0.1  # of the larger figure: what an even scale was seen to leave of the old one, and more (docs/compare.md)
 _ROUNDING = 1e-12  # differences below come from the order of sums
 _SCALES = (0.5, 2.0)
 _LEVELS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98])
+
+
+@singledispatch
+def comparable(risk: RiskContract) -> Risk | None:  # noqa: ARG001 — no other kind is
+    """The risk whose differences can be judged; None for kinds whose cannot: of several numbers, given knowledge."""
+    return None
+
+
+@comparable.register
+def _(risk: Risk) -> Risk | None:
+    return risk
 
 
 @dataclass(frozen=True)
@@ -73,20 +85,9 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        what = f"{self.figure.replace('_', ' ')} at epsilon {self.epsilon:g}"
-        if self.verdict == NONE:
-            return f"{self.first} and {self.second} have the same {what} on these databases."
-        if self.verdict == REAL:
-            word = "less" if self.difference < 0 else "more"
-            size = sorted((abs(self.lower), abs(self.upper)))
-            return (
-                f"{self.first} has {word} {what} than {self.second}, by {number(abs(self.difference))} "
-                f"({number(size[0])} to {number(size[1])})."
-            )
-        return (
-            f"Whether {self.first} or {self.second} has more {what} cannot be told: the difference may be anything "
-            f"from {number(self.lower)} to {number(self.upper)}."
-        )
+        """In plain words."""
+        interval = self.difference, self.lower, self.upper
+        return difference_sentence(self.verdict, self.figure, self.epsilon, (self.first, self.second), interval)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,9 +234,9 @@ def _fewer_draws(results: Results, most: int) -> Results:
 
 
 def _views(part: _Part, databases: IntArray, grid: FloatArray, scales: Sequence[float] = ()) -> FloatArray:
-    """(2 + scales, figures, epsilons): figures as answers are and evened out, then both at other bandwidths."""
+    """(2 + scales, figures, epsilons): figures as answers are and on an even scale, then both at other bandwidths."""
     here = part.results.on_databases(np.sort(databases))
-    literal = bool(getattr(part.density, "literal", False))  # a stated bandwidth is no choice, and has its own unit
+    literal = is_literal(part.density)  # a stated bandwidth is no choice, and has its own unit
     looks = [here, here if literal else evened(here)]
     out = np.full((2 + 2 * len(scales), 2, len(grid)), np.nan)
     for k, look in enumerate(looks):
@@ -243,7 +244,7 @@ def _views(part: _Part, databases: IntArray, grid: FloatArray, scales: Sequence[
             out[1::2] = out[::2]
             continue
         try:
-            risk = measure(look, density=part.density)
+            risk = measure_line(look, part.density)
         except InputError:  # such answers cannot be measured with this density
             continue
         out[k] = _figures(risk, part.weights, grid)

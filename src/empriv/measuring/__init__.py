@@ -1,0 +1,22 @@
+"""From results to risk: how private they are for every individual, at any epsilon.
+
+`line` measures one number, `joint` several together, `given` one against an adversary who knows part of the data;
+`densities` are fitted for all of them. What every kind of risk can be asked is written once, in `contract`.
+"""
+
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.given import AdversaryRisk, measure_against
+from empriv.measuring.joint import JointRisk, measure_joint
+from empriv.measuring.line import Risk, measure_line
+from empriv.measuring.measures import measure
+
+__all__ = [
+    "AdversaryRisk",
+    "JointRisk",
+    "Risk",
+    "RiskContract",
+    "measure",
+    "measure_against",
+    "measure_joint",
+    "measure_line",
+]

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from empriv.base.arguments import whole_number
+from empriv.base.arguments import probability, whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
+from empriv.measuring import JointRisk, measure_joint
 from empriv.measuring.densities.selection import spread
-from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
-from empriv.measuring.line.risk import check_delta
+from empriv.noise import drawing
 from empriv.noise.drawn import with_noise
 from empriv.noise.law import Law, check_granularity, suggested_granularity
+from empriv.noise.measured import several_numbers
 from empriv.results import FloatArray, Results
 
 _ROUNDS = 60
@@ -101,8 +101,7 @@ class JointNoise:
         self.check_release()
         if set(values) != set(self.laws):
             raise InputError(f"`values` must hold each of the {len(self.laws)} numbers by name, and no other.")
-        draw = import_module("empriv.noise.drawing").release
-        return {name: float(draw(law, values[name])) for name, law in self.laws.items()}
+        return {name: float(drawing.release(law, values[name])) for name, law in self.laws.items()}
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers or results."""
@@ -185,11 +184,10 @@ def design_joint_noise(
     >>> print(f"{noise.achieved_epsilon:.2f}")
     0.50
     """
-    if not isinstance(risk, JointRisk):
-        raise InputError(f"`risk` must be a JointRisk, got {type(risk).__name__}. Hint: design_noise for one number.")
+    risk = several_numbers(risk)
     if not (np.isfinite(epsilon) and epsilon > 0):
         raise InputError(f"`epsilon` must be positive and finite, got {epsilon:g}.")
-    check_delta(delta)
+    probability("delta", delta)
     names = tuple(risk.components)
     steps = _granularities(risk, names, granularity)
     changed = _changes_of_kind(risk.results)

@@ -21,7 +21,7 @@ from empriv.base.storage import read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
-from empriv.measuring.line.risk import Risk, measure
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.noise.certify.certificate import Certificate, certify
 from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
@@ -169,8 +169,7 @@ class Noise:
         if most is not None and most < results.n_individuals:
             results = subset(results, self.certificate.riskiest(most))
         drawn = with_noise(results, self.law, draws=draws, rng=np.random.default_rng(rng))
-        risk: Risk = measure(drawn, density=density)
-        return risk
+        return measure_line(drawn, density)
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers or results."""
@@ -194,7 +193,7 @@ class Noise:
         ``density`` is the recipe that the risk was measured with, by default that of `measure`.
         """
         recipe = Kde() if density is None else density
-        model = measure(self.risk.results, density=recipe).density
+        model = measure_line(self.risk.results, recipe).density
         if (None if model is None else model.name) != (None if self.risk.density is None else self.risk.density.name):
             raise InputError(
                 "`density` must be the recipe that the risk was measured with. Hint: save(path, density=...)."
@@ -220,7 +219,7 @@ class Noise:
             bound = _number_or_none(meta["declared_bound"])
             if target["epsilon"] is None or not all(isinstance(flag, bool) for flag in flags):
                 raise TypeError("facts")
-            risk = measure(results, density=density)
+            risk = measure_line(results, density)
             certificate = certify(
                 risk, law, epsilon=target["epsilon"], delta=target["delta"], total_risk=target["total_risk"]
             )

@@ -15,11 +15,10 @@ from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.origins import Origin, describe
 from empriv.errors import InputError
+from empriv.measuring import measure_line
 from empriv.measuring.densities.density import Density, density_or_default
-from empriv.measuring.densities.specs import density_to_json
-from empriv.measuring.line.risk import measure
 from empriv.results import Results
-from empriv.scale.scans import Scan
+from empriv.scale.scans import Scan, scan_of
 from empriv.scale.stretches import Yardstick, check_component, measure_stretch, nobody_listed, parts_of, yardstick_of
 from empriv.scale.tally import Tally, merge
 from empriv.scale.tally import from_bytes as tally_from_bytes
@@ -208,16 +207,16 @@ class _Asked:
     def finished(self, yardstick: Yardstick, tally: Tally, query: str, origin: Origin | None) -> Scan:
         if tally.n_individuals == 0:
             raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
-        return Scan(
+        return scan_of(
+            tally,
+            measure_line(tally.riskiest, yardstick),
             epsilons=self.epsilons,
             deltas=self.deltas,
             level=self.level,
             bounded=self.bounds,
-            tally=tally,
-            risk=measure(tally.riskiest, density=yardstick),
             query=query,
             origin=origin,
-            density=density_to_json(self.density),
+            density=self.density,
             component=self.component,
         )
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError, QueryError
-from empriv.measuring.densities.density import Density, Model
-from empriv.measuring.line.risk import Risk, measure
+from empriv.measuring.densities.density import Density, Model, is_literal
+from empriv.measuring.line.risk import measure_line
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.tally import Tally, histogram_of, outcome_histogram, riskiest_rows
 from empriv.validate.bounds.analytic import upper_bounds
@@ -79,15 +79,14 @@ def yardstick_of(
     bounds: bool,
 ) -> Yardstick:
     """Fit the density to the results with everyone."""
-    risk: Risk = measure(everyone, density=density)
-    literal = bool(getattr(density, "literal", False))
-    return Yardstick(everyone, risk.density, literal, epsilons, deltas, level, top, bounds)
+    risk = measure_line(everyone, density)
+    return Yardstick(everyone, risk.density, is_literal(density), epsilons, deltas, level, top, bounds)
 
 
 def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Measured:
     """Measure the individuals of a stretch; with ``each``, also everybody's epsilon_i, not the largest alone."""
     grid = np.array(yardstick.epsilons)
-    risk: Risk = measure(stretch, density=yardstick)
+    risk = measure_line(stretch, yardstick)
     delta_i = risk.delta_i(grid)
     influence = risk.influence()
     n = stretch.n_databases

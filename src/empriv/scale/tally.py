@@ -18,6 +18,7 @@ import numpy.typing as npt
 from empriv.errors import FileFormatError
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.validate.checks.robustness import subset
+from empriv.words.outcomes import outcome_code, outcome_name
 
 # Upper edges of the histogram of delta_i: the first counts those that are 0, the others go up by half a decade.
 EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))
@@ -41,7 +42,7 @@ class Tally:
     exponent, spread : sums from which the bound on total risk follows, as `validate.analytic.Upper` has them
     epsilon_at : (deltas,) largest epsilon_i
     not_numbers : (outcomes,) results without an individual, by outcome; those that are numbers are not counted
-    leaks : individuals and largest share of results of each kind of exact leak
+    leaks : individuals and largest share of results of each kind of exact leak, by its code
     riskiest : results without the riskiest individuals: those who are among the ``top`` at some epsilon
     riskiest_delta_i : (riskiest, epsilons)
     riskiest_influence : (riskiest,) largest change of a result, NaN to or from what is no number
@@ -73,7 +74,7 @@ class Tally:
         arrays = {name: getattr(self, name) for name in (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")}
         _, of_results = self.riskiest.to_parts()
         arrays |= {name: of_results[name] for name in _RESULTS}
-        leaks = {name: [count, share] for name, (count, share) in self.leaks.items()}
+        leaks = {outcome_name(code): [count, share] for code, (count, share) in self.leaks.items()}
         return {"n_individuals": self.n_individuals, "n_entries": self.n_entries, "leaks": leaks}, arrays
 
     @staticmethod
@@ -85,7 +86,9 @@ class Tally:
             return Tally(
                 n_individuals=int(meta["n_individuals"]),
                 n_entries=int(meta["n_entries"]),
-                leaks={name: (int(count), float(share)) for name, (count, share) in meta["leaks"].items()},
+                leaks={
+                    outcome_code(name): (int(count), float(share)) for name, (count, share) in meta["leaks"].items()
+                },
                 riskiest=riskiest,
                 **{name: arrays[name] for name in named},
             )

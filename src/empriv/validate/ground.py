@@ -18,7 +18,7 @@ import numpy.typing as npt
 from empriv.base.threads import workers
 from empriv.measuring.densities.density import Mixture
 from empriv.measuring.line.atoms import Pairs, tie_tolerance
-from empriv.measuring.line.risk import Risk, measure
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -68,7 +68,7 @@ class Ground:
     def blocks(self, rows: IntArray, *, by: FloatArray | None = None, most: int | None = None) -> Iterator[IntArray]:
         """Individuals in blocks, of ``most`` or as many as memory suggests.
 
-        Who moves the results most is first, or who has the largest value in ``by``.
+        People who move the results most are first, or those with the largest value in ``by``.
         """
         rows = rows[np.argsort(-(self.shifts if by is None else by)[rows], kind="stable")]
         step = max(1, _KNOTS // (2 * len(self.values.points))) if most is None else most
@@ -116,9 +116,9 @@ def ground_of(risk: Risk) -> Ground:
         isinstance(fitted, Mixture)
         and fitted.kernel.name == "laplace"
         and fitted.refit is None
-        and fitted.name.endswith("(one-se)")
+        and fitted.rule == "one-se"
     )
-    basis = risk if same else measure(risk.results)
+    basis = risk if same else measure_line(risk.results)
     model = basis.density
     results, pairs = basis.results, basis.pairs
     q, entries = results.q.reshape(-1), results.entry_q.reshape(pairs.entries.shape)

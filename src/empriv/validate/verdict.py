@@ -14,12 +14,11 @@ from typing import Any
 
 from empriv.base.arguments import one_of, probability
 from empriv.errors import InputError
-from empriv.measuring.given.adversary_risk import AdversaryRisk
-from empriv.measuring.joint.joint_risk import JointRisk
-from empriv.measuring.line.risk import Risk
-from empriv.validate.bounds.figures import LEAST_DATABASES, Bounds, bounds
-from empriv.validate.checks.one_number import Check, checks
-from empriv.words import sentences as words
+from empriv.measuring.contract import RiskContract
+from empriv.validate.bounds import LEAST_DATABASES, Bounds, bounds
+from empriv.validate.checks import Check, checks
+from empriv.words.findings import Finding
+from empriv.words.sentences import needed, side_by_side
 
 PASS, FAIL, UNRESOLVED = "pass", "fail", "unresolved"
 BASES = ("bound", "estimate")
@@ -45,9 +44,9 @@ class Verdict(str):
     ----------
     basis : "bound" or "estimate", whichever decided
     by_bound, by_estimate : both judgements
-    reasons : in plain words, those of the deciding basis first
+    findings : the reasons, those of the deciding basis first: codes and numbers, or checks
     databases_needed : how many would resolve it, by extrapolation; None if it is resolved, or none would
-    sentence : both judgements side by side
+    unresolved_by_bound : whether a bound that is too wide is what leaves it unresolved
     level, epsilon, targets, checks : what was asked, and what was looked at
 
     Examples
@@ -63,13 +62,24 @@ class Verdict(str):
     basis: str
     by_bound: str
     by_estimate: str
-    reasons: tuple[str, ...]
+    findings: tuple[Finding | Check, ...]
     databases_needed: int | None
-    sentence: str
+    unresolved_by_bound: bool
     level: float
     epsilon: float
     targets: tuple[Judged, ...]
     checks: tuple[Check, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """In plain words, those of the deciding basis first."""
+        return tuple(dict.fromkeys(finding.sentence for finding in self.findings))
+
+    @property
+    def sentence(self) -> str:
+        """Both judgements side by side."""
+        more = needed(self.databases_needed) if self.unresolved_by_bound else ""
+        return side_by_side(self.by_estimate, self.by_bound, self.level, more)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -82,18 +92,18 @@ class Verdict(str):
             "databases_needed": self.databases_needed,
             "level": self.level,
             "epsilon": self.epsilon,
-            "targets": [{"figure": one.name, "limit": one.limit} for one in self.targets],
+            "targets": [{"figure": target.name, "limit": target.limit} for target in self.targets],
         }
 
 
 def verdict(
-    risk: Risk | JointRisk | AdversaryRisk,
+    risk: RiskContract,
     *,
     epsilon: float,
     delta: float | None = None,
     total_risk: float | None = None,
     basis: str = "bound",
-    level: float = 0.95,
+    level: float | None = None,
     found: Bounds | None = None,
     looked: Sequence[Check] | None = None,
 ) -> Verdict:
@@ -105,7 +115,7 @@ def verdict(
     epsilon : where the targets hold
     delta, total_risk : the most that is allowed; at least one
     basis : "bound" (default) or "estimate", the paper's own definition
-    level : of confidence of the bounds
+    level : of confidence of the bounds; default 0.95
     found, looked : bounds at this one epsilon and checks, if they are at hand already
     """
     one_of("basis", basis, BASES)
@@ -124,47 +134,52 @@ def verdict(
             Judged("total_risk", total_risk, found.total_risk_lower, found.total_risk, found.total_risk_upper)
         )
     errors = [check for check in looked if check.severity == "error"]
-    by_bound, bound_reasons = _by_bound(targets, errors, level)
+    by_bound, bound_reasons = _by_bound(targets, errors, found.level)
     by_estimate, estimate_reasons = _by_estimate(targets, errors)
-    need, known = _needed(targets, found.n_databases, level) if by_bound == UNRESOLVED else (None, False)
-    said = words.needed(need) if known else ""
+    need, missing = _needed(targets, found.n_databases, found.level) if by_bound == UNRESOLVED else (None, False)
     out = Verdict(by_bound if basis == "bound" else by_estimate)
     out.basis, out.by_bound, out.by_estimate = basis, by_bound, by_estimate
     ordered = bound_reasons + estimate_reasons if basis == "bound" else estimate_reasons + bound_reasons
-    out.reasons = tuple(dict.fromkeys(ordered))
-    out.databases_needed = need
-    out.sentence = words.side_by_side(by_estimate, by_bound, level, said)
-    out.level, out.epsilon, out.targets, out.checks = level, float(epsilon), tuple(targets), tuple(looked)
+    out.findings, out.databases_needed, out.unresolved_by_bound = tuple(ordered), need, missing
+    out.level, out.epsilon, out.targets, out.checks = found.level, float(epsilon), tuple(targets), tuple(looked)
     return out
 
 
-def _by_bound(targets: Sequence[Judged], errors: Sequence[Check], level: float) -> tuple[str, list[str]]:
-    reasons = []
+Reasons = list[Finding | Check]
+
+
+def _by_bound(targets: Sequence[Judged], errors: Sequence[Check], level: float) -> tuple[str, Reasons]:
+    reasons: Reasons = []
     outcome = PASS
-    for one in targets:
-        if one.lower > one.limit:
-            reasons.append(words.lower_breaks(one.name, one.lower, one.limit, level))
+    for target in targets:
+        if target.lower > target.limit:
+            reasons.append(_held_against(target, "lower-bound", target.lower, level))
             outcome = FAIL
-        if one.estimate > one.limit:
-            reasons.append(words.estimate_meets(one.name, one.estimate, one.limit))
+        if target.estimate > target.limit:
+            reasons.append(_held_against(target, "estimate", target.estimate))
             outcome = FAIL
-        if outcome != FAIL or one.lower <= one.limit >= one.estimate:
-            reasons.append(words.bound_meets(one.name, one.upper, one.limit, level))
-            if one.upper > one.limit and outcome == PASS:
+        if outcome != FAIL or target.lower <= target.limit >= target.estimate:
+            reasons.append(_held_against(target, "bound", target.upper, level))
+            if target.upper > target.limit and outcome == PASS:
                 outcome = UNRESOLVED
-    reasons += [check.sentence for check in errors]
+    reasons += errors
     if errors and outcome == PASS:
         outcome = UNRESOLVED
     return outcome, reasons
 
 
-def _by_estimate(targets: Sequence[Judged], errors: Sequence[Check]) -> tuple[str, list[str]]:
-    reasons = [words.estimate_meets(one.name, one.estimate, one.limit) for one in targets]
-    if any(one.estimate > one.limit for one in targets):
+def _by_estimate(targets: Sequence[Judged], errors: Sequence[Check]) -> tuple[str, Reasons]:
+    reasons: Reasons = [_held_against(target, "estimate", target.estimate) for target in targets]
+    if any(target.estimate > target.limit for target in targets):
         return FAIL, reasons
     # The estimate holds exact leaks already, and is defined for any number of databases; i.i.d. it takes for granted.
-    dependent = [check.sentence for check in errors if check.code == "iid"]
-    return (UNRESOLVED if dependent else PASS), reasons + dependent
+    dependent = [check for check in errors if check.code == "iid"]
+    return (UNRESOLVED if dependent else PASS), [*reasons, *dependent]
+
+
+def _held_against(target: Judged, code: str, value: float, level: float | None = None) -> Finding:
+    numbers: dict[str, Any] = {"name": target.name, "value": value, "limit": target.limit}
+    return Finding(code, numbers if level is None else {**numbers, "level": level})
 
 
 def _needed(targets: Sequence[Judged], n: int, level: float) -> tuple[int | None, bool]:
@@ -172,13 +187,13 @@ def _needed(targets: Sequence[Judged], n: int, level: float) -> tuple[int | None
 
     The floor must go below the target, and what the bound adds to the estimate shrinks as one over the root of n.
     """
-    missing = [one for one in targets if one.upper > one.limit]
+    missing = [target for target in targets if target.upper > target.limit]
     most = LEAST_DATABASES
-    for one in missing:
-        if one.limit <= 0 or one.estimate >= one.limit:
+    for target in missing:
+        if target.limit <= 0 or target.estimate >= target.limit:
             return None, True
         # rounded up from just below, so that 2,994.2 is 2,995
-        most = max(most, math.ceil(math.log1p(-level) / math.log1p(-one.limit)) if one.limit < 1 else 1)
-        if one.upper < 1:
-            most = max(most, math.ceil(n * ((one.upper - one.estimate) / (one.limit - one.estimate)) ** 2))
+        most = max(most, math.ceil(math.log1p(-level) / math.log1p(-target.limit)) if target.limit < 1 else 1)
+        if target.upper < 1:
+            most = max(most, math.ceil(n * ((target.upper - target.estimate) / (target.limit - target.estimate)) ** 2))
     return (most if missing else None), bool(missing)

@@ -131,6 +131,28 @@ def no_adversary_bound() -> str:
     )
 
 
+def no_bound_of_kind() -> str:
+    return (
+        "No upper bound is known for this kind of risk: the estimate stands alone, and a target can be failed or left "
+        "unresolved by the bound, not passed."
+    )
+
+
+def not_asked() -> str:
+    return "Upper bounds were not asked for, so that none below 1 is known. Hint: scan(bounds=True)."
+
+
+def left_out_checks() -> str:
+    return (
+        "A scan keeps the riskiest individuals and sums up the others: three checks that look at everybody at once "
+        '("modes", "rare", "held-out") were not made.'
+    )
+
+
+def riskiest_resampled(count: int) -> str:
+    return f"Databases were resampled for the {count:,} riskiest individuals alone."
+
+
 def beyond_dimension(dimension: int, vouched: int, n: int) -> str:
     return (
         f"The results vary in {dimension} dimensions, and {databases(n)} can carry a joint density in {vouched} only: "

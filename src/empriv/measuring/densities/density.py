@@ -62,7 +62,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class Density(Protocol):
-    """A recipe for a density. With an attribute ``literal = True``, atoms of numbers are not looked for.
+    """A recipe for a density. It may be a `LiteralDensity` too.
 
     Examples
     --------
@@ -74,6 +74,15 @@ class Density(Protocol):
         """The model of these points; ``databases`` says which points are draws of the same database."""
 
 
+@runtime_checkable
+class LiteralDensity(Density, Protocol):
+    """A recipe that may be meant literally: then atoms of numbers are not looked for."""
+
+    @property
+    def literal(self) -> bool:
+        """Whether the density is exactly as stated."""
+
+
 def density_or_default(density: Any) -> Density:
     """The recipe that was given, checked, or the default."""
     density = Kde() if density is None else density
@@ -82,15 +91,24 @@ def density_or_default(density: Any) -> Density:
     return density
 
 
+def is_literal(density: Density) -> bool:
+    """Whether a density is meant literally; one that does not say is not."""
+    return isinstance(density, LiteralDensity) and bool(density.literal)
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """One kernel at each point: ``p(x) = 1/N sum_j k((x - q_j)/h_j)/h_j``."""
+    """One kernel at each point: ``p(x) = 1/N sum_j k((x - q_j)/h_j)/h_j``.
+
+    ``rule`` is the one that chose the one bandwidth, empty if none did.
+    """
 
     kernel: Kernel
     bandwidths: FloatArray
     name: str
     scores: tuple[Score, ...] = ()
     refit: Any = None
+    rule: str = ""
 
     @property
     def bandwidth(self) -> float:
@@ -168,6 +186,7 @@ class Kde:
             name=f"{self.kernel} kernel, bandwidth {chosen:.6g} ({how})",
             scores=scores,
             refit=self if self.refit and not self.literal else None,
+            rule="" if self.literal else how,
         )
 
 
@@ -359,7 +378,9 @@ class BestOf:
         model = self.candidates[best].fit(points, databases)
         scores = _scores([_title(density) for density in self.candidates], means, errors, best)
         name = f"{model.name}, best of {len(scores)}"
-        if isinstance(model, Mixture | Differences):
+        if isinstance(model, Mixture):
+            return replace(model, name=name, scores=scores, rule="")  # chosen among others, not by its rule alone
+        if isinstance(model, Differences):
             return replace(model, name=name, scores=scores)
         return Chosen(model, name, scores)
 
@@ -407,7 +428,8 @@ def _bandwidth(x: FloatArray, groups: IntArray, kernel: Kernel, rule: str) -> tu
     if len(grid) > 1 and not np.isfinite(means).any():
         raise InputError("`bandwidth` must be a number here: no candidate of the rule reaches from result to result.")
     best = selection.one_standard_error(means, errors) if rule == "one-se" else int(np.argmax(means))
-    return float(grid[best]), _scores([f"bandwidth {h:.6g}" for h in grid], means, errors, best)
+    scores = _scores([f"bandwidth {h:.6g}" for h in grid], means, errors, best)
+    return float(grid[best]), tuple(replace(score, bandwidth=float(h)) for score, h in zip(scores, grid, strict=True))
 
 
 def _scores(names: Sequence[str], means: FloatArray, errors: FloatArray, best: int) -> tuple[Score, ...]:

@@ -74,6 +74,10 @@ def _laplace_pdf(z: FloatArray) -> FloatArray:
     return 0.5 * np.exp(-np.abs(z))
 
 
+def _laplace_slope(z: FloatArray, pdf: FloatArray) -> FloatArray:
+    return -np.sign(z) * pdf
+
+
 def _laplace_cdf(z: FloatArray) -> FloatArray:
     half = 0.5 * np.exp(-np.abs(z))
     return np.where(z < 0, half, 1.0 - half)
@@ -84,6 +88,10 @@ _ROOT_TAU = float(np.sqrt(2 * np.pi))
 
 def _gaussian_pdf(z: FloatArray) -> FloatArray:
     return np.exp(-0.5 * z * z) / _ROOT_TAU
+
+
+def _gaussian_slope(z: FloatArray, pdf: FloatArray) -> FloatArray:
+    return -z * pdf
 
 
 def _gaussian_cdf(z: FloatArray) -> FloatArray:
@@ -98,6 +106,10 @@ def _logistic_pdf(z: FloatArray) -> FloatArray:
     return t / (1.0 + t) ** 2
 
 
+def _logistic_slope(z: FloatArray, pdf: FloatArray) -> FloatArray:
+    return -np.tanh(0.5 * z) * pdf
+
+
 def _logistic_cdf(z: FloatArray) -> FloatArray:
     t = np.exp(-np.abs(z))
     return np.where(z < 0, t, 1.0) / (1.0 + t)
@@ -105,6 +117,10 @@ def _logistic_cdf(z: FloatArray) -> FloatArray:
 
 def _epanechnikov_pdf(z: FloatArray) -> FloatArray:
     return np.maximum(0.75 * (1.0 - z * z), 0.0)
+
+
+def _epanechnikov_slope(z: FloatArray, pdf: FloatArray) -> FloatArray:
+    return np.where(pdf > 0, -1.5 * z, 0.0)
 
 
 def _epanechnikov_cdf(z: FloatArray) -> FloatArray:
@@ -116,6 +132,10 @@ def _epanechnikov_cdf(z: FloatArray) -> FloatArray:
 def _student_pdf(z: FloatArray) -> FloatArray:
     s = 1.0 + 0.25 * z * z
     return 0.375 / (s * s * np.sqrt(s))
+
+
+def _student_slope(z: FloatArray, pdf: FloatArray) -> FloatArray:
+    return -5.0 * z / (4.0 + z * z) * pdf
 
 
 def _student_cdf(z: FloatArray) -> FloatArray:
@@ -133,7 +153,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="laplace",
             pdf=_laplace_pdf,
-            slope=lambda z, pdf: -np.sign(z) * pdf,
+            slope=_laplace_slope,
             cdf=_laplace_cdf,
             log_lipschitz=1.0,
             kinks=(0.0,),
@@ -145,7 +165,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="gaussian",
             pdf=_gaussian_pdf,
-            slope=lambda z, pdf: -z * pdf,
+            slope=_gaussian_slope,
             cdf=_gaussian_cdf,
             log_lipschitz=np.inf,
             kinks=(),
@@ -157,7 +177,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="logistic",
             pdf=_logistic_pdf,
-            slope=lambda z, pdf: -np.tanh(0.5 * z) * pdf,
+            slope=_logistic_slope,
             cdf=_logistic_cdf,
             log_lipschitz=1.0,
             kinks=(),
@@ -169,7 +189,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="epanechnikov",
             pdf=_epanechnikov_pdf,
-            slope=lambda z, pdf: np.where(pdf > 0, -1.5 * z, 0.0),
+            slope=_epanechnikov_slope,
             cdf=_epanechnikov_cdf,
             log_lipschitz=np.inf,
             kinks=(-1.0, 1.0),
@@ -181,7 +201,7 @@ KERNELS: dict[str, Kernel] = {
         Kernel(
             name="student",
             pdf=_student_pdf,
-            slope=lambda z, pdf: -5.0 * z / (4.0 + z * z) * pdf,
+            slope=_student_slope,
             cdf=_student_cdf,
             log_lipschitz=1.25,  # (nu + 1) / (2 sqrt(nu)), at z = sqrt(nu)
             kinks=(),

@@ -24,12 +24,16 @@ _BLOCK = 4_000_000  # kernel values held at once
 
 @dataclass(frozen=True)
 class Score:
-    """One candidate of a model search: its mean out-of-sample log likelihood per database."""
+    """One candidate of a model search: its mean out-of-sample log likelihood per database.
+
+    ``bandwidth`` is the candidate's, if it is known by one bandwidth.
+    """
 
     candidate: str
     log_likelihood: float
     standard_error: float
     chosen: bool = False
+    bandwidth: float | None = None
 
 
 def spread(points: FloatArray) -> float:

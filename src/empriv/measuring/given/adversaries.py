@@ -103,6 +103,17 @@ class OwnContribution:
 Adversary = Weighted | Buckets | OwnContribution
 
 
+def kind_of(adversary: Adversary) -> str:
+    """The kind of adversary, as files and sentences know it."""
+    match adversary:
+        case OwnContribution():
+            return "own contribution"
+        case Buckets():
+            return "buckets"
+        case Weighted():
+            return "weighted"
+
+
 @dataclass(frozen=True, eq=False)
 class NearbyDatabases:
     """Weights of databases around some values z.

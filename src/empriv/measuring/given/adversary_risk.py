@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.arguments import epsilon_grid
+from empriv.base.arguments import epsilon_grid, probability
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, Kde
+from empriv.measuring.contract import RiskContract, Several, ranking
+from empriv.measuring.densities.density import Density, density_or_default, is_literal
+from empriv.measuring.densities.selection import Score
 from empriv.measuring.given.adversaries import (
     FEW_EFFECTIVE,
     LEAST_EFFECTIVE,
@@ -24,6 +27,7 @@ from empriv.measuring.given.adversaries import (
     Buckets,
     OwnContribution,
     as_adversary,
+    kind_of,
     known_columns,
     numbers,
 )
@@ -32,8 +36,9 @@ from empriv.measuring.given.conditional import ViewSearch
 from empriv.measuring.given.own_contribution import Cost, cost, names_of, own_views
 from empriv.measuring.given.views import View, views_of
 from empriv.measuring.line.atoms import split
-from empriv.measuring.line.risk import Risk, check_delta, measure, ranking, total_risk_of
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
+from empriv.words.findings import Finding
 
 
 class Search(Protocol):
@@ -41,6 +46,9 @@ class Search(Protocol):
 
     @property
     def n_conditions(self) -> int: ...
+
+    @property
+    def n_determined(self) -> int: ...
 
     def curves(self, epsilon: FloatArray) -> tuple[FloatArray, IntArray]: ...
 
@@ -73,7 +81,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, eq=False)
-class AdversaryRisk:
+class AdversaryRisk(RiskContract):
     """How private the results are for every individual, against an adversary; asked like a `Risk`.
 
     Made by `empriv.audit` with `adversary=`, and by `empriv.measure_against`.
@@ -101,36 +109,29 @@ class AdversaryRisk:
     search: Search = field(repr=False)
     notice: Callable[[str], None] | None = field(default=None, repr=False)
     known: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False)
-    _known: dict[tuple[float, ...], tuple[FloatArray, IntArray]] = field(default_factory=dict, repr=False)
 
-    def delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
-        """Failure probability of each individual: (individuals,), or (individuals, epsilons) for an array."""
-        found = self._worst(epsilon)[0]
-        return found[:, 0].copy() if np.ndim(epsilon) == 0 else found.copy()
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        return self._searched(epsilons)[0]
 
-    def worst_condition(self, epsilon: npt.ArrayLike) -> IntArray:
+    def worst_condition(self, epsilon: float | Several) -> IntArray:
         """Which of the conditions is each individual's worst, shaped like `delta_i`; -1 where delta_i is 0."""
-        found = self._worst(epsilon)[1]
-        return found[:, 0].copy() if np.ndim(epsilon) == 0 else found.copy()
+        grid = epsilon_grid(epsilon)
+        rising, back = np.unique(grid.ravel(), return_inverse=True)
+        worst = self._searched(rising)[1][:, back]
+        return worst[:, 0] if grid.ndim == 0 else worst
 
-    def delta(self, epsilon: npt.ArrayLike) -> Any:
-        """Largest delta_i: a float, or an array for an array."""
-        worst = self._worst(epsilon)[0].max(axis=0, initial=0.0)
-        return float(worst[0]) if np.ndim(epsilon) == 0 else worst
-
-    def total_risk(self, epsilon: npt.ArrayLike) -> Any:
-        """``1 - prod(1 - delta_i)``, each at their own worst condition."""
-        total = total_risk_of(self._worst(epsilon)[0])
-        return float(total[0]) if np.ndim(epsilon) == 0 else total
+    @property
+    def model(self) -> tuple[str, tuple[Score, ...]] | None:
+        return self.unconditional.model
 
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is."""
-        check_delta(delta)
+        probability("delta", delta)
         return self.search.epsilons(delta)
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
-        check_delta(delta)
+        probability("delta", delta)
         return float(self.search.epsilons(delta, only_worst=True).max(initial=0.0))
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -175,80 +176,70 @@ class AdversaryRisk:
         return len(self.conditions.left_out)
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What to say beside the figures; what asks to be read more closely is in `cautions`."""
+        seen, n = self.conditions, self.results.n_individuals
+        own = isinstance(self.adversary, OwnContribution)
+        conditions: dict[str, Any] = {
+            "kind": kind_of(self.adversary),
+            "adversaries": seen.n_adversaries,
+            "count": len(seen.effective),
+            "least": float(seen.effective.min()),
+            "most": float(seen.effective.max()),
+            "n": self.results.n_databases,
+        }
+        findings = [Finding("conditions", conditions)]
+        if own and seen.n_adversaries < n:
+            findings.append(Finding("some-adversaries", {"looked_at": seen.n_adversaries, "of": n}))
+        if own and not self.known:
+            findings.append(Finding("contributions-not-given"))
+        return tuple(findings)
+
+    @property
+    def cautions(self) -> tuple[Finding, ...]:
+        """What asks to be read: values left out, few databases, knowledge that determines the results."""
+        seen, findings = self.conditions, []
+        few = int(np.count_nonzero(seen.effective < FEW_EFFECTIVE))
+        if few:
+            findings.append(Finding("few-effective", {"count": few, "of": len(seen.effective), "least": FEW_EFFECTIVE}))
+        if self.left_out:
+            findings.append(Finding("left-out", {"count": self.left_out, "least": LEAST_EFFECTIVE}))
+        if seen.refused:
+            findings.append(Finding("adversaries-left-out", {"count": seen.refused}))
+        if seen.opposed:
+            findings.append(Finding("not-a-sum", {"opposed": seen.opposed, "judged": seen.judged}))
+        if self.search.n_determined:
+            determined = {"views": self.search.n_determined, "kind": kind_of(self.adversary)}
+            findings.append(Finding("determined", determined))
+        return tuple(findings)
+
+    @property
     def sentences(self) -> tuple[str, ...]:
-        """What to say beside the figures; warnings are in `warnings`."""
-        seen = self.conditions
-        if isinstance(self.adversary, OwnContribution):
-            who = (
-                f"Each of {seen.n_adversaries:,} individuals is taken for an adversary who knows their own contribution"
-            )
-        elif isinstance(self.adversary, Buckets):
-            who = "The adversary knows in which bucket a known quantity lies"
-        else:
-            who = "The adversary knows a quantity of each database"
-        what = "buckets" if isinstance(self.adversary, Buckets) else "values of it"
-        count = len(seen.effective)
-        said = [
-            f"{who}; delta is the largest over {count:,} {what}, each seen through {seen.effective.min():.0f} to "
-            f"{seen.effective.max():.0f} effective databases of {self.results.n_databases:,}."
-        ]
-        if isinstance(self.adversary, OwnContribution) and seen.n_adversaries < self.results.n_individuals:
-            said.append(
-                f"Only {seen.n_adversaries:,} of {self.results.n_individuals:,} adversaries were looked at, "
-                "drawn at random: another may know more."
-            )
-        if isinstance(self.adversary, OwnContribution) and not self.known:
-            said.append(
-                "Contributions were not given: each individual is taken to know the change that their rows make to "
-                "the result, which is their contribution if the query adds up over individuals (a sum, a count) and "
-                "is not for averages, ratios and quantiles."
-            )
-        return tuple(said)
+        """`findings` in words."""
+        return tuple(finding.sentence for finding in self.findings)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What asks to be read: values left out, few databases, knowledge that determines the results."""
-        seen, said = self.conditions, []
-        few = int(np.count_nonzero(seen.effective < FEW_EFFECTIVE))
-        if few:
-            said.append(
-                f"{few:,} of {len(seen.effective):,} conditions have fewer than {FEW_EFFECTIVE:.0f} effective "
-                "databases: their delta is mostly noise, and too large rather than too small."
-            )
-        if self.left_out:
-            said.append(
-                f"{self.left_out:,} values of what is known were left out, because fewer than {LEAST_EFFECTIVE:.0f} "
-                "effective databases have them: nothing is said about an adversary who sees one of these."
-            )
-        if seen.refused:
-            said.append(f"{seen.refused:,} adversaries were left out altogether: too few databases for any value.")
-        if seen.opposed:
-            said.append(
-                f"NOT A SUM: what they change falls as the result without them rises for {seen.opposed:,} of "
-                f"{seen.judged:,} individuals, as in an average and not in a sum, so that knowing it is knowing more "
-                "than one's own contribution: do not rely on these figures. Hint: OwnContribution(contributions=...)."
-            )
-        determined = getattr(self.search, "n_determined", 0)
-        if determined:
-            said.append(
-                f"EXACT LEAK: what is known determines the result in {determined:,} views of the databases, so that "
-                "any change shows. Hint: for an average, give OwnContribution(contributions=...)."
-                if isinstance(self.adversary, OwnContribution)
-                else "EXACT LEAK: what is known determines the result, so that any change shows."
-            )
-        return tuple(said)
+        """`cautions` in words."""
+        return tuple(finding.sentence for finding in self.cautions)
 
-    def _worst(self, epsilon: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
-        grid = np.atleast_1d(epsilon_grid(epsilon))
-        key = tuple(grid.tolist())
-        if key not in self._known:
-            self._known.clear()  # one curve is kept, as in `Risk`
-            ordered, back = np.unique(grid, return_inverse=True)
+    def _searched(self, epsilons: FloatArray) -> tuple[FloatArray, IntArray]:
+        """delta_i and the worst condition at rising epsilons; those asked for last are kept, as in the contract."""
+        asked = tuple(epsilons.tolist())
+        if asked not in self._last_search:
+            self._last_search.clear()
             if self.notice is not None and isinstance(self.adversary, OwnContribution):
-                self.notice(self.cost(float(ordered[0])).sentence)
-            curves, worst = self.search.curves(ordered)
-            self._known[key] = curves[:, back], worst[:, back]
-        return self._known[key]
+                self.notice(self.cost(asked[0]).sentence)
+            self._last_search[asked] = self.search.curves(epsilons)
+        return self._last_search[asked]
+
+    @cached_property
+    def _last_search(self) -> dict[tuple[float, ...], tuple[FloatArray, IntArray]]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever is to be told of the work is not there where it is read.
+        return {**super().__getstate__(), "notice": None, "_last_search": {}}
 
 
 def measure_against(
@@ -281,13 +272,8 @@ def measure_against(
     0.025
     """
     adversary = as_adversary(adversary)
-    density = Kde() if density is None else density
-    if results.components is not None:
-        raise InputError(
-            f"`results` must be of one number, got a vector of {len(results.components)} components. "
-            "Hint: results.component(name) is one of them."
-        )
-    unconditional: Risk = measure(results, density=density)
+    density = density_or_default(density)
+    unconditional = measure_line(results, density)
     n = results.n_databases
     if isinstance(adversary, OwnContribution):
         contributions = adversary.contributions if known is None else known
@@ -311,7 +297,7 @@ def measure_against(
     columns = known_columns(known, n)
     if any(column.dtype.kind not in "biuf" for column in columns):
         raise InputError("`known` must hold numbers, got labels. Hint: Buckets(g) makes a bucket of each label.")
-    pairs = split(results, look=not getattr(density, "literal", False))
+    pairs = split(results, look=not is_literal(density))
     known = numbers(np.column_stack(columns), n)
     views = [make() for _, make in views_of(pairs, known, density)]
     return replace(_by_views(unconditional, adversary, views, 1, progress, notice), known=tuple(columns))

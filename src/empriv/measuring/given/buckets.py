@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density
+from empriv.measuring.densities.density import Density, is_literal
 from empriv.measuring.given.adversaries import LEAST_EFFECTIVE, bucket_labels, known_columns, trend
 from empriv.measuring.given.conditional import ViewSearch
 from empriv.measuring.given.views import View, database_means, exactness
 from empriv.measuring.given.written_out import rows_of
 from empriv.measuring.line.atoms import Pairs, split, tie_tolerance
-from empriv.measuring.line.risk import Risk, measure
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 
 
@@ -104,17 +104,17 @@ def bucket_search(results: Results, known: Any, density: Density, *, count: int 
 def _bucket(results: Results, columns: FloatArray, databases: IntArray, density: Density) -> Bucket:
     some = results.on_databases(databases)
     known = columns[databases][:, np.isfinite(columns[databases]).all(axis=0)]
-    pairs = split(some, look=not getattr(density, "literal", False))
+    pairs = split(some, look=not is_literal(density))
     mean, counts = database_means(pairs)
     taken = trend(mean, known, counts) if known.shape[1] else np.zeros(len(databases))
     if not taken.any():
-        return Bucket((measure(some, density=density),), np.zeros(some.n_individuals), determined=False)
+        return Bucket((measure_line(some, density),), np.zeros(some.n_individuals), determined=False)
     plain, determined = _without_trend(some, taken)
-    risks = [measure(plain, density=density)]
+    risks = [measure_line(plain, density)]
     numbers_at_atoms = np.isinf(pairs.points) & (some.outcomes.reshape(-1) == 0)
     entries_at_atoms = np.isinf(pairs.entries) & (some.entry_outcomes.reshape(pairs.entries.shape) == 0)
     if numbers_at_atoms.any() or entries_at_atoms.any() or pairs.own:
-        risks.append(measure(some, density=density))
+        risks.append(measure_line(some, density))
     return Bucket(tuple(risks), _floors(some, pairs, known, taken), determined)
 
 

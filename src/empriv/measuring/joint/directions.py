@@ -18,6 +18,7 @@ import numpy.typing as npt
 from empriv.measuring.joint.spaces import CONSTANT, LEAST_POINTS, JointPairs, combination, simplest
 from empriv.measuring.line.atoms import Pairs, split
 from empriv.results import FloatArray, IntArray, Results
+from empriv.words.outcomes import OUTCOMES
 
 MOST_PAIRED = 8  # components whose sums and differences are looked at one by one
 
@@ -85,7 +86,7 @@ def pair_leaks(results: Results) -> tuple[tuple[Leak, ...], tuple[Pairs, ...]]:
     leaks, kept = [], []
     for a, b in combinations(results.components, 2):
         for sign in (-1.0, 1.0):
-            pairs = split(_rounding_mended(results, a, b, sign), look=True)
+            pairs = split(_rounding_removed(results, a, b, sign), look=True)
             if not pairs.names and not pairs.own:
                 continue
             kept.append(pairs)
@@ -127,7 +128,7 @@ def certain(mass: float, without: FloatArray) -> FloatArray:
     return np.asarray(np.where(without == mass, 0.0, share))
 
 
-def _rounding_mended(results: Results, a: str, b: str, sign: float) -> Results:
+def _rounding_removed(results: Results, a: str, b: str, sign: float) -> Results:
     """a + sign b, where values that differ by what rounding a and b makes are made one.
 
     A difference of large numbers keeps their roundings, which atoms would take for other values.
@@ -155,9 +156,9 @@ def _told(mass: FloatArray, without: FloatArray, epsilon: FloatArray) -> FloatAr
 
 def _atoms(pairs: Pairs) -> list[tuple[str, float, FloatArray, IntArray]]:
     everyone = np.arange(pairs.n_individuals)
-    found = [(name, float(pairs.mass[k]), pairs.mass_without[:, k], everyone) for k, name in enumerate(pairs.names)]
+    found = [(code, float(pairs.mass[k]), pairs.mass_without[:, k], everyone) for k, code in enumerate(pairs.names)]
     found += [(own.names[-1], float(own.mass[-1]), own.mass_without[:, -1], np.array([r])) for r, own in pairs.own]
-    return [(name.removeprefix("result "), mass, without, rows) for name, mass, without, rows in found]
+    return [(OUTCOMES[code], mass, without, rows) for code, mass, without, rows in found]
 
 
 def _suspects(pairs: JointPairs, number: int) -> list[int]:

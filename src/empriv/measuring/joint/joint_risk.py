@@ -13,25 +13,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from itertools import combinations
-from typing import Any
+from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
-from empriv.base.arguments import epsilon_grid, one_of
+from empriv.base.arguments import epsilon_grid, one_of, probability
 from empriv.base.progress import progress
 from empriv.base.threads import workers
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, Kde
-from empriv.measuring.densities.selection import Score, spread
+from empriv.measuring.contract import RiskContract, Several
+from empriv.measuring.densities.density import Density, density_or_default, is_literal
+from empriv.measuring.densities.selection import Score
 from empriv.measuring.joint import cubature
 from empriv.measuring.joint.cubature import Cloud, Grid, Masses
 from empriv.measuring.joint.directions import Leak, atom_curves, merged, pair_leaks, plane_leaks
 from empriv.measuring.joint.spaces import JointPairs, split_vectors
 from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.risk import Risk, check_delta, measure, ranking, total_risk_of
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 
 INTEGRATIONS = ("auto", "grid", "sobol")
@@ -71,10 +70,10 @@ def measure_joint(results: Results, *, density: Density | None = None, integrati
     if results.components is None:
         raise InputError("`results` must be those of a vector query. Hint: empriv.measure(results).")
     one_of("integration", integration, INTEGRATIONS)
-    density = Kde() if density is None else density
-    alone: dict[str, Risk] = {name: measure(results.component(name), density=density) for name in results.components}
-    look = density if not getattr(density, "literal", False) else Kde()
-    marked = [risk.pairs if look is density else measure(results.component(name)).pairs for name, risk in alone.items()]
+    density = density_or_default(density)
+    alone = {name: measure_line(results.component(name), density) for name in results.components}
+    # Atoms of numbers are looked for here even if a literal density does without.
+    marked = [measure_line(risk.results).pairs if is_literal(density) else risk.pairs for risk in alone.values()]
     pairs = split_vectors(results, marked)
     dimension = max((space.rank for space in pairs.spaces), default=0)
     if integration == "grid" and dimension > 2:
@@ -100,7 +99,7 @@ def measure_joint(results: Results, *, density: Density | None = None, integrati
 
 
 @dataclass(frozen=True, eq=False)
-class JointRisk:
+class JointRisk(RiskContract):
     """How private several numbers released together are for every individual: an estimate from the databases at hand.
 
     Made by `empriv.measure` and `empriv.audit` of a query that gives several numbers.
@@ -138,7 +137,7 @@ class JointRisk:
     vouched: int
     pairwise: Mapping[tuple[str, str], JointRisk] = field(repr=False)
     integration: str = "auto"
-    _known: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False)
+    _known: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def complete(self) -> bool:
@@ -157,16 +156,19 @@ class JointRisk:
             name = f"product of laplace kernels on two white axes for each of {len(self.pairwise)} pairs (one-se)"
         return JointModel(name, space.scores)
 
-    def delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
-        """Failure probability of each individual: (individuals,), or (individuals, epsilons) for an array.
+    @property
+    def model(self) -> tuple[str, tuple[Score, ...]] | None:
+        return None if self.density is None else (self.density.name, self.density.scores)
 
-        The largest of the joint law's, of every component's, and of every exact leak's.
-        """
-        grid = epsilon_grid(epsilon)
-        found = self._found(grid)[0]
-        return found[:, 0].copy() if grid.ndim == 0 else found.copy()
+    @property
+    def each_number(self) -> Mapping[str, RiskContract]:
+        return self.components
 
-    def law_delta_i(self, epsilon: npt.ArrayLike) -> FloatArray:
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        """delta_i: the largest of the joint law's, of every component's, and of every exact leak's."""
+        return self._with_errors(epsilons)[0]
+
+    def law_delta_i(self, epsilon: float | Several) -> FloatArray:
         """delta_i of the fitted joint law alone, in all its dimensions, whether vouched for or not: for study."""
         grid = np.atleast_1d(epsilon_grid(epsilon))
         out = np.zeros((len(self.shifts), len(grid)))
@@ -174,28 +176,24 @@ class JointRisk:
             out[row] = self._row(row, grid)[0]
         return out[:, 0] if np.ndim(epsilon) == 0 else out
 
-    def delta(self, epsilon: npt.ArrayLike) -> Any:
-        """Largest delta_i: a float, or an array for an array."""
-        worst = self.delta_i(np.atleast_1d(epsilon_grid(epsilon))).max(axis=0, initial=0.0)
-        return float(worst[0]) if np.ndim(epsilon) == 0 else worst
+    @overload
+    def error(self, epsilon: float) -> float: ...
 
-    def total_risk(self, epsilon: npt.ArrayLike) -> Any:
-        """``1 - prod(1 - delta_i)``: chance that somebody's privacy fails, if failures are independent."""
-        total = total_risk_of(self.delta_i(np.atleast_1d(epsilon_grid(epsilon))))
-        return float(total[0]) if np.ndim(epsilon) == 0 else total
+    @overload
+    def error(self, epsilon: Several) -> FloatArray: ...
 
-    def error(self, epsilon: npt.ArrayLike) -> Any:
+    def error(self, epsilon: float | Several) -> float | FloatArray:
         """Error bar of the integration: one standard error, largest over individuals; a float, or an array."""
         grid = epsilon_grid(epsilon)
-        worst = self._found(grid)[1].max(axis=0, initial=0.0)
-        return float(worst[0]) if grid.ndim == 0 else worst
+        largest = self._with_errors(grid)[1].max(axis=0, initial=0.0)
+        return float(largest[0]) if grid.ndim == 0 else np.asarray(largest)
 
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.
 
         At delta = 0, what is proved to suffice: the largest shift in bandwidths.
         """
-        check_delta(delta)
+        probability("delta", delta)
         out = self._least(delta)
         for rows, found in self.in_threads(self._subject_rows(0.0), lambda row: self._invert(row, delta)):
             out[rows] = np.maximum(out[rows], found)
@@ -205,7 +203,7 @@ class JointRisk:
 
     def epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
-        check_delta(delta)
+        probability("delta", delta)
         best = float(self._least(delta).max(initial=0.0))
         for risk in self.pairwise.values():
             best = max(best, risk.epsilon(delta))
@@ -217,23 +215,6 @@ class JointRisk:
                 best = max(best, float(self._invert(row, delta)))
         return best
 
-    def bounds(self, epsilon: npt.ArrayLike, level: float = 0.95, method: str = "analytic", **options: Any) -> Any:
-        """Lower bound, estimate and upper bound; the same as ``empriv.bounds(risk, ...)``, which documents them."""
-        return import_module("empriv.validate.bounds.figures").bounds(self, epsilon, level, method, **options)
-
-    def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Columns of a table of the individuals, riskiest first; see `Risk.individuals` and `influence`."""
-        return ranking(self.results, self.delta_i(float(epsilon)), self.influence(), top)[1]
-
-    def influence(self) -> FloatArray:
-        """Largest change that each individual makes to a component, in units of that component's spread.
-
-        The spread is min(sd, IQR/1.349) of its results with everyone, or 1 where that is zero. NaN where a
-        component is no number on one side only.
-        """
-        columns = [risk.influence() / (_spread(risk) or 1.0) for risk in self.components.values()]
-        return np.asarray(np.max(columns, axis=0))  # NaN if one is
-
     # How it is computed
 
     @cached_property
@@ -241,29 +222,29 @@ class JointRisk:
         """What integrates over each space."""
         return engines_of(self.pairs, self.integration)
 
-    def _found(self, grid: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _with_errors(self, grid: FloatArray) -> tuple[FloatArray, FloatArray]:
         """delta_i and error bars, (individuals, epsilons) each. What was computed is kept: it costs seconds."""
         asked = grid.ravel().tolist()
-        missing = np.array(sorted({one for one in asked if one not in self._known}))
+        missing = np.array(sorted({epsilon for epsilon in asked if epsilon not in self._known}))
         if len(missing):
             if (len(self._known) + len(missing)) * len(self.shifts) > _MOST_KNOWN:
                 self._known.clear()
                 missing = np.unique(grid)
-            curves, errors = self._curves(missing)
-            for column, one in enumerate(missing.tolist()):
-                self._known[one] = curves[:, column], errors[:, column]
-        found = [self._known[one] for one in asked]
-        return np.stack([one for one, _ in found], axis=1), np.stack([error for _, error in found], axis=1)
+            curves, errors = self._integrated(missing)
+            for column, epsilon in enumerate(missing.tolist()):
+                self._known[epsilon] = curves[:, column], errors[:, column]
+        columns = [self._known[epsilon] for epsilon in asked]
+        return np.stack([delta_i for delta_i, _ in columns], axis=1), np.stack([error for _, error in columns], axis=1)
 
-    def _curves(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _integrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         out, errors = np.zeros((2, len(self.shifts), len(epsilon)))
         if self.complete:
             for rows, found in self.in_threads(self._subject_rows(epsilon[0]), lambda row: self._row(row, epsilon)):
                 out[rows], errors[rows] = found[:, 0], found[:, 1]
         for risk in self.pairwise.values():
-            found_pair, error_pair = risk._found(epsilon)
-            errors = np.where(found_pair > out, error_pair, errors)
-            out = np.maximum(out, found_pair)
+            pair_curves, pair_errors = risk._with_errors(epsilon)
+            errors = np.where(pair_curves > out, pair_errors, errors)
+            out = np.maximum(out, pair_curves)
         for floor in self._floors(epsilon):
             # What is known exactly, or to rounding, has no error bar where it is larger.
             errors = np.where(floor >= out, 0.0, errors)
@@ -388,11 +369,6 @@ def _at_own(pairs: Pairs, epsilon: FloatArray) -> Iterator[FloatArray]:
     curves = atom_curves(pairs, values)
     for row, column in enumerate(inverse):
         yield curves[row, column : column + 1]
-
-
-def _spread(risk: Risk) -> float:
-    numbers = risk.results.q[risk.results.outcomes == 0]
-    return spread(numbers.ravel())
 
 
 def _pairs_to_measure(results: Results) -> list[tuple[str, str]]:

@@ -257,7 +257,7 @@ def one_se_bandwidth(white: FloatArray, databases: IntArray) -> tuple[float, tup
         return float(widths[0]), ()
     best = selection.one_standard_error(means, errors)
     return float(widths[best]), tuple(
-        Score(f"bandwidth {width:.6g}", float(mean), float(error), chosen=k == best)
+        Score(f"bandwidth {width:.6g}", float(mean), float(error), chosen=k == best, bandwidth=float(width))
         for k, (width, mean, error) in enumerate(zip(widths, means, errors, strict=True))
     )
 

@@ -39,7 +39,7 @@ class Pairs:
     draws : points for each database
     starts, entry_database : as in `Results`
     entries : (n_entries, draws) results without the individual
-    names : what each atom is, in words
+    names : the code of each atom, as `words.outcomes` says it
     mass, mass_without : (atoms,), (n_individuals, atoms)
         Share of the N points at each atom, with everyone and without each individual.
     own : individuals who have an atom of their own, each with their own pairs
@@ -97,7 +97,7 @@ def split(results: Results, *, look: bool) -> Pairs:
     q, q_codes = results.q.reshape(-1), results.outcomes.reshape(-1).copy()
     entries, codes = results.entry_q.reshape(n_entries, draws), results.entry_outcomes.reshape(n_entries, draws)
     codes = codes.copy() if look else codes
-    names = {int(code): f"result is {code.name.lower().replace('_', ' ')}" for code in Outcome if code}
+    names = {int(code): code.name.lower() for code in Outcome if code}
 
     if look:
         _number_atoms(q, q_codes, entries, codes, names)
@@ -167,14 +167,14 @@ def _number_atoms(q: FloatArray, q_codes: Codes, entries: FloatArray, codes: Cod
 
     common = _majority(q[q_codes == 0], len(q))
     if common is not None:
-        mark(common, "result is the value that most databases have")
+        mark(common, "common")
     left = q[q_codes == 0]
     if len(left) and np.ptp(left) <= tolerance:
-        mark(float(left[0]), "result is the only other value")
+        mark(float(left[0]), "only_other")
         left = left[:0]
     if not len(left):  # no density can be fitted: all that is not an atom yet is somewhere else
         code = len(names) + 1
-        names[code] = "result is a number never seen with everyone"
+        names[code] = "unseen"
         codes[codes == 0] = code
         return
     grid = lattice(left)
@@ -182,7 +182,7 @@ def _number_atoms(q: FloatArray, q_codes: Codes, entries: FloatArray, codes: Cod
         off = (codes == 0) & ~on_lattice(entries, *grid)
         if off.any():
             code = len(names) + 1
-            names[code] = "result is off the lattice that all results with everyone lie on"
+            names[code] = "off_lattice"
             codes[off] = code
 
 
@@ -268,13 +268,13 @@ def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
     finite_q, finite_without = np.isfinite(q), np.isfinite(without)
     value = _majority(without[finite_without], len(q))
     if value is not None:
-        name = "result is constant, or mostly so, without the individual"
+        name = "constant_without"
         at_q, at_without = (
             finite & (np.abs(x - value) <= tie_tolerance(without))
             for finite, x in ((finite_q, q), (finite_without, without))
         )
     elif look_for_round and finite_without.any() and _is_round(without[finite_without]).all():
-        name = "result is not round, as all results without the individual are"
+        name = "round_without"
         at_q, at_without = finite_q & ~_is_round(q), np.zeros(len(q), bool)
     else:
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from empriv.errors import InputError
+from empriv.measuring.contract import largest_of
 from empriv.measuring.densities.density import Mixture, Model
 from empriv.measuring.line import generic, laplace, mixtures, sides
 from empriv.measuring.line.atoms import Pairs
@@ -217,13 +218,3 @@ def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
     for row, _ in pairs.own:
         shifts[row] = np.inf
     return np.asarray(shifts)
-
-
-def largest_of(change: FloatArray, starts: IntArray) -> FloatArray:
-    """Largest of each individual's entries, 0 where there are none; NaN wins."""
-    out = np.zeros(len(starts) - 1)
-    some = np.diff(starts) > 0
-    if some.any():
-        flat = change.reshape(-1) if change.shape[1] == 1 else change.max(axis=1)
-        out[some] = np.maximum.reduceat(flat, starts[:-1][some])
-    return out

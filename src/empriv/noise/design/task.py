@@ -14,12 +14,12 @@ import numpy as np
 
 from empriv.base.arguments import one_of
 from empriv.errors import InputError
-from empriv.measuring.joint.joint_risk import JointRisk
-from empriv.measuring.line.risk import Risk
+from empriv.measuring import Risk
 from empriv.noise import METHODS
 from empriv.noise.certify.certificate import Certificate, certify
 from empriv.noise.design.constraints import design_cell
 from empriv.noise.law import Law, check_granularity
+from empriv.noise.measured import one_number
 from empriv.noise.noise import Noise, certified
 
 WIDER = (1.0, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 4.0)
@@ -67,15 +67,7 @@ class Task:
         study: bool,
     ) -> Task:
         """A task of a `Risk` or an `Audit`, checked."""
-        risk = getattr(risk, "alone", risk)  # an Audit may have been measured together with earlier releases
-        risk = getattr(risk, "risk", risk)
-        if isinstance(risk, JointRisk):
-            raise InputError(
-                "`risk` must be that of one number, got several released together. "
-                "Hint: design_joint_noise, which makes noise for all of them."
-            )
-        if not isinstance(risk, Risk):
-            raise InputError(f"`risk` must be a Risk or an Audit, got {type(risk).__name__}.")
+        risk = one_number(risk)
         if not (isinstance(epsilon, int | float | np.number) and math.isfinite(epsilon) and 0 < epsilon <= 50):
             raise InputError(f"`epsilon` must be positive and at most 50, got {epsilon}.")
         if delta is None and total_risk is None:

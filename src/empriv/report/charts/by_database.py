@@ -120,18 +120,18 @@ def _layers(series: FloatArray, labels: list[str], name: str, place: int, height
 
 
 def scores_chart(material: Material) -> Chart | None:
-    """How well each candidate density foretells a result left out; None if nothing was chosen."""
-    model = material.audit.risk.density
-    scores = [s for s in (() if model is None else model.scores) if math.isfinite(s.log_likelihood)]
-    if model is None or len(scores) < 2:
+    """How well each candidate density predicts a result left out; None if nothing was chosen."""
+    model = material.audit.risk.model
+    scores = [s for s in (() if model is None else model[1]) if math.isfinite(s.log_likelihood)]
+    if len(scores) < 2:
         return None
     best = max(scores, key=lambda s: s.log_likelihood)
-    widths = [_bandwidth(s.candidate) for s in scores]
+    widths = [s.bandwidth for s in scores]
     error = [s.standard_error if math.isfinite(s.standard_error) else 0.0 for s in scores]
     value = np.array([s.log_likelihood for s in scores])
     kind = ["chosen" if s.chosen else "best score" if s is best else "other" for s in scores]
     caption = (
-        "Mean logarithm of the density at each result, fitted without it: higher foretells better. Bars are one "
+        "Mean logarithm of the density at each result, fitted without it: higher predicts better. Bars are one "
         "standard error of the difference from the best. "
     )
     colour = {
@@ -196,14 +196,6 @@ def scores_chart(material: Material) -> Chart | None:
             "chosen": ["yes" if s.chosen else "" for s in scores],
         },
     )
-
-
-def _bandwidth(candidate: str) -> float | None:
-    kind, _, number = candidate.partition(" ")
-    try:
-        return float(number) if kind == "bandwidth" else None
-    except ValueError:
-        return None
 
 
 def _range(values: FloatArray) -> tuple[float, float]:

@@ -95,9 +95,9 @@ def adversary_chart(material: Material) -> Chart | None:
         name="adversary",
         title="What the adversary knows",
         caption=(
-            f"{mark}: how exposed the individual who is most exposed at epsilon {epsilon:.4g} is to who knows it"
+            f"{mark}: how exposed the individual who is most exposed at epsilon {epsilon:.4g} is to anyone who knows it"
             f"{'' if moves else '; the chart stays at that epsilon'}. The dashed line is the same individual's "
-            f"delta_i to who knows nothing, {number(nothing)} there.{more}"
+            f"delta_i to anyone who knows nothing, {number(nothing)} there.{more}"
         ),
         spec=spec,
         data={

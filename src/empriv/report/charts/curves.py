@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
 
 import numpy as np
 
-from empriv.measuring.densities.density import Mixture
-from empriv.measuring.joint.joint_risk import JointRisk
-from empriv.measuring.line.risk import Risk
+from empriv.measuring import Risk, RiskContract
+from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import (
     BLUE,
     GREEN,
@@ -77,8 +77,17 @@ def total_risk_chart(material: Material) -> Chart:
 
 def sensitivity_chart(material: Material) -> Chart | None:
     """delta against epsilon under other bandwidths and kernels, over the riskiest individuals; None without any."""
-    risk = material.audit.risk
-    if isinstance(risk, JointRisk) or risk.density is None:
+    return _sensitivity(material.audit.risk, material)
+
+
+@singledispatch
+def _sensitivity(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — other kinds have none
+    return None
+
+
+@_sensitivity.register
+def _(risk: Risk, material: Material) -> Chart | None:
+    if risk.density is None:
         return None
     grid = material.epsilons[material.finite]
     own = material.curves.delta[material.finite] if material.audit.against is None else np.asarray(risk.delta(grid))

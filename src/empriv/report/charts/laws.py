@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from empriv.base.harmless import shortened
 from empriv.errors import InputError
-from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring import Risk, RiskContract
+from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import (
     BLUE,
     FAINT,
@@ -32,6 +34,7 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray
+from empriv.words.outcomes import outcome_name
 from empriv.words.sentences import percent
 
 _POINTS = 220
@@ -41,15 +44,22 @@ _MOST_WORST = 12  # different most exposed individuals along the grid whose curv
 
 def density_chart(material: Material) -> Chart | None:
     """Densities with everyone and without the most exposed individual, and their log ratio; None without a density."""
-    risk = material.audit.risk
-    if isinstance(risk, JointRisk):
-        return None
+    return _density(material.audit.risk, material)
+
+
+@singledispatch
+def _density(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — other kinds have none
+    return None
+
+
+@_density.register
+def _(risk: Risk, material: Material) -> Chart | None:
     points = risk.pairs.points[np.isfinite(risk.pairs.points)]
     if risk.density is None or not len(points):
         return None
     x = _places(risk, points)
     with_all = risk.pdf(x)
-    worst = _faces(material)
+    worst = _faces(material, risk)
     kept = list(dict.fromkeys([int(worst[material.start]), *map(int, worst)]))
     sides = np.array([risk.density.pdf(x, risk.pairs.dense(np.array([row]))[0]) for row in kept])
     index = [kept.index(int(row)) for row in worst]
@@ -173,9 +183,16 @@ def exceeds(ratio: FloatArray, epsilon: float) -> np.ndarray[tuple[int, ...], np
 
 def outcomes_chart(material: Material) -> Chart | None:
     """Outcomes with a mass of their own, with everyone and without the most exposed; None where there are none."""
-    risk = material.audit.risk
-    if isinstance(risk, JointRisk):
-        return None
+    return _outcomes(material.audit.risk, material)
+
+
+@singledispatch
+def _outcomes(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — other kinds have none
+    return None
+
+
+@_outcomes.register
+def _(risk: Risk, material: Material) -> Chart | None:
     pairs = risk.pairs
     row = int(material.curves.worst[material.start])
     own = next((alone for position, alone in pairs.own if position == row), None)
@@ -188,7 +205,7 @@ def outcomes_chart(material: Material) -> Chart | None:
         return None
     with_all = np.append(mass, 1.0 - float(np.sum(mass)))
     left = np.append(without, 1.0 - float(np.sum(without)))
-    labels = [*map(str, names), "any other result"]
+    labels = [*map(outcome_name, names), "any other result"]
     if max(with_all[-1], left[-1]) < 1e-9:
         labels, with_all, left = labels[:-1], with_all[:-1], left[:-1]
     return buckets_chart(
@@ -251,7 +268,7 @@ def buckets_chart(
     )
 
 
-def _faces(material: Material) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _faces(material: Material, risk: Risk) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """The most exposed individual at each epsilon; where nobody is exposed, the last who was.
 
     Beyond a dozen different ones, the last of the dozen stays: the page would grow without telling more.
@@ -259,8 +276,8 @@ def _faces(material: Material) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]
     worst = material.curves.worst.copy()
     nobody = material.curves.delta <= 0
     if nobody.all():
-        # nobody ever: who moves the results most
-        worst[:] = int(np.argmax(material.audit.risk.shifts))
+        # nobody ever: the individual who moves the results most
+        worst[:] = int(np.argmax(risk.shifts))
         return worst
     for k in range(len(worst)):
         if nobody[k]:
@@ -275,10 +292,10 @@ def _faces(material: Material) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]
     return worst
 
 
-def _places(risk: Any, points: FloatArray) -> FloatArray:
+def _places(risk: Risk, points: FloatArray) -> FloatArray:
     """Where densities are drawn: evenly, and at the results, where they have their kinks."""
-    widths = getattr(risk.density, "bandwidths", None)
-    width = float(np.median(widths)) if widths is not None else float(np.ptp(points)) / 10
+    model = risk.density
+    width = float(np.median(model.bandwidths)) if isinstance(model, Mixture) else float(np.ptp(points)) / 10
     low, high = float(points.min()), float(points.max())
     margin = min(4 * width, max(high - low, width))
     even = np.linspace(low - margin, high + margin, _POINTS)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from functools import singledispatch
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from empriv.auditing.audit import Audit
-from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring import Risk, RiskContract
 from empriv.report.charts.chart import BLUE, GREEN, VERMILION, WIDTH, Chart, Scale, layer, numbers, records, stacked
 from empriv.report.charts.laws import LOW, TALL, same_length
 from empriv.results import FloatArray
@@ -27,14 +28,31 @@ class Additive(Protocol):
     def cdf(self, x: Any) -> FloatArray: ...
 
 
+@runtime_checkable
+class OnLattice(Additive, Protocol):
+    """Noise in multiples of a granularity."""
+
+    @property
+    def granularity(self) -> float: ...
+
+
 def released_chart(audit: Audit, noise: Additive) -> Chart | None:
     """The law of some noise and the results with it; None if the results have no density, or are several numbers."""
-    risk = audit.risk
-    if isinstance(risk, JointRisk) or risk.density is None:
+    return _released(audit.risk, noise)
+
+
+@singledispatch
+def _released(risk: RiskContract, noise: Additive) -> Chart | None:  # noqa: ARG001 — other kinds have none
+    return None
+
+
+@_released.register
+def _(risk: Risk, noise: Additive) -> Chart | None:
+    if risk.density is None:
         return None
     points = risk.pairs.points[np.isfinite(risk.pairs.points)]
     reach = max(float(noise.quantile(0.999)), 1e-300)
-    edges = _edges(reach, getattr(getattr(noise, "law", None), "granularity", None))
+    edges = _edges(reach, noise.granularity if isinstance(noise, OnLattice) else None)
     middle = (edges[1:] + edges[:-1]) / 2
     mass = np.diff(noise.cdf(edges))
     reach = float(edges[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import singledispatch
 from itertools import combinations
 from typing import Any
 
@@ -10,8 +11,8 @@ import numpy as np
 
 from empriv.base.harmless import shortened
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Mixture
-from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring import JointRisk, RiskContract
+from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import BLUE, INK, ORANGE, SKY, Chart, Scale, layer, numbers, records, spec_of, stacked
 from empriv.report.gather import Material
 from empriv.results import FloatArray
@@ -28,9 +29,16 @@ _READ = (
 
 def pair_chart(material: Material) -> Chart | None:
     """Joint densities of the pairs of numbers that tell most; None if there is one number, or no density of two."""
-    risk = material.audit.risk
-    if not isinstance(risk, JointRisk):
-        return None
+    return _pairs(material.audit.risk, material)
+
+
+@singledispatch
+def _pairs(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — other kinds have none
+    return None
+
+
+@_pairs.register
+def _(risk: JointRisk, material: Material) -> Chart | None:
     every, epsilon = list(combinations(risk.components, 2)), float(material.epsilons[material.start])
     views: list[dict[str, Any]] = []
     shown: list[tuple[str, str]] = []

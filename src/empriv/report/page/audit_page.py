@@ -1,6 +1,6 @@
 """`write_report`: an audit as one HTML file that needs nothing else, readable without being a statistician.
 
-Words come from `summary` and `validate.words`, the same that the terminal shows; charts from `charts`; figures from
+Words come from `words`, the same that the terminal shows; charts from `charts`; figures from
 `gather`. The page holds SVG drawn beforehand and a script of its own that moves their marks: no network, no library,
 and a Content-Security-Policy that allows that one script and nothing else. What a published version may say is in
 `public`.
@@ -28,8 +28,9 @@ from empriv.report.charts.all_charts import charts_of
 from empriv.report.charts.chart import Chart
 from empriv.report.gather import Material
 from empriv.results import FloatArray
+from empriv.words.facts import Figure
 from empriv.words.sentences import number, percent
-from empriv.words.summary import Figure, figure_sentence, tail_sentence
+from empriv.words.summary import figure_sentence, tail_sentence
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -14,7 +14,8 @@ from empriv.base.harmless import shortened, visible
 from empriv.base.storage import write_atomically
 from empriv.comparing.bands import reach_of
 from empriv.comparing.comparison import Comparison
-from empriv.comparing.differences import FIGURES, NONE, Difference
+from empriv.comparing.differences import FIGURES, Difference
+from empriv.comparing.telling import notes_of, told, untold
 from empriv.errors import InputError
 from empriv.report.charts.chart import Chart, round_up
 from empriv.report.charts.versus import Band, utility_chart, versus_chart
@@ -101,10 +102,10 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         "utility": _utility_rows(comparison, names),
         "several": not comparison.scalar,
         "differences": {figure: _difference_rows(found, figure, names) for figure in FIGURES} if found else {},
-        "real": words.told(found)[0],
-        "told": words.untold(found) if found else "",
+        "real": told(found)[0],
+        "told": untold(found) if found else "",
         "held": words.held_together(0.95, len(found)) if found else "",
-        "notes": words.notes_of(comparison),
+        "notes": notes_of(comparison),
         "charts": [picture_of(one) for one in charts],
     }
     payload = {
@@ -153,7 +154,7 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
             axis=_AXES[figure],
             caption=(
                 "Further down is more private, further left more exact. The dashed line joins the protocols that no "
-                "other betters in both; by the estimates, so neighbours on it may not differ really."
+                "other improves on in both; by the estimates, so neighbours on it may not differ really."
             ),
         )
     figures = ("lower", "estimate", "upper")
@@ -225,7 +226,7 @@ def _difference_rows(found: tuple[Difference, ...], figure: str, names: dict[str
     return [
         (
             label(one.epsilon), names[one.first], names[one.second], number(one.difference),
-            "0" if one.verdict == NONE else f"{number(one.lower)} to {number(one.upper)}", one.verdict,
+            "0" if one.verdict == words.NONE else f"{number(one.lower)} to {number(one.upper)}", one.verdict,
         )
         for one in found
         if one.figure == figure

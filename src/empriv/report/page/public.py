@@ -23,8 +23,9 @@ from empriv.report.page.audit_page import SEVERITIES, label, picture_of, render,
 from empriv.results import FloatArray
 from empriv.validate.bounds.analytic import floor
 from empriv.words import sentences as words
+from empriv.words.facts import Figure
 from empriv.words.sentences import number, percent
-from empriv.words.summary import Figure, figure_sentence
+from empriv.words.summary import figure_sentence
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict

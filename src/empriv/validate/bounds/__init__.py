@@ -1,0 +1,5 @@
+"""Between which figures delta and total risk lie: `bounds` gives `Bounds`, by the kind of risk."""
+
+from empriv.validate.bounds.figures import LEAST_DATABASES, METHODS, Bounds, bounds, bounds_of
+
+__all__ = ["LEAST_DATABASES", "METHODS", "Bounds", "bounds", "bounds_of"]

@@ -1,19 +1,21 @@
 """`bounds`: between which figures delta and total risk lie, at a level of confidence.
 
 The upper bound is `analytic` (or `bootstrap`, its cross-check), the lower one `lower`; what they assume is said in
-``notes``. Whether a target is met is for `verdict`.
+``notes``. How they are found depends on the kind of risk (`bounds_of`). Whether a target is met is for `verdict`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.arguments import confidence_level, one_of
+from empriv.base.arguments import confidence_level, epsilon_grid, one_of
 from empriv.errors import InputError
+from empriv.measuring.contract import RiskContract, Several
 from empriv.measuring.given.adversary_risk import AdversaryRisk
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.risk import Risk
@@ -23,7 +25,7 @@ from empriv.validate.bounds.bootstrap import bootstrap_bounds
 from empriv.validate.bounds.joint_bounds import joint_lower_bounds, joint_upper_bounds
 from empriv.validate.bounds.lower import lower_bounds
 from empriv.validate.ground import ground_of
-from empriv.words import sentences as words
+from empriv.words.findings import Finding
 
 METHODS = ("analytic", "bootstrap")
 LEAST_DATABASES = 30
@@ -44,7 +46,7 @@ class Bounds:
     n_databases, n_individuals : what they come from
     floor : no delta below is supported by so many databases
     finest : structure of the distribution finer than this is assumed away; NaN if no density was fitted
-    notes : what the bounds assume, in words
+    findings : what the bounds assume, as codes and numbers
 
     Examples
     --------
@@ -73,7 +75,12 @@ class Bounds:
     n_individuals: int
     floor: float
     finest: float
-    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the bounds assume, in words."""
+        return tuple(finding.sentence for finding in self.findings)
 
     def to_json(self) -> list[dict[str, Any]]:
         """One dict for each epsilon, without anything about single individuals."""
@@ -85,10 +92,20 @@ class Bounds:
         return [{**{name: float(value) for name, value in zip(columns, row, strict=True)}, **facts} for row in rows]
 
 
+@dataclass(frozen=True)
+class BoundsAsked:
+    """How bounds are wanted: the arguments of `bounds`, checked."""
+
+    level: float
+    method: str = "analytic"
+    rng: int = 0
+    progress: bool | None = None
+
+
 def bounds(
-    risk: Risk | JointRisk | AdversaryRisk,
-    epsilon: npt.ArrayLike,
-    level: float = 0.95,
+    risk: RiskContract,
+    epsilon: float | Several,
+    level: float | None = None,
     method: str = "analytic",
     *,
     rng: int = 0,
@@ -100,7 +117,8 @@ def bounds(
     ----------
     risk : what was measured
     epsilon : a number, or an array for a curve; each epsilon's bound holds by itself at the level
-    level : probability, over the draw of the databases, with which a bound holds; the upper bound was validated at 0.95
+    level : probability, over the draw of the databases, with which a bound holds; default 0.95, at which the upper
+        bound was validated (for a scan, the level that it was made with)
     method : "analytic", or "bootstrap" (200 resamples, about a hundred times slower) as a cross-check; for several
         numbers together "analytic" only
     rng : seed of the resamples, and of the split into halves of the lower bound
@@ -120,114 +138,133 @@ def bounds(
     0.000 to 0.201
     """
     one_of("method", method, METHODS)
-    confidence_level(level)
-    estimate_i = risk.delta_i(np.atleast_1d(np.asarray(epsilon, float)))  # also checks epsilon
+    level = confidence_level(risk.usual_level if level is None else level)
+    epsilon_grid(epsilon)
+    return bounds_of(risk, epsilon, BoundsAsked(level, method, rng, progress))
+
+
+@singledispatch
+def bounds_of(risk: RiskContract, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    """Bounds by the kind of risk. Of one that is not known here: what it demonstrates itself, and nothing above."""
     grid = np.atleast_1d(np.asarray(epsilon, float))
-    if isinstance(risk, JointRisk):
-        return _joint(risk, epsilon, level, method, rng)
-    if isinstance(risk, AdversaryRisk):
-        return _against(risk, epsilon, level, method, rng)
+    lower = np.minimum(risk.lower_bounds(grid, asked.level, asked.rng), 1.0)
+    findings = [Finding("no-bound-of-kind")]
+    return made(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
+
+
+@bounds_of.register
+def _(risk: Risk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    estimate_i = risk.delta_i(grid)
     ground = ground_of(risk)
-    n = ground.n_databases
-    lower = np.minimum(lower_bounds(ground, grid, level, rng), 1.0)
-    notes = []
+    n, level = ground.n_databases, asked.level
+    lower = np.minimum(lower_bounds(ground, grid, level, asked.rng), 1.0)
+    findings = []
     if n < LEAST_DATABASES:
         upper_i, total_upper = np.ones_like(estimate_i), np.ones(len(grid))
-        notes.append(words.no_upper_bound(n, LEAST_DATABASES))
+        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
     else:
-        found = upper_bounds(ground, grid, level)
-        total_upper = found.total
-        upper_i = found.upper_i
-        if method == "bootstrap":
-            upper_i = bootstrap_bounds(ground, grid, level, rng, progress)
+        analytic = upper_bounds(ground, grid, level)
+        total_upper = analytic.total
+        upper_i = analytic.upper_i
+        if asked.method == "bootstrap":
+            upper_i = bootstrap_bounds(ground, grid, level, asked.rng, asked.progress)
         # An estimate made with another density may lie above; a bound below an estimate would only confuse.
         upper_i = np.maximum(upper_i, estimate_i)
     if ground.refitted:
-        notes.append(words.other_density())
+        findings.append(Finding("other-density"))
     if ground.draws > 1:
-        notes.append(words.draws(ground.draws))
-    if level != 0.95:
-        notes.append(words.other_level(level))
+        findings.append(Finding("draws", {"m": ground.draws}))
+    findings += other_level(level)
     finest = narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan")
-    return _made(risk, epsilon, level, method, lower, upper_i, total_upper, finest=finest, notes=notes)
+    return made(risk, epsilon, asked, lower, upper_i, total_upper, finest=finest, findings=findings)
 
 
-def _against(risk: AdversaryRisk, epsilon: npt.ArrayLike, level: float, method: str, rng: int) -> Bounds:
-    """Bounds against an adversary: none from above has been validated, and that from below needs no knowledge."""
+@bounds_of.register
+def _(risk: AdversaryRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    # None from above has been validated, and that from below needs no knowledge: the hockey stick is jointly convex,
+    # so that averaged over what is known it is at least the one of somebody who knows nothing.
     grid = np.atleast_1d(np.asarray(epsilon, float))
-    # The hockey stick is jointly convex: averaged over what is known it is at least the one of who knows nothing.
-    lower = np.minimum(lower_bounds(ground_of(risk.unconditional), grid, level, rng), 1.0)
-    upper_i = np.ones((risk.results.n_individuals, len(grid)))
-    notes = [words.no_adversary_bound()]
-    return _made(risk, epsilon, level, method, lower, upper_i, np.ones(len(grid)), finest=float("nan"), notes=notes)
+    lower = np.minimum(lower_bounds(ground_of(risk.unconditional), grid, asked.level, asked.rng), 1.0)
+    findings = [Finding("no-adversary-bound")]
+    return made(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
 
 
-def _joint(risk: JointRisk, epsilon: npt.ArrayLike, level: float, method: str, rng: int) -> Bounds:
-    """Bounds on the joint law of several numbers."""
-    if method != "analytic":
-        raise InputError(f"`method` must be analytic for several numbers together, got {method!r}.")
+@bounds_of.register
+def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    if asked.method != "analytic":
+        raise InputError(f"`method` must be analytic for several numbers together, got {asked.method!r}.")
     grid = np.atleast_1d(np.asarray(epsilon, float))
-    n = risk.results.n_databases
-    lower = np.minimum(joint_lower_bounds(risk, grid, level, rng), 1.0)
-    notes = []
+    n, level = risk.results.n_databases, asked.level
+    lower = np.minimum(joint_lower_bounds(risk, grid, level, asked.rng), 1.0)
+    findings = []
     if n < LEAST_DATABASES:
-        upper_i, total_upper = np.ones((risk.results.n_individuals, len(grid))), np.ones(len(grid))
-        notes.append(words.no_upper_bound(n, LEAST_DATABASES))
+        upper_i, total_upper = _no_upper(risk, grid), np.ones(len(grid))
+        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
     else:
-        found = joint_upper_bounds(risk, grid, level)
-        upper_i, total_upper = np.maximum(found.upper_i, risk.delta_i(grid)), found.total
-        notes.append(words.joint_bound() if risk.complete else words.no_joint_bound(risk.dimension, risk.vouched))
+        joint = joint_upper_bounds(risk, grid, level)
+        upper_i, total_upper = np.maximum(joint.upper_i, risk.delta_i(grid)), joint.total
+        none = Finding("no-joint-bound", {"dimension": risk.dimension, "vouched": risk.vouched})
+        findings.append(Finding("joint-bound") if risk.complete else none)
     if risk.results.draws is not None and risk.results.draws > 1:
-        notes.append(words.draws(risk.results.draws))
-    if level != 0.95:
-        notes.append(words.other_level(level))
-    return _made(risk, epsilon, level, method, lower, upper_i, total_upper, finest=float("nan"), notes=notes)
+        findings.append(Finding("draws", {"m": risk.results.draws}))
+    findings += other_level(level)
+    return made(risk, epsilon, asked, lower, upper_i, total_upper, findings=findings)
 
 
-def _made(
-    risk: Risk | JointRisk | AdversaryRisk,
-    epsilon: npt.ArrayLike,
-    level: float,
-    method: str,
+def other_level(level: float) -> list[Finding]:
+    """That the upper bound was validated at another level, if it was."""
+    return [] if level == 0.95 else [Finding("other-level", {"level": level})]
+
+
+def _no_upper(risk: RiskContract, grid: FloatArray) -> FloatArray:
+    return np.ones((risk.results.n_individuals, len(grid)))
+
+
+def made(
+    risk: RiskContract,
+    epsilon: float | Several,
+    asked: BoundsAsked,
     lower: FloatArray,
     upper_i: FloatArray,
     total_upper: FloatArray,
     *,
-    finest: float,
-    notes: list[str],
+    findings: list[Finding],
+    finest: float = float("nan"),
 ) -> Bounds:
+    """Bounds in order: none rises in epsilon, and none lies on the wrong side of another."""
     grid = np.atleast_1d(np.asarray(epsilon, float))
     n = risk.results.n_databases
     estimate_i = risk.delta_i(grid)
-    estimate, total = estimate_i.max(axis=0, initial=0.0), np.atleast_1d(risk.total_risk(grid))
+    estimate, total = estimate_i.max(axis=0, initial=0.0), risk.total_risk(grid)
     # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before, or too high now.
     order = np.argsort(grid)
     upper_i = _falling(upper_i, order)
-    least = floor(n, level)
+    least = floor(n, asked.level)
     upper = np.maximum(upper_i.max(axis=0, initial=least), lower)
     total_upper = np.maximum(_falling(np.maximum(total_upper, total)[None, :], order)[0], upper)
-    one = np.ndim(epsilon) == 0
+    single = np.ndim(epsilon) == 0
 
     def shaped(values: FloatArray) -> Any:
-        return float(values[0]) if one else values
+        return float(values[0]) if single else values
 
     return Bounds(
         epsilon=shaped(grid),
-        level=level,
-        method=method,
+        level=asked.level,
+        method=asked.method,
         lower=shaped(lower),
         estimate=shaped(estimate),
         upper=shaped(upper),
-        estimate_i=estimate_i[:, 0] if one else estimate_i,
-        upper_i=upper_i[:, 0] if one else upper_i,
+        estimate_i=estimate_i[:, 0] if single else estimate_i,
+        upper_i=upper_i[:, 0] if single else upper_i,
         total_risk_lower=shaped(lower),  # somebody's privacy fails at least as often as one individual's
         total_risk=shaped(total),
         total_risk_upper=shaped(total_upper),
         n_databases=n,
-        n_individuals=risk.results.n_individuals,
+        n_individuals=risk.n_individuals,
         floor=least,
         finest=finest,
-        notes=tuple(notes),
+        findings=tuple(findings),
     )
 
 

@@ -17,7 +17,7 @@ from empriv.measuring.joint.cubature import Cloud, Grid
 from empriv.measuring.joint.directions import off_own_plane
 from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
 from empriv.measuring.joint.spaces import JointPairs
-from empriv.measuring.line.risk import Risk, measure
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.bounds.analytic import Upper, floor, narrowing, total_bound, upper_bounds
 from empriv.validate.bounds.lower import best_stake, betting_bound, lower_bounds
@@ -146,7 +146,7 @@ def _axes(risk: JointRisk) -> list[Risk]:
         return []
     names = [list(risk.components)[c] for c in space.columns]
     return [
-        measure(risk.results.combined(dict(zip(names, (axis / space.scale).tolist(), strict=True))))
+        measure_line(risk.results.combined(dict(zip(names, (axis / space.scale).tolist(), strict=True))))
         for axis in space.axes.T
     ]
 

@@ -15,7 +15,7 @@ from empriv.measuring.densities.kernels import kernel_named
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import largest_shifts
-from empriv.measuring.line.risk import Risk, measure
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.bounds.analytic import smooth_bounds
 from empriv.validate.ground import Ground
@@ -109,7 +109,7 @@ def other_densities(risk: Risk, rows: IntArray, *, most_variable: int = MOST_VAR
             if many and isinstance(density, Kde) and density.kernel == "gaussian":
                 found[name] = _gaussian(found["laplace kernel"])
             else:
-                found[name] = measure(some, density=density)
+                found[name] = measure_line(some, density)
         except (InputError, KeyError):  # this family cannot be fitted to these results
             continue
     return found
@@ -216,7 +216,8 @@ def togetherness(influence: FloatArray) -> float:
 
 
 def leaks(pairs: Pairs) -> dict[str, tuple[int, float]]:
-    """Atoms that one of two worlds never shows: how many individuals they give away, and in what share of results."""
+    """Atoms that one of two worlds never shows, by code: how many individuals they give away, and in what share of
+    results."""
     found: dict[str, tuple[int, float]] = {}
     parts = [(name, pairs.mass[k], pairs.mass_without[:, k]) for k, name in enumerate(pairs.names)]
     parts += [(own.names[-1], own.mass[-1], own.mass_without[:, -1]) for _, own in pairs.own]

@@ -1,0 +1,103 @@
+"""A comparison told: which of the words of `words.comparison` are said of it, and with which numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from empriv.base.harmless import visible
+from empriv.comparing.differences import LEAST_DATABASES, Difference
+from empriv.words import side_by_side as words
+from empriv.words.sentences import number
+
+if TYPE_CHECKING:
+    from empriv.comparing.comparison import Comparison
+    from empriv.comparing.utility import Utility
+
+
+def notes_of(comparison: Comparison) -> tuple[str, ...]:
+    """What a reader must know of the comparison as a whole."""
+    audits = list(comparison.audits.values())
+    notes = []
+    if comparison.incomparable is not None:
+        notes.append(words.not_judged(comparison.incomparable))
+    elif audits[0].results.n_databases < LEAST_DATABASES:
+        notes.append(words.few(audits[0].results.n_databases, LEAST_DATABASES))
+    if comparison.truth is None:
+        notes.append(words.no_truth())
+    if len({repr(audit.density) for audit in audits}) > 1:
+        notes.append(words.densities_differ())
+    if len({audit.results.n_individuals for audit in audits}) > 1:
+        notes.append(words.individuals_differ())
+    delta, total = (figure(list(comparison.epsilons)) for figure in (comparison.delta, comparison.total_risk))
+    for name, sources in comparison.made_from.items():
+        for source in sources:
+            if (delta[name] > delta[source]).any() or (total[name] > total[source]).any():
+                notes.append(words.made_from(visible(name), visible(source)))
+    return tuple(notes)
+
+
+def rows_of(comparison: Comparison, epsilon: float) -> list[tuple[str, ...]]:
+    """The table at one epsilon, in the words of `HEADERS`; without a truth, or for vectors, the first four only."""
+    upper = comparison.upper(epsilon)
+    delta, total = comparison.delta(epsilon), comparison.total_risk(epsilon)
+    errors = {row.protocol: row for row in comparison.utility} if comparison.truth and comparison.scalar else {}
+    return [
+        (
+            visible(name), number(delta[name], 3), words.upper_said(upper[name]), number(total[name], 3),
+            *(errors_said(errors[name]) if errors else ()),
+        )
+        for name in comparison.names
+    ]  # fmt: skip
+
+
+def errors_said(row: Utility) -> tuple[str, str, str, str]:
+    """Mean error, its 90% quantile, bias and share without an answer."""
+    return (
+        words.amount(row.mean_absolute),
+        words.amount(row.ninety),
+        words.amount(row.bias),
+        words.share(row.unanswered),
+    )
+
+
+def told(found: tuple[Difference, ...]) -> tuple[list[str], list[str]]:
+    """Sentences of the differences that are real, and of those that are not or cannot be told."""
+    real = [visible(one.sentence) for one in found if one.verdict == words.REAL]
+    others = [visible(one.sentence) for one in found if one.verdict != words.REAL]
+    return real, others
+
+
+def untold(found: Sequence[Difference]) -> str:
+    """How many differences are not real, and why."""
+    same = sum(one.verdict == words.NONE for one in found)
+    left = sum(one.verdict not in (words.NONE, words.REAL) for one in found)
+    return words.untold(left, same)
+
+
+def text_of(comparison: Comparison) -> str:
+    """The comparison as plain text."""
+    lines = []
+    for epsilon in comparison.epsilons:
+        rows = rows_of(comparison, epsilon)
+        table = [words.HEADERS[: len(rows[0])], *rows]
+        widths = [max(len(row[k]) for row in table) for k in range(len(rows[0]))]
+        lines.append(f"At epsilon {epsilon:g}")
+        for row in table:
+            cells = (c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True)))
+            lines.append("  ".join(cells).rstrip())
+        if comparison.truth is not None and comparison.scalar:
+            front = ", ".join(map(visible, comparison.front(epsilon)))
+            lines.append(words.front(front))
+        lines.append("")
+    if comparison.truth is not None and comparison.scalar:
+        lines.append(words.against(visible(comparison.truth)))
+    if comparison.incomparable is None:
+        found = comparison.differences()
+        by_delta = [one for one in found if one.figure == "delta"]
+        real, _ = told(tuple(by_delta))
+        lines += ["Differences of delta that are real:", *(f"  {one}" for one in real or ["none."])]
+        lines.append(untold(by_delta))
+        lines.append(words.held_together(0.95, len(found)))
+    lines += notes_of(comparison)
+    return "\n".join(lines)

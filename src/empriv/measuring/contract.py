@@ -1,0 +1,257 @@
+"""`RiskContract`: what every kind of risk can be asked, written once.
+
+A kind of risk gives `curves`: delta_i of every individual at some epsilons. All other figures follow from it here. A
+kind overrides one of them only where it knows the exact or a quicker answer. Bounds, checks and facts are dispatched by
+kind in the rooms that know them; a kind that none of them knows gets what holds for any.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.arguments import epsilon_grid, probability
+from empriv.measuring.densities.selection import Score, spread
+from empriv.results import FloatArray, IntArray, Results
+
+if TYPE_CHECKING:
+    import empriv
+
+Several: TypeAlias = Sequence[float] | npt.NDArray[Any]
+"""Several epsilons."""
+
+_LARGEST_EPSILON = 64.0  # beyond it e^-epsilon is less than rounding: whoever is not private there never is
+_HALVINGS = 60
+
+
+class RiskContract(ABC):
+    """How private results are for every individual, by any kind of measurement.
+
+    A kind is a frozen dataclass with a field ``results`` and the method `curves`; ``eq=False``, since arrays cannot be
+    compared by it.
+
+    Attributes
+    ----------
+    results : what was measured
+    """
+
+    results: Results
+
+    @abstractmethod
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        """(individuals, epsilons) delta_i at epsilons that are checked, rising and different; never understated."""
+
+    # Figures
+
+    def delta_i(self, epsilon: float | Several) -> FloatArray:
+        """Failure probability of each individual: (individuals,), or (individuals, epsilons) for an array."""
+        grid = epsilon_grid(epsilon)
+        asked = tuple(grid.ravel().tolist())
+        if asked not in self._last_curves:
+            self._last_curves.clear()  # one curve is kept: large tables would fill the memory otherwise
+            rising, back = np.unique(grid.ravel(), return_inverse=True)
+            curves = self.curves(rising)
+            self._last_curves[asked] = curves if np.array_equal(rising, grid.ravel()) else curves[:, back]
+        curves = self._last_curves[asked]
+        return curves[:, 0].copy() if grid.ndim == 0 else curves.copy()
+
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+
+    @overload
+    def delta(self, epsilon: Several) -> FloatArray: ...
+
+    def delta(self, epsilon: float | Several) -> float | FloatArray:
+        """Largest delta_i: a float, or an array for an array."""
+        largest = self.delta_i(np.atleast_1d(epsilon_grid(epsilon))).max(axis=0, initial=0.0)
+        return float(largest[0]) if np.ndim(epsilon) == 0 else np.asarray(largest)
+
+    @overload
+    def total_risk(self, epsilon: float) -> float: ...
+
+    @overload
+    def total_risk(self, epsilon: Several) -> FloatArray: ...
+
+    def total_risk(self, epsilon: float | Several) -> float | FloatArray:
+        """``1 - prod(1 - delta_i)``: chance that somebody's privacy fails, if failures are independent."""
+        total = total_risk_of(self.delta_i(np.atleast_1d(epsilon_grid(epsilon))))
+        return float(total[0]) if np.ndim(epsilon) == 0 else total
+
+    @overload
+    def exposed(self, epsilon: float) -> int: ...
+
+    @overload
+    def exposed(self, epsilon: Several) -> IntArray: ...
+
+    def exposed(self, epsilon: float | Several) -> int | IntArray:
+        """How many individuals have a delta_i that is not 0."""
+        counts = np.count_nonzero(self.delta_i(np.atleast_1d(epsilon_grid(epsilon))) > 0, axis=0)
+        return int(counts[0]) if np.ndim(epsilon) == 0 else np.asarray(counts)
+
+    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
+        """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.
+
+        From `curves` by halving, rounded up: the time grows with the square of the individuals.
+        """
+        probability("delta", delta)
+
+        def broken(epsilons: FloatArray) -> npt.NDArray[np.bool_]:
+            rising, back = np.unique(epsilons, return_inverse=True)
+            return np.asarray(self.curves(rising)[np.arange(len(epsilons)), back] > delta)
+
+        return _smallest(broken, self.results.n_individuals)
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
+        probability("delta", delta)
+        return float(_smallest(lambda epsilons: self.curves(epsilons).max(axis=0, initial=0.0) > delta, 1)[0])
+
+    # Individuals
+
+    @property
+    def n_individuals(self) -> int:
+        """How many individuals the figures are of."""
+        return self.results.n_individuals
+
+    def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Columns of a table of the individuals, riskiest first; ``pandas.DataFrame`` takes it as it is.
+
+        individual, delta_i, largest_influence (see `influence`), databases (in how many the individual is).
+        """
+        return ranking(self.results, self.delta_i(float(epsilon)), self.influence(), top)[1]
+
+    def influence(self) -> FloatArray:
+        """Largest change that each individual makes to a result; NaN where a result is no number on one side only.
+
+        Of several numbers, the largest over them in units of each number's spread: min(sd, IQR/1.349) of its results
+        with everyone, or 1 where that is zero.
+        """
+        names = self.results.components
+        if names is None:
+            return largest_influence(self.results)
+        parts = [self.results.component(name) for name in names]
+        columns = [largest_influence(part) / (spread(part.q[part.outcomes == 0].ravel()) or 1.0) for part in parts]
+        return np.asarray(np.max(columns, axis=0))  # NaN if one is
+
+    # What else is known of a kind
+
+    @property
+    def each_number(self) -> Mapping[str, RiskContract]:
+        """The risk of each number alone, by name; empty where only one was measured."""
+        return {}
+
+    @property
+    def model(self) -> tuple[str, tuple[Score, ...]] | None:
+        """The fitted density in words, and the score of every candidate; None if none was fitted."""
+        return None
+
+    @property
+    def usual_level(self) -> float:
+        """The confidence of bounds unless another is asked for."""
+        return 0.95
+
+    def tells_epsilon(self, delta: float) -> bool:  # noqa: ARG002 — a kind that was asked beforehand looks at it
+        """Whether `epsilon` can be asked at this delta."""
+        return True
+
+    def lower_bounds(self, epsilons: FloatArray, level: float, rng: int) -> FloatArray:  # noqa: ARG002 — as above
+        """(epsilons,) a delta that is demonstrated at the level; 0 where the kind knows of none.
+
+        Asked only of kinds that `empriv.bounds` does not know.
+        """
+        return np.zeros(len(epsilons))
+
+    def bounds(
+        self, epsilon: float | Several, level: float | None = None, method: str = "analytic", **options: Any
+    ) -> empriv.Bounds:
+        """Lower bound, estimate and upper bound; the same as ``empriv.bounds(risk, ...)``, which documents them."""
+        # A shortcut upwards, by the public name: measuring itself imports nothing of validating.
+        import empriv
+
+        return empriv.bounds(self, epsilon, level, method, **options)
+
+    @cached_property
+    def _last_curves(self) -> dict[tuple[float, ...], FloatArray]:
+        """delta_i at the epsilons asked for last."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What can be computed again is not sent along.
+        return {name: value for name, value in self.__dict__.items() if name != "_last_curves"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def ranking(
+    results: Results, delta_i: FloatArray, influence: FloatArray, top: int | None
+) -> tuple[IntArray, dict[str, npt.NDArray[Any]]]:
+    """Individuals by risk, then by influence, as positions and as columns of a table; all, or the first ``top``."""
+    size = np.where(np.isnan(influence), np.inf, influence)
+    order = np.lexsort((-size, -delta_i))[:top]
+    return order, table_of(results, order, delta_i, influence)
+
+
+def table_of(
+    results: Results, order: IntArray, delta_i: FloatArray, influence: FloatArray
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of a table of individuals, by position."""
+    return {
+        "individual": results.individuals[order],
+        "delta_i": delta_i[order],
+        "largest_influence": influence[order],
+        "databases": results.presence[order],
+    }
+
+
+def largest_influence(results: Results) -> FloatArray:
+    """Largest change that each individual makes to the results of one number, as `RiskContract.influence` has it."""
+    with np.errstate(invalid="ignore"):
+        change = np.abs(results.entry_q - results.q[results.entry_database])
+    if results.entry_outcomes.any():
+        same = results.entry_outcomes == results.outcomes[results.entry_database]
+        change = np.where(same & (results.entry_outcomes != 0), 0.0, change)
+    return largest_of(change.reshape(len(change), -1), results.starts)
+
+
+def largest_of(change: FloatArray, starts: IntArray) -> FloatArray:
+    """Largest of each individual's entries, 0 where there are none; NaN wins."""
+    out = np.zeros(len(starts) - 1)
+    listed = np.diff(starts) > 0
+    if listed.any():
+        flat = change.reshape(-1) if change.shape[1] == 1 else change.max(axis=1)
+        out[listed] = np.maximum.reduceat(flat, starts[:-1][listed])
+    return out
+
+
+def total_risk_of(delta_i: FloatArray) -> FloatArray:
+    """``1 - prod(1 - delta_i)`` over the individuals, down the first axis."""
+    with np.errstate(divide="ignore"):
+        total = -np.expm1(np.log1p(-delta_i).sum(axis=0))
+    return np.asarray(np.maximum(total, delta_i.max(axis=0, initial=0.0)))  # never below delta, by rounding
+
+
+def _smallest(broken: Callable[[FloatArray], npt.NDArray[np.bool_]], count: int) -> FloatArray:
+    """(count,) smallest epsilon at which each of ``count`` limits holds, from above; inf beyond `_LARGEST_EPSILON`.
+
+    ``broken`` says of each whether its limit is broken at its own epsilon; it is not at any greater one then.
+    """
+    low, high = np.zeros(count), np.ones(count)
+    never = np.zeros(count, bool)
+    while True:
+        beyond = broken(high) & ~never
+        if not beyond.any():
+            break
+        never |= beyond & (high >= _LARGEST_EPSILON)
+        low, high = np.where(beyond, high, low), np.where(beyond, 2 * high, high)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        over = broken(middle)
+        low, high = np.where(over, middle, low), np.where(over, high, middle)
+    at_zero = ~broken(np.zeros(count))
+    return np.where(never, np.inf, np.where(at_zero, 0.0, high))

@@ -1,0 +1,78 @@
+"""`measure`: the risk of any results, those of one number and those of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Density, density_or_default
+from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
+from empriv.measuring.line.risk import Risk, measure_line
+from empriv.results import Results
+
+
+@overload
+def measure(
+    q: Results,
+    q_without: None = None,
+    *,
+    density: Density | None = None,
+    individuals: None = None,
+) -> Risk | JointRisk: ...
+
+
+@overload
+def measure(
+    q: npt.ArrayLike,
+    q_without: npt.ArrayLike | None = None,
+    *,
+    density: Density | None = None,
+    individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
+) -> Risk: ...
+
+
+def measure(
+    q: npt.ArrayLike | Results,
+    q_without: npt.ArrayLike | None = None,
+    *,
+    density: Density | None = None,
+    individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
+) -> Risk | JointRisk:
+    """Privacy of query results.
+
+    Parameters
+    ----------
+    q : (n,) results with everyone, (n, m) with m draws for each database, or `Results`
+    q_without : (individuals, n) or (individuals, n, m) results without each individual; not with `Results`
+    density : how densities are estimated; default ``Kde("laplace", "one-se")``
+    individuals : labels, one for each row of ``q_without``
+
+    Returns
+    -------
+    Risk
+        ``delta_i``, ``delta``, ``total_risk`` at any epsilon, and their inverses; for results of a vector query a
+        `JointRisk`, which has the same and more.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 60)
+    >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
+    >>> print(f"{risk.delta(0.1):.3f}")
+    0.077
+    """
+    if isinstance(q, Results):
+        if q_without is not None or individuals is not None:
+            raise InputError("`q_without` and `individuals` must not be given with `Results`, which hold both.")
+        results = q
+    elif q_without is None:
+        raise InputError("`q_without` must be given: the results without each individual.")
+    else:
+        results = Results.from_arrays(q, q_without, individuals=individuals)
+    density = density_or_default(density)
+    if results.components is not None:
+        return measure_joint(results, density=density)
+    return measure_line(results, density)

@@ -1,0 +1,276 @@
+"""`TalliedRisk`: a risk of which the riskiest individuals are kept, and the others are summed up.
+
+It was asked at a few epsilons beforehand, and holds what a decision needs, in the memory of a small audit, however many
+individuals there are. What nobody asked in time it cannot answer, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring import Risk, RiskContract
+from empriv.measuring.contract import Several, table_of
+from empriv.measuring.densities.selection import Score
+from empriv.noise.measured import one_number
+from empriv.results import FloatArray, IntArray, Outcome, Results
+from empriv.scale.tally import EDGES, Tally
+from empriv.validate.bounds.analytic import floor, narrowing, total_bound
+from empriv.validate.bounds.bootstrap import bootstrap_bounds
+from empriv.validate.bounds.figures import LEAST_DATABASES, Bounds, BoundsAsked, bounds_of, other_level
+from empriv.validate.bounds.lower import lower_bounds
+from empriv.validate.checks.check import Check, checks_of, leak_check
+from empriv.validate.facts_by_kind import facts_of, figures, smallest_supported_delta
+from empriv.validate.ground import ground_of
+from empriv.words.facts import ExactLeak, NotNumbers, RiskFacts
+from empriv.words.findings import Finding
+from empriv.words.outcomes import outcome_name
+
+# Checks that look at everyone: the riskiest alone would give another answer.
+_OF_EVERYONE = {"modes", "rare", "held-out", "exact-leak"}
+
+
+@dataclass(frozen=True, eq=False)
+class TalliedRisk(RiskContract):
+    """How private results are, with the riskiest individuals kept and the others summed up.
+
+    Attributes
+    ----------
+    results : with everyone, and without each of the riskiest individuals
+    riskiest : the risk of the riskiest individuals: for looking closer, at any epsilon
+    tally : largest values, sums and counts over all individuals
+    epsilons, deltas : what was asked beforehand: nothing else can be told
+    level : of the bounds
+    bounded : whether upper bounds were computed
+    """
+
+    results: Results = field(repr=False)
+    riskiest: Risk = field(repr=False)
+    tally: Tally = field(repr=False)
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+    level: float = 0.95
+    bounded: bool = True
+
+    @property
+    def n_individuals(self) -> int:
+        return self.tally.n_individuals
+
+    @property
+    def model(self) -> tuple[str, tuple[Score, ...]] | None:
+        return self.riskiest.model
+
+    @property
+    def usual_level(self) -> float:
+        return self.level
+
+    def tells_epsilon(self, delta: float) -> bool:
+        return delta in self.deltas
+
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        self.places(epsilons)  # another epsilon is refused first
+        raise InputError(
+            f"`delta_i` must be asked of an audit: a scan keeps the {self.results.n_individuals:,} riskiest of "
+            f"{self.n_individuals:,} individuals. Hint: scan.individuals(epsilon) lists them."
+        )
+
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+
+    @overload
+    def delta(self, epsilon: Several) -> FloatArray: ...
+
+    def delta(self, epsilon: float | Several) -> float | FloatArray:
+        """Largest delta_i: a float, or an array for an array."""
+        values = self.tally.worst[self.places(epsilon)]
+        return float(values[0]) if np.ndim(epsilon) == 0 else values
+
+    @overload
+    def total_risk(self, epsilon: float) -> float: ...
+
+    @overload
+    def total_risk(self, epsilon: Several) -> FloatArray: ...
+
+    def total_risk(self, epsilon: float | Several) -> float | FloatArray:
+        """Chance that somebody's privacy fails, if failures are independent."""
+        values = self.tally.total_risk[self.places(epsilon)]
+        return float(values[0]) if np.ndim(epsilon) == 0 else values
+
+    @overload
+    def exposed(self, epsilon: float) -> int: ...
+
+    @overload
+    def exposed(self, epsilon: Several) -> IntArray: ...
+
+    def exposed(self, epsilon: float | Several) -> int | IntArray:
+        """How many individuals have a delta_i that is not 0."""
+        counts = self.tally.exposed[self.places(epsilon)]
+        return int(counts[0]) if np.ndim(epsilon) == 0 else counts
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Smallest epsilon at which every delta_i is at most ``delta``, which must be among ``deltas``."""
+        return float(self.tally.epsilon_at[_place("delta", delta, self.deltas)])
+
+    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
+        """Not known of everybody."""
+        _place("delta", delta, self.deltas)
+        return self.curves(np.array(self.epsilons[:1]))
+
+    def histogram(self, epsilon: float) -> dict[str, npt.NDArray[Any]]:
+        """Individuals by delta_i: columns ``above``, ``up_to`` and ``individuals``; the first row are those at 0."""
+        counts = self.tally.histogram[self.places(epsilon)[0]]
+        return {"above": np.concatenate(([0.0], EDGES[:-1])), "up_to": EDGES.copy(), "individuals": counts.copy()}
+
+    def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Columns of a table of the riskiest individuals, as any risk has them; equals are ordered by their labels."""
+        delta_i, influence = self.tally.riskiest_delta_i[:, self.places(epsilon)[0]], self.influence()
+        size = np.where(np.isnan(influence), np.inf, influence)
+        by_label = np.argsort(np.argsort(self.results.individuals))
+        return table_of(self.results, np.lexsort((by_label, -size, -delta_i))[:top], delta_i, influence)
+
+    def influence(self) -> FloatArray:
+        """Largest change that each of the riskiest individuals makes to a result."""
+        return self.tally.riskiest_influence
+
+    def places(self, epsilon: float | Several | FloatArray) -> list[int]:
+        """Positions of these epsilons among those asked beforehand; others are refused."""
+        asked = np.atleast_1d(np.asarray(epsilon, float)).tolist()
+        return [_place("epsilon", value, self.epsilons) for value in asked]
+
+
+@bounds_of.register
+def _(risk: TalliedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    """The upper bound is over all individuals. The lower one looks for its set among the riskiest alone, which is
+    honest: at worst it is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest."""
+    places = risk.places(epsilon)
+    if asked.level != risk.level:
+        raise InputError(
+            f"`level` must be the one that the scan was made with, {risk.level:g}, got {asked.level:g}. "
+            "Hint: scan again with level=..."
+        )
+    analytic = _analytic(risk, epsilon, places)
+    if asked.method == "analytic" or risk.results.n_databases < LEAST_DATABASES:
+        return analytic
+    resampled = bootstrap_bounds(
+        ground_of(risk.riskiest), np.array(risk.epsilons), risk.level, asked.rng, asked.progress
+    )
+    return with_resampled(risk, epsilon, analytic, resampled)
+
+
+def with_resampled(risk: TalliedRisk, epsilon: float | Several, analytic: Bounds, resampled: FloatArray) -> Bounds:
+    """Bounds whose upper ones are ``resampled``: (riskiest, the risk's epsilons), found by resampling databases."""
+    places, single = risk.places(epsilon), np.ndim(epsilon) == 0
+    upper_i = np.maximum.accumulate(np.maximum(resampled, risk.tally.riskiest_delta_i)[:, ::-1], axis=1)[:, ::-1]
+    upper = np.maximum(upper_i.max(axis=0, initial=analytic.floor)[places], analytic.lower)
+    total_upper = np.maximum(upper, analytic.total_risk_upper)
+    return replace(
+        analytic,
+        method="bootstrap",
+        upper=float(upper[0]) if single else upper,
+        upper_i=upper_i[:, places[0]] if single else upper_i[:, places],
+        total_risk_upper=float(total_upper[0]) if single else total_upper,
+        findings=(*analytic.findings, Finding("riskiest-resampled", {"count": len(upper_i)})),
+    )
+
+
+def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) -> Bounds:
+    tally, grid, single = risk.tally, np.array(risk.epsilons), np.ndim(epsilon) == 0
+    ground, n = ground_of(risk.riskiest), risk.results.n_databases
+    lower = np.minimum(lower_bounds(ground, grid, risk.level), 1.0)
+    least = floor(n, risk.level)
+    findings = []
+    upper, total_upper = np.ones(len(grid)), np.ones(len(grid))
+    if n < LEAST_DATABASES:
+        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
+    elif not risk.bounded:
+        findings.append(Finding("not-asked"))
+    else:
+        # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before.
+        upper = np.maximum(_falling(tally.upper), least)
+        total_upper = _falling(total_bound(tally.exponent, tally.spread, risk.level))
+    upper = np.maximum(upper, lower)
+    total_upper = np.maximum(np.maximum(total_upper, _falling(tally.total_risk)), upper)
+    if ground.refitted:
+        findings.append(Finding("other-density"))
+    findings += other_level(risk.level)
+    shown = tally.riskiest_delta_i
+
+    def shaped(values: FloatArray) -> Any:
+        return float(values[places[0]]) if single else values[places]
+
+    return Bounds(
+        epsilon=shaped(grid),
+        level=risk.level,
+        method="analytic",
+        lower=shaped(lower),
+        estimate=shaped(tally.worst),
+        upper=shaped(upper),
+        estimate_i=shown[:, places[0]] if single else shown[:, places],
+        upper_i=np.full((0,) if single else (0, len(places)), np.nan),
+        total_risk_lower=shaped(lower),
+        total_risk=shaped(tally.total_risk),
+        total_risk_upper=shaped(total_upper),
+        n_databases=n,
+        n_individuals=risk.n_individuals,
+        floor=least,
+        finest=narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan"),
+        findings=tuple(findings),
+    )
+
+
+@one_number.register
+def _(risk: TalliedRisk) -> Risk:  # noqa: ARG001
+    raise InputError(
+        "`risk` must be that of an audit, got a scan's: noise has to suffice for everybody, and a scan keeps the "
+        "riskiest alone. Hint: scan.riskiest is their risk."
+    )
+
+
+@checks_of.register
+def _(risk: TalliedRisk, epsilon: float, rng: int) -> list[Check]:
+    """Exact leaks are looked for in everyone. The others look at the results and at the riskiest individuals; three
+    that would need everybody's influence at once are left out ("modes", "rare", "held-out")."""
+    leaks = [leak_check(outcome_name(code), count, share) for code, (count, share) in risk.tally.leaks.items()]
+    return leaks + [check for check in checks_of(risk.riskiest, epsilon, rng) if check.code not in _OF_EVERYONE]
+
+
+@facts_of.register
+def _(risk: TalliedRisk, epsilons: Sequence[float]) -> RiskFacts:
+    outcomes = risk.results.outcomes
+    with_everyone = np.bincount(outcomes.reshape(-1), minlength=len(Outcome))
+    return RiskFacts(
+        n_databases=risk.results.n_databases,
+        n_individuals=risk.n_individuals,
+        draws=risk.results.draws,
+        figures=figures(risk, epsilons),
+        floor=smallest_supported_delta(risk.results.n_databases),
+        not_numbers=NotNumbers(
+            _named(with_everyone), outcomes.size, _named(risk.tally.not_numbers), risk.tally.n_entries
+        ),
+        leaks=tuple(ExactLeak(outcome_name(code), count, share) for code, (count, share) in risk.tally.leaks.items()),
+        model=None if risk.model is None else risk.model[0],
+    )
+
+
+def _named(counts: IntArray) -> dict[str, int]:
+    return {code.name.lower(): int(counts[code]) for code in Outcome if code and counts[code]}
+
+
+def _place(name: str, value: float, known: tuple[float, ...]) -> int:
+    if float(value) not in known:
+        listed = ", ".join(f"{each:g}" for each in known)
+        raise InputError(
+            f"`{name}` must be one that the scan was made for ({listed}), got {float(value):g}. "
+            f"Hint: scan again with {name}=..., or use empriv.audit, which can be asked anything."
+        )
+    return known.index(float(value))
+
+
+def _falling(values: FloatArray) -> FloatArray:
+    """Raised to the largest of those at greater epsilons, which rise."""
+    return np.asarray(np.maximum.accumulate(values[::-1])[::-1])

@@ -1,0 +1,145 @@
+"""`facts_of`: what the words need to know of a risk, by its kind.
+
+Whoever adds a kind of risk, and has more to say of it than of any, registers a function here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import singledispatch
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.given.adversary_risk import AdversaryRisk
+from empriv.measuring.joint.joint_risk import MOST_PAIRS, JointRisk
+from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.risk import Risk
+from empriv.results import FloatArray, Outcome, Results
+from empriv.validate.bounds.analytic import floor
+from empriv.words.facts import AdversaryFacts, Atom, ExactLeak, Figure, JointFacts, NotNumbers, RiskFacts
+from empriv.words.outcomes import outcome_name
+
+
+@singledispatch
+def facts_of(risk: RiskContract, epsilons: Sequence[float]) -> RiskFacts:
+    """RiskFacts at these epsilons. Of a kind that is not known here: what any risk has."""
+    return RiskFacts(
+        n_databases=risk.results.n_databases,
+        n_individuals=risk.n_individuals,
+        draws=risk.results.draws,
+        figures=figures(risk, epsilons),
+        floor=smallest_supported_delta(risk.results.n_databases),
+        not_numbers=not_numbers(risk.results),
+        model=None if risk.model is None else risk.model[0],
+        fits_density=risk.model is not None,
+    )
+
+
+_of_any = facts_of.dispatch(object)
+
+
+@facts_of.register
+def _(risk: Risk, epsilons: Sequence[float]) -> RiskFacts:
+    return replace(_of_any(risk, epsilons), atoms=atoms_of(risk), fits_density=True)
+
+
+@facts_of.register
+def _(risk: AdversaryRisk, epsilons: Sequence[float]) -> RiskFacts:
+    nothing = figures(risk.unconditional, epsilons)
+    return replace(
+        facts_of(risk.unconditional, epsilons),
+        figures=figures(risk, epsilons),
+        adversary=AdversaryFacts(risk.findings, risk.cautions, nothing),
+    )
+
+
+@facts_of.register
+def _(risk: JointRisk, epsilons: Sequence[float]) -> RiskFacts:
+    count = len(risk.components)
+    joint = JointFacts(
+        dimension=risk.dimension,
+        vouched=risk.vouched,
+        complete=risk.complete,
+        n_pairs=count * (count - 1) // 2,
+        most_pairs=MOST_PAIRS,
+        errors=tuple(risk.error(np.asarray(epsilons, float)).tolist()),
+        components={name: figures(part, epsilons) for name, part in risk.components.items()},
+        leaks=tuple((leak.direction, leak.what, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
+    )
+    return replace(
+        _of_any(risk, epsilons),
+        atoms=tuple(
+            replace(atom, name=f"{name}: {atom.name}")
+            for name, part in risk.components.items()
+            for atom in atoms_of(part)
+        ),
+        leaks=tuple(ExactLeak(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
+        fits_density=True,
+        joint=joint,
+    )
+
+
+def figures(risk: RiskContract, epsilons: Sequence[float]) -> tuple[Figure, ...]:
+    """delta, total risk and the number of exposed individuals at each epsilon."""
+    grid = np.asarray(epsilons, float)
+    columns = zip(grid, risk.delta(grid), risk.total_risk(grid), risk.exposed(grid), strict=True)
+    return tuple(
+        Figure(float(epsilon), float(delta), float(total), int(count)) for epsilon, delta, total, count in columns
+    )
+
+
+def smallest_supported_delta(n_databases: int) -> float:
+    """Below this, n databases say nothing at the 95% level."""
+    return floor(n_databases, 0.95)
+
+
+def not_numbers(results: Results) -> NotNumbers:
+    """How many results are not numbers, by kind: with everyone, and without an individual."""
+    return NotNumbers(
+        _counted(results.outcomes), results.outcomes.size, _counted(results.entry_outcomes), results.entry_outcomes.size
+    )
+
+
+def _counted(codes: npt.NDArray[np.int8]) -> dict[str, int]:
+    return {code.name.lower(): n for code in Outcome if code and (n := int(np.count_nonzero(codes == code.value))) > 0}
+
+
+def atoms_of(risk: Risk) -> tuple[Atom, ...]:
+    """Outcomes with a mass of their own, those of single individuals by kind."""
+    pairs = risk.pairs
+    atoms = [_atom(code, pairs.mass[column], pairs.mass_without[:, column]) for column, code in enumerate(pairs.names)]
+    own: dict[str, list[Pairs]] = {}
+    for _, alone in pairs.own:
+        own.setdefault(alone.names[-1], []).append(alone)
+    for code, group in own.items():
+        # Each has another value, hence its own share with everyone.
+        parts = [_atom(code, alone.mass[-1], alone.mass_without[:, -1]) for alone in group]
+        atoms.append(
+            Atom(
+                outcome_name(code),
+                max(part.mass for part in parts),
+                sum(part.n_individuals for part in parts),
+                sum(part.n_leaks for part in parts),
+                max(part.largest_leak for part in parts),
+            )
+        )
+    return tuple(atoms)
+
+
+def _atom(code: str, mass: float, without: FloatArray) -> Atom:
+    # What is seen in one of the two worlds only tells them apart for certain: the atom itself, or all that is not it.
+    leak = np.where(without == 0, mass, 0.0)
+    leak = np.maximum(leak, without if mass == 0 else 0.0)
+    leak = np.maximum(leak, np.where(without == 1, 1.0 - mass, 0.0))
+    leak = np.maximum(leak, 1.0 - without if mass == 1 else 0.0)
+    leak = np.where(without == mass, 0.0, leak)
+    return Atom(
+        name=outcome_name(code),
+        mass=float(mass),
+        n_individuals=int(np.count_nonzero(without != mass)),
+        n_leaks=int(np.count_nonzero(leak > 0)),
+        largest_leak=float(leak.max(initial=0.0)),
+    )

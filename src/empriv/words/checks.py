@@ -1,0 +1,181 @@
+"""Checks in words: the title of each code, and its sentence from severity and numbers. No sentence names an individual.
+
+A check is made without words (`validate.checks`); here it gets them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from empriv.words import sentences as words
+from empriv.words.findings import SENTENCES
+from empriv.words.sentences import number, people, percent
+
+JOINTLY = "jointly"
+"""Subject of a check of several numbers together."""
+
+TITLES = {
+    "adversary": "What the adversary knows",
+    "bandwidth": "Sensitivity to bandwidth and kernel",
+    "cusp": "Structure finer than the bandwidth",
+    "databases": "Number of databases",
+    "dependent": "Individuals who move together",
+    "dimension": "Numbers released together",
+    "exact-leak": "Exact leak",
+    "floor": "Smallest delta that can be supported",
+    "held-out": "Representative individuals",
+    "iid": "Independent, identically distributed databases",
+    "modes": "Representative individuals",
+    "rare": "Representative individuals",
+    "tails": "Heavy tails",
+    "ties": "Ties and lattices",
+}
+
+Numbers = Mapping[str, Any]
+
+
+def check_title(code: str, subject: str = "") -> str:
+    """What was looked at."""
+    return "Sensitivity to bandwidth" if code == "bandwidth" and subject == JOINTLY else TITLES[code]
+
+
+def check_sentence(code: str, severity: str, numbers: Numbers, subject: str = "") -> str:
+    """What was found.
+
+    Parameters
+    ----------
+    code, severity, numbers : the check's
+    subject : an outcome, a series of numbers, or the code of a finding, where a check is about one
+    """
+    return _SENTENCES[code](severity, numbers, subject)
+
+
+def _adversary(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001 — the finding knows
+    return SENTENCES[subject](**numbers)
+
+
+def _bandwidth(severity: str, numbers: Numbers, subject: str) -> str:
+    low, high = number(min(numbers.values())), number(max(numbers.values()))
+    if subject == JOINTLY:
+        said = f"The joint delta is between {low} and {high} at half and double the bandwidth"
+    else:
+        said = f"delta is between {low} and {high} at half and double the bandwidth and with other kernels"
+    if severity == "info":
+        return f"{said}, against {number(numbers['as measured'])} as measured."
+    return f"{said}: the estimate hangs on the smoothing."
+
+
+def _cusp(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "No peak narrower than the bandwidth is seen."
+    return (
+        f"Halving the bandwidth raises the bound by {percent(numbers['ratio'] - 1)}, and results crowd in a peak "
+        "narrower than the bandwidth: near such a peak the upper bound is known to fail."
+    )
+
+
+def _databases(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    n = numbers["n"]
+    if severity == "error":
+        return words.no_upper_bound(n, numbers["least"])
+    return words.few_databases(n) if severity == "warning" else f"{words.databases(n)}, enough for an upper bound."
+
+
+def _dependent(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "The riskiest individuals' contributions do not move together."
+    return (
+        "The riskiest individuals' contributions rise and fall together: failures are not independent, total risk "
+        "understates, and removing one individual leaves what the others tell about them."
+    )
+
+
+def _dimension(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    dimension, vouched = numbers["dimension"], numbers["vouched"]
+    if severity != "info" and dimension > vouched:
+        return words.beyond_dimension(dimension, vouched, numbers["n"])
+    said = f"The results vary in {dimension} of the {vouched} dimensions that so many databases can carry"
+    if severity == "info":
+        return f"{said}."
+    return f"{said}; the integration is coarse (±{number(numbers['integration_error'])})."
+
+
+def _exact_leak(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    return words.exact_leak(subject, numbers["individuals"], numbers["share"])
+
+
+def _floor(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    return words.floor(numbers["n"], numbers["floor"])
+
+
+def _held_out(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    ratio = numbers["ratio"]
+    if severity == "info":
+        return (
+            f"The risk of a random half predicts the other half's within a factor of {ratio:.2g} in half of the splits."
+        )
+    times = f" by a factor of {ratio:.2g}" if math.isfinite(ratio) else ""
+    return f"The risk of a random half of the individuals misses the other half's{times}: it hangs on a few."
+
+
+def _iid(severity: str, numbers: Numbers, subject: str) -> str:
+    if severity == "error":
+        return words.departure(numbers["statistic"], numbers["p"], subject)
+    if severity == "warning":
+        return f"{words.databases(numbers['n'])} are too few to test for independence."
+    return words.no_departure(numbers["n"], numbers["power_trend"])
+
+
+def _modes(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "No mode of contribution rests on fewer than 5 individuals."
+    if numbers["modes"] == 1:
+        return f"Only {people(numbers['smallest_mode'])} change the results: others may be riskier than any seen."
+    return (
+        f"Influences fall into {numbers['modes']} groups at least threefold apart, and fewer than 5 individuals are "
+        f"in {numbers['small_modes']} of them: others of that kind may be riskier than any seen."
+    )
+
+
+def _rare(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    return f"{percent(numbers['share'])} of the summed risk belongs to individuals seen in one or two databases only."
+
+
+def _tails(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "No heavy tails seen."
+    return (
+        f"The results have heavy tails (index {numbers['index']:.2g}): the most revealing databases may not have been "
+        "seen."
+    )
+
+
+def _ties(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "Hardly any result occurs twice, and they lie on no lattice."
+    if numbers["lattice_step"] is not None:
+        return (
+            "All results lie on a lattice; smoothing spreads them between its points. Whoever moves results off the "
+            "lattice is an exact leak."
+        )
+    return f"{percent(numbers['tied_share'])} of the results are tied: repeated values are compared by counts as well."
+
+
+_SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
+    "adversary": _adversary,
+    "bandwidth": _bandwidth,
+    "cusp": _cusp,
+    "databases": _databases,
+    "dependent": _dependent,
+    "dimension": _dimension,
+    "exact-leak": _exact_leak,
+    "floor": _floor,
+    "held-out": _held_out,
+    "iid": _iid,
+    "modes": _modes,
+    "rare": _rare,
+    "tails": _tails,
+    "ties": _ties,
+}

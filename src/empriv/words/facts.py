@@ -1,0 +1,146 @@
+"""What is known of an audit before it is put in words: figures, counts and codes, and no sentence.
+
+`validate.facts_by_kind` gathers them from a risk, by its kind; `summary` makes sentences of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from empriv.words.findings import Finding
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The privacy at one epsilon."""
+
+    epsilon: float
+    delta: float
+    total_risk: float
+    n_exposed: int
+
+
+@dataclass(frozen=True)
+class Atom:
+    """An outcome with a mass of its own.
+
+    Attributes
+    ----------
+    name : what it is, in words
+    mass : share of the results with everyone
+    n_individuals : whose absence changes that share
+    n_leaks, largest_leak : individuals whose presence or absence it can give away for certain, and the largest
+        share of the results that do
+    """
+
+    name: str
+    mass: float
+    n_individuals: int
+    n_leaks: int
+    largest_leak: float
+
+
+@dataclass(frozen=True)
+class ExactLeak:
+    """What gives some individuals away for certain: how many, and in which share of databases at most."""
+
+    name: str
+    n_individuals: int
+    largest_share: float
+
+
+@dataclass(frozen=True)
+class NotNumbers:
+    """Results that are not numbers, by kind: with everyone and without an individual, each of how many."""
+
+    with_everyone: Mapping[str, int]
+    of_everyone: int
+    without_an_individual: Mapping[str, int]
+    of_without: int
+
+
+@dataclass(frozen=True)
+class JointFacts:
+    """Several numbers together.
+
+    Attributes
+    ----------
+    dimension, vouched, complete : as `JointRisk` has them
+    n_pairs, most_pairs : pairs of numbers, and how many of them are measured at most
+    errors : of the integration, at each epsilon
+    components : figures of each number alone
+    leaks : direction, what is constant, individuals and largest share of each exact leak
+    """
+
+    dimension: int
+    vouched: int
+    complete: bool
+    n_pairs: int
+    most_pairs: int
+    errors: tuple[float, ...]
+    components: Mapping[str, tuple[Figure, ...]]
+    leaks: tuple[tuple[str, str, int, float], ...]
+
+
+@dataclass(frozen=True)
+class AdversaryFacts:
+    """An adversary: what is to be said, what asks to be read, and the figures of somebody who knows nothing."""
+
+    findings: tuple[Finding, ...]
+    cautions: tuple[Finding, ...]
+    knowing_nothing: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class RiskFacts:
+    """All that the words need to know of a risk.
+
+    Attributes
+    ----------
+    n_databases, n_individuals, draws : what was measured
+    figures : one for each epsilon asked for
+    floor : no delta below is supported by so many databases
+    not_numbers : how many results are none
+    atoms : outcomes with a mass of their own
+    leaks : exact leaks that are not among the atoms
+    model : the fitted density in words; None if none was
+    fits_density : whether risks of this kind fit one at all
+    joint, adversary : what only some kinds have
+    """
+
+    n_databases: int
+    n_individuals: int
+    draws: int | None
+    figures: tuple[Figure, ...]
+    floor: float
+    not_numbers: NotNumbers
+    atoms: tuple[Atom, ...] = ()
+    leaks: tuple[ExactLeak, ...] = ()
+    model: str | None = None
+    fits_density: bool = True
+    joint: JointFacts | None = None
+    adversary: AdversaryFacts | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked of which data.
+
+    Attributes
+    ----------
+    query : SQL text, or the name of a function
+    individual : columns that say whose a row is; None if results were given
+    sources, database, drawn : where the rows came from, and how they were cut or drawn into databases
+    component, n_components : the component audited, if the query was a vector, and how many it has
+    earlier : releases that it was measured together with
+    """
+
+    query: str
+    individual: Sequence[str] | None = None
+    sources: Sequence[str] = ()
+    database: str | None = None
+    drawn: str | None = None
+    component: str | None = None
+    n_components: int | None = None
+    earlier: int = 0

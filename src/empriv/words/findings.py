@@ -1,0 +1,60 @@
+"""`Finding`: something that is to be said, as a code and its numbers; here it gets its sentence.
+
+What bounds assume, why a verdict is as it is, what an adversary knows: whoever finds it writes down a `Finding`, and
+never a sentence. Nothing reads a sentence back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from empriv.words import sentences, what_is_known
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is to be said.
+
+    Attributes
+    ----------
+    code : a short name that does not change
+    numbers : what the sentence needs to know
+    """
+
+    code: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """In plain words."""
+        return SENTENCES[self.code](**self.numbers)
+
+
+SENTENCES: dict[str, Callable[..., str]] = {
+    # what bounds assume
+    "no-upper-bound": sentences.no_upper_bound,
+    "not-asked": sentences.not_asked,
+    "other-density": sentences.other_density,
+    "other-level": sentences.other_level,
+    "draws": sentences.draws,
+    "joint-bound": sentences.joint_bound,
+    "no-joint-bound": sentences.no_joint_bound,
+    "no-adversary-bound": sentences.no_adversary_bound,
+    "no-bound-of-kind": sentences.no_bound_of_kind,
+    "riskiest-resampled": sentences.riskiest_resampled,
+    # why a verdict is as it is
+    "estimate": sentences.estimate_meets,
+    "bound": sentences.bound_meets,
+    "lower-bound": sentences.lower_breaks,
+    # what an adversary knows, and how well that was looked at
+    "conditions": what_is_known.conditions,
+    "some-adversaries": what_is_known.some_adversaries,
+    "contributions-not-given": what_is_known.contributions_not_given,
+    "few-effective": what_is_known.few_effective,
+    "left-out": what_is_known.left_out,
+    "adversaries-left-out": what_is_known.adversaries_left_out,
+    "not-a-sum": what_is_known.not_a_sum,
+    "determined": what_is_known.determined,
+}

@@ -1,0 +1,73 @@
+"""What an adversary knows, and how well that was looked at, in sentences."""
+
+from __future__ import annotations
+
+from empriv.words.sentences import number
+
+
+def conditions(kind: str, adversaries: int, count: int, least: float, most: float, n: int) -> str:
+    """Who the adversary is, and how many values of what is known were looked at."""
+    who = {
+        "own contribution": (
+            f"Each of {adversaries:,} individuals is taken for an adversary who knows their own contribution"
+        ),
+        "buckets": "The adversary knows in which bucket a known quantity lies",
+        "weighted": "The adversary knows a quantity of each database",
+    }[kind]
+    what = "buckets" if kind == "buckets" else "values of it"
+    return (
+        f"{who}; delta is the largest over {count:,} {what}, each seen through {least:.0f} to {most:.0f} effective "
+        f"databases of {n:,}."
+    )
+
+
+def some_adversaries(looked_at: int, of: int) -> str:
+    return f"Only {looked_at:,} of {of:,} adversaries were looked at, drawn at random: another may know more."
+
+
+def contributions_not_given() -> str:
+    return (
+        "Contributions were not given: each individual is taken to know the change that their rows make to the result, "
+        "which is their contribution if the query adds up over individuals (a sum, a count) and is not for averages, "
+        "ratios and quantiles."
+    )
+
+
+def few_effective(count: int, of: int, least: float) -> str:
+    return (
+        f"{count:,} of {of:,} conditions have fewer than {least:.0f} effective databases: their delta is mostly noise, "
+        "and too large rather than too small."
+    )
+
+
+def left_out(count: int, least: float) -> str:
+    return (
+        f"{count:,} values of what is known were left out, because fewer than {least:.0f} effective databases have "
+        "them: nothing is said about an adversary who sees one of these."
+    )
+
+
+def adversaries_left_out(count: int) -> str:
+    return f"{count:,} adversaries were left out altogether: too few databases for any value."
+
+
+def not_a_sum(opposed: int, judged: int) -> str:
+    return (
+        f"NOT A SUM: what they change falls as the result without them rises for {opposed:,} of {judged:,} "
+        "individuals, as in an average and not in a sum, so that knowing it is knowing more than one's own "
+        "contribution: do not rely on these figures. Hint: OwnContribution(contributions=...)."
+    )
+
+
+def determined(views: int, kind: str) -> str:
+    if kind != "own contribution":
+        return "EXACT LEAK: what is known determines the result, so that any change shows."
+    return (
+        f"EXACT LEAK: what is known determines the result in {views:,} views of the databases, so that any change "
+        "shows. Hint: for an average, give OwnContribution(contributions=...)."
+    )
+
+
+def knowing_nothing(delta: float, epsilon: float) -> str:
+    """The figure beside that against the adversary."""
+    return f"Against somebody who knows nothing, delta is {number(delta)} at epsilon {epsilon:g}."
