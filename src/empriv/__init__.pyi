@@ -64,8 +64,8 @@ __all__ = [
 from . import datasets, protocols, report
 from .auditing.audit import Audit
 from .auditing.make_audit import audit, load
-from .collecting.engines.duckdb.session import DuckDBEngine
-from .collecting.engines.spark.session import SparkEngine
+from .collecting.engines.duckdb import DuckDBEngine
+from .collecting.engines.spark import SparkEngine
 from .collecting.pipeline import collect, explain
 from .collecting.queries import Query
 from .collecting.sources import Databases, databases, repeats, splits, subsamples

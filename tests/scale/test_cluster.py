@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,8 @@ import pyarrow
 import pytest
 
 import empriv
+from empriv.collecting.engines.spark.saving import absolute
 from empriv.results import Outcome, Results
-from empriv.scale.cluster import _absolute
 from empriv.scale.executors import entries_of, measured_batches
 from empriv.scale.resampling import resampled_upper
 from empriv.scale.stretches import Yardstick, nobody_listed, yardstick_of
@@ -117,8 +119,18 @@ def test_resampling_is_that_of_the_bounds() -> None:
     assert not np.allclose(upper, empriv.bounds(risk, np.array(EPSILONS)).upper_i)
 
 
+def test_an_executor_loads_neither_an_engine_nor_a_parser() -> None:
+    """What it imports is paid for by every executor, whenever it starts."""
+    code = (
+        "import sys, empriv.scale.executors, empriv.collecting.engines.arrow, empriv.collecting.engines.spark.calls\n"
+        "print([name for name in ('sqlglot', 'duckdb', 'pyspark', 'pandas') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert said.strip() == "[]"
+
+
 def test_paths_are_those_that_executors_understand(tmp_path: Any) -> None:
-    assert _absolute(tmp_path) == str(tmp_path)
-    assert _absolute("saved").startswith("/")
-    assert _absolute("s3://bucket/saved") == "s3://bucket/saved"
-    assert _absolute("dbfs:/saved") == "dbfs:/saved"
+    assert absolute(tmp_path) == str(tmp_path)
+    assert absolute("saved").startswith("/")
+    assert absolute("s3://bucket/saved") == "s3://bucket/saved"
+    assert absolute("dbfs:/saved") == "dbfs:/saved"

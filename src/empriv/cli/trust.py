@@ -40,6 +40,8 @@ def check_trust(config: str, settings: Mapping[str, Any]) -> None:
 
 def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Keys, values and why they need trust."""
+    from empriv.collecting.sql.closed_door import reads_tables
+
     sources = [("files", text) for text in settings.get("files", ())]
     sources += [(f"tables.{toml_text(name)}", text) for name, text in dict(settings.get("tables", ())).items()]
     for key, text in sources:
@@ -47,7 +49,7 @@ def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, s
         if why is not None:
             yield key, text, why
     database = settings.get("database")
-    if database is not None and _reads_tables(database):
+    if database is not None and reads_tables(database):
         yield "database", database, "SQL that reads more than the row"
     paths = [(key, settings.get(key)) for key in _WRITTEN]
     paths += [(f"protocols.{name}.noise", table.get("noise")) for name, table in settings.get("protocols", {}).items()]
@@ -80,17 +82,6 @@ def _inside(folder: Path, text: str) -> bool:
     plain = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     reached = [text, str(Path(*parts[:plain])), *glob.iglob(text, recursive=True, include_hidden=True)]  # noqa: PTH207
     return all(Path(path).resolve().is_relative_to(folder) for path in reached)
-
-
-def _reads_tables(expression: str) -> bool:
-    """Whether an SQL expression is more than one of the row's own columns; what cannot be parsed is taken to be."""
-    from sqlglot import exp, parse_one
-    from sqlglot.errors import SqlglotError
-
-    try:
-        return parse_one(expression, dialect="duckdb").find(exp.Query, exp.Table, exp.Command, exp.DDL) is not None
-    except (SqlglotError, RecursionError):
-        return True
 
 
 def _shown(text: str) -> str:

@@ -12,9 +12,9 @@ __all__ = [
     "subsamples",
 ]
 
-from .engines.duckdb.session import DuckDBEngine
+from .engines.duckdb import DuckDBEngine
 from .engines.engine import Engine
-from .engines.spark.session import SparkEngine
+from .engines.spark import SparkEngine
 from .pipeline import collect, explain
 from .queries import Query
 from .sources import Databases, databases, repeats, splits, subsamples

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlglot import exp, parse
 from sqlglot.errors import ParseError, TokenError
 
+from empriv.collecting.names import DATA as DATA
+from empriv.collecting.names import DATABASE as DATABASE
+from empriv.collecting.names import INDIVIDUAL as INDIVIDUAL
 from empriv.collecting.sql.closed_door import check
 from empriv.collecting.sql.pointing import KEYWORDS, misspelt_keyword, pointed, unclosed
 from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError
-
-# The table that queries read, and the columns that say where each of its rows belongs.
-DATA, DATABASE, INDIVIDUAL = "data", "empriv_database", "empriv_individual"
 
 
 @dataclass(frozen=True)

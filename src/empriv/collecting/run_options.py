@@ -73,9 +73,9 @@ class Run:
             if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
                 for name in self._limits:
                     raise InputError(f"`{name}` must not be given with Spark, which has limits of its own.")
-                from empriv.collecting.engines.spark.session import SparkEngine
+                from empriv.collecting.engines.spark import SparkEngine
 
                 return SparkEngine(part.frame.sparkSession)
-        from empriv.collecting.engines.duckdb.session import DuckDBEngine
+        from empriv.collecting.engines.duckdb import DuckDBEngine
 
         return DuckDBEngine(memory_limit=self.memory_limit, timeout=self.timeout)

@@ -11,21 +11,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.collecting.names import VALUE, WHERE, WHO
 from empriv.results import Results, outcomes_of
 from empriv.scale.stretches import Measured, Yardstick, measure_within_memory
 from empriv.scale.tally import Tally, merge, to_bytes, with_entries
 
 # Entries measured at once: docs/scale.md has the memory that this takes.
 ENTRIES = 500_000
-# Columns of the entries.
-WHO, WHERE, VALUE = "individual", "database", "q"
 
 
-def schema_of(label: str) -> str:
-    """Columns that `measured_batches` gives, in Spark's words; ``label`` is the type of an individual's."""
-    return (
-        f"individual {label}, databases bigint, largest_influence double, delta_i array<double>, "
-        "upper_i array<double>, epsilon_i array<double>, tally binary"
+def schema_of(*, integers: bool) -> Any:
+    """Columns that `measured_batches` gives, in Arrow's types; ``integers``: individuals are."""
+    import pyarrow
+
+    lists = pyarrow.list_(pyarrow.float64())
+    return pyarrow.schema(
+        [
+            ("individual", pyarrow.int64() if integers else pyarrow.string()),
+            ("databases", pyarrow.int64()),
+            ("largest_influence", pyarrow.float64()),
+            ("delta_i", lists),
+            ("upper_i", lists),
+            ("epsilon_i", lists),
+            ("tally", pyarrow.binary()),
+        ]
     )
 
 
@@ -41,10 +50,10 @@ def measured_batches(
 
     def flush(table: Any) -> Iterator[Any]:
         nonlocal tally
-        for found in measure_within_memory(yardstick, entries_of(yardstick.everyone, table), each=each):
-            tally = found.tally if tally is None else merge(tally, found.tally, top=yardstick.top)
+        for measured in measure_within_memory(yardstick, entries_of(yardstick.everyone, table), each=each):
+            tally = measured.tally if tally is None else merge(tally, measured.tally, top=yardstick.top)
             if each:
-                yield _batch(found, integers=integers)
+                yield _batch(measured, integers=integers)
 
     for batch in batches:
         kept.append(batch)
@@ -65,7 +74,7 @@ def measured_batches(
 
 def entries_of(everyone: Results, table: Any) -> Results:
     """Results from an Arrow table of entries in order of individual and database."""
-    from empriv.collecting.engines.spark.arrow import labels_of
+    from empriv.collecting.engines.arrow import labels_of
 
     column = table[VALUE].combine_chunks()
     null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
@@ -94,41 +103,30 @@ def _firsts(who: Any) -> npt.NDArray[np.int64]:
     columns = who.flatten() if pyarrow.types.is_struct(who.type) else [who]
     changes = np.zeros(max(len(who) - 1, 0), bool)
     for column in columns:
-        one, other = column.slice(1), column.slice(0, len(column) - 1)
-        unlike = compute.fill_null(compute.not_equal(one, other), False)
+        here, before = column.slice(1), column.slice(0, len(column) - 1)
+        unlike = compute.fill_null(compute.not_equal(here, before), False)
         changes |= unlike.to_numpy(zero_copy_only=False)
-        changes |= one.is_null().to_numpy(zero_copy_only=False) != other.is_null().to_numpy(zero_copy_only=False)
+        changes |= here.is_null().to_numpy(zero_copy_only=False) != before.is_null().to_numpy(zero_copy_only=False)
     return np.concatenate(([0], np.flatnonzero(changes) + 1)).astype(np.int64)
 
 
-def _batch(found: Measured, *, integers: bool) -> Any:
+def _batch(measured: Measured, *, integers: bool) -> Any:
     import pyarrow
 
-    lists = pyarrow.list_(pyarrow.float64())
-    columns = {
-        "individual": pyarrow.array(found.individuals.tolist(), pyarrow.int64() if integers else pyarrow.string()),
-        "databases": pyarrow.array(found.databases, pyarrow.int64()),
-        "largest_influence": pyarrow.array(found.influence, pyarrow.float64()),
-        "delta_i": pyarrow.array(found.delta_i.tolist(), lists),
-        "upper_i": pyarrow.array(found.upper_i.tolist(), lists),
-        "epsilon_i": pyarrow.array(found.epsilon_i.tolist(), lists),
-        "tally": pyarrow.nulls(len(found.individuals), pyarrow.binary()),
-    }
-    return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    schema = schema_of(integers=integers)
+    columns = [
+        measured.individuals, measured.databases, measured.influence, measured.delta_i, measured.upper_i,
+        measured.epsilon_i, np.full(len(measured.individuals), None),
+    ]  # fmt: skip
+    arrays = [pyarrow.array(column.tolist(), field.type) for column, field in zip(columns, schema, strict=True)]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _tally_batch(tally: Tally, *, integers: bool) -> Any:
     """The last row, which has the tally and nothing else."""
     import pyarrow
 
-    lists = pyarrow.list_(pyarrow.float64())
-    columns = {
-        "individual": pyarrow.nulls(1, pyarrow.int64() if integers else pyarrow.string()),
-        "databases": pyarrow.nulls(1, pyarrow.int64()),
-        "largest_influence": pyarrow.nulls(1, pyarrow.float64()),
-        "delta_i": pyarrow.nulls(1, lists),
-        "upper_i": pyarrow.nulls(1, lists),
-        "epsilon_i": pyarrow.nulls(1, lists),
-        "tally": pyarrow.array([to_bytes(tally)], pyarrow.binary()),
-    }
-    return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    schema = schema_of(integers=integers)
+    columns = [None] * (len(schema) - 1) + [to_bytes(tally)]
+    arrays = [pyarrow.array([value], field.type) for value, field in zip(columns, schema, strict=True)]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)

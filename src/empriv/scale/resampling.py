@@ -6,8 +6,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,25 +32,15 @@ def resampled_upper(
     """(individuals, epsilons) upper bounds; with ``engine``, each of its partitions takes some of the individuals."""
     if engine is None:
         return bootstrap_bounds(ground_of(risk), epsilons, level, rng, progress)
-    from empriv.collecting.engines.spark.failures import querying
-
-    spark, n = engine.spark, risk.results.n_individuals
-    count = max(1, min(n, engine.partitions or int(spark.conf.get("spark.sql.shuffle.partitions"))))
+    n = risk.results.n_individuals
+    count = max(1, min(n, engine.parts()))
     whose = [np.arange(number, n, count) for number in range(count)]
     parts = [of_some(risk, rows) for rows in whose]
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow
+    def work(number: int) -> bytes:
+        return bootstrap_bounds(ground_of(parts[number]), epsilons, level, rng, False).tobytes()
 
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                upper = bootstrap_bounds(ground_of(parts[number]), epsilons, level, rng, False)
-                columns = [pyarrow.array([number], pyarrow.int64()), pyarrow.array([upper.tobytes()], pyarrow.binary())]
-                yield pyarrow.RecordBatch.from_arrays(columns, names=["id", "upper"])
-
-    with querying():
-        found = spark.range(0, count, 1, count).mapInArrow(work, "id bigint, upper binary").collect()
-    out = np.empty((n, len(epsilons)))
-    for number, content in found:
-        out[whose[number]] = np.frombuffer(bytes(content), np.float64).reshape(-1, len(epsilons))
-    return out
+    upper = np.empty((n, len(epsilons)))
+    for rows, answer in zip(whose, engine.call_each(count, work), strict=True):
+        upper[rows] = np.frombuffer(answer, np.float64).reshape(-1, len(epsilons))
+    return upper

@@ -1,29 +1,33 @@
-"""What collecting asks of a data engine: a new engine is one file with these two classes.
+"""What collecting asks of a data engine: a new engine is one folder with an `Engine` and a `Session`.
 
-Statements are trees, written once; each engine puts them in its own dialect.
+Statements are trees, written once; each engine puts them in its own dialect. An engine whose rows are on other
+machines is a `ClusterEngine` too: it is given plain functions of Arrow batches, and gives back bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from sqlglot import exp
 
-from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
-from empriv.collecting.sources import Databases
-from empriv.collecting.sql.aggregates import Type
+from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL
 from empriv.errors import QueryError
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from empriv.base.progress import Advance
     from empriv.collecting.functions.chunks import Chunk
     from empriv.collecting.functions.chunks import FunctionQuery as Called
+    from empriv.collecting.sources import Databases
+    from empriv.collecting.sql.aggregates import Type
 
 Rows = list[tuple[Any, ...]]
+Batches = Iterator[Any]  # of Arrow
 
 # Which individual is in which database, by their codes.
 PRESENCE = (
@@ -39,6 +43,10 @@ class FailedOnRows(QueryError):
 
 class BeyondLimits(QueryError):
     """The query needs more time or memory than it may have."""
+
+
+class Refused(QueryError):
+    """The query reaches for something that no query may read or call; nothing is to be added to what is said."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,16 +129,7 @@ class Engine(Protocol):
 
 
 class ClusterSession(Session, Protocol):
-    """A session on other machines, where functions are called and DataFrames are."""
-
-    @property
-    def spark(self) -> Any: ...
-
-    def frame(self, statement: exp.Expr) -> Any:
-        """The DataFrame of a statement, not run yet."""
-
-    def keep(self, frame: Any) -> Any:
-        """Have a DataFrame computed once only, for as long as the session lasts."""
+    """A session on other machines, where functions are called and results without individuals stay."""
 
     def fingerprint(self) -> str:
         """The rows in one text, by which they are known again."""
@@ -138,15 +137,35 @@ class ClusterSession(Session, Protocol):
     def run_calls(self, query: Called, *, show: bool | None = None) -> list[Chunk]:
         """A function called on every database with everyone, and without each individual."""
 
+    def run_batches(
+        self, entries: exp.Expr, work: Callable[[Batches], Batches], schema: Any, table: str | None = None
+    ) -> list[bytes]:
+        """Deal entries out to the machines by individual, have each do its work, and return what it says in bytes.
+
+        ``entries`` is a statement with the columns of `ENTRY`. ``work`` is given Arrow batches of these in order of
+        individual and database, where an individual is an integer, a text, or a struct of several columns. It gives
+        batches of the Arrow ``schema``, whose last column is binary: where that is not NULL it is returned, and the
+        other rows, without it, are written to ``table``. The bytes come sorted, whichever machine was first.
+        """
+
+    def progress(self, advance: Advance) -> Callable[[int], AbstractContextManager[None]]:
+        """A function that is told how many per cent are done after its body, and shows progress meanwhile."""
+
+    def save(self, place: str, statement: exp.Expr, note: str) -> None:
+        """Write a statement's rows and a text to a directory."""
+
+    def load(self, place: str) -> tuple[exp.Expr, str] | None:
+        """A statement of the rows that were saved, and the text; None if they were not saved to the end."""
+
 
 @runtime_checkable
 class ClusterEngine(Protocol):
-    """An engine whose rows are on other machines; ``partitions`` is into how many parts individuals are dealt."""
-
-    @property
-    def spark(self) -> Any: ...
-
-    @property
-    def partitions(self) -> int | None: ...
+    """An engine whose rows are on other machines."""
 
     def session(self, data: Databases) -> AbstractContextManager[ClusterSession]: ...
+
+    def parts(self) -> int:
+        """Into how many parts individuals are dealt."""
+
+    def call_each(self, count: int, work: Callable[[int], bytes]) -> list[bytes]:
+        """Call a function of the numbers below ``count`` on the machines, and return its answers in order."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.engines.engine import BeyondLimits, Session
+from empriv.collecting.engines.engine import BeyondLimits, Refused, Session
 from empriv.collecting.queries import DATA, Query
 from empriv.collecting.sources import Databases, Files
 from empriv.collecting.sql.pointing import nearest, pointed
@@ -40,7 +40,7 @@ _LOOKED_AT = 1000  # labels; databases are seldom more
 def explained(session: Session, query: Query, error: QueryError) -> QueryError:
     """The error of an engine in the user's terms, where its cause is known: a name, or text that is no number."""
     assert query.select is not None
-    if isinstance(error, BeyondLimits):
+    if isinstance(error, BeyondLimits | Refused):
         return error
     for trouble in (_table_not_read, _wrong_column, _text_for_number):
         with suppress(QueryError):  # looking closer may fail just as the query did

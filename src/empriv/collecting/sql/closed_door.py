@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from sqlglot import exp, parse
+from sqlglot import exp, parse, parse_one
 from sqlglot.errors import SqlglotError
 
 from empriv.collecting.sql.functions import (
@@ -109,6 +109,15 @@ def check_expression(tree: exp.Expr) -> None:
     if tree.find(exp.Query) is not None or tree.find(exp.Table) is not None:
         raise QueryError("An expression of columns must not hold a SELECT.")
     check(exp.select(tree.copy()).from_(_ROWS))
+
+
+def reads_tables(expression: str) -> bool:
+    """Whether an expression reads more than the columns of its row; what cannot be parsed is taken to."""
+    try:
+        tree = parse_one(expression, dialect="duckdb")
+    except (SqlglotError, RecursionError):
+        return True
+    return tree.find(exp.Query, exp.Table, exp.Command, exp.DDL) is not None
 
 
 def one_select(sql: str) -> str:

@@ -18,25 +18,14 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from empriv.collecting.assemble import Answers, answer, assemble
+from empriv.collecting.assemble import Answers
 from empriv.collecting.engines.engine import Engine, FailedOnRows, Integers, Session
 from empriv.collecting.queries import DATA, INDIVIDUAL, Query
 from empriv.collecting.sources import Databases
-from empriv.collecting.sql.aggregates import Facts, NotDecomposable
+from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import Decomposition, decompose
-from empriv.collecting.sql.evaluate import (
-    PAIR,
-    admit,
-    as_numbers,
-    beyond,
-    component_names,
-    explained,
-    look_again,
-    store_groups,
-    survey,
-)
-from empriv.collecting.sql.rewrite import GROUP, Stages, passes, stages
-from empriv.errors import QueryError
+from empriv.collecting.sql.rewrite import Stages
+from empriv.collecting.sql.statement import Statement, admit, prepare
 from empriv.results import Results
 
 # Entries in a stretch (about 100 bytes each while they are put in order), and rows grouped at once.
@@ -90,8 +79,8 @@ def stream(
     with engine.session(data) as session:
         admit(session, query)
         with _not_failing():
-            found = _opened(session, plan, entries, rows)  # type: ignore[arg-type]
-        yield found
+            opened = _opened(session, plan, entries, rows)  # type: ignore[arg-type]
+        yield opened
 
 
 @contextmanager
@@ -103,25 +92,18 @@ def _not_failing() -> Iterator[None]:
 
 
 def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: int) -> Stream:
-    try:
-        facts = survey(session, plan)
-    except FailedOnRows:
-        raise
-    except QueryError as error:
-        raise explained(session, plan.query, error) from None
     # Where some rows are not read, whoever has no row that is read must be listed too: by label.
     integers = session.integers if plan.reads_all else None
-    if integers is None:
-        session.label_individuals()
+    statement = prepare(session, plan, integers)
+    facts = statement.facts
     size = session.count_individuals() if integers is None else integers.size
-    asking = _Asking(session, plan, facts, integers, store_groups(session, plan) if plan.query.groups else [""])
     turns = max(1, min(size, -(-facts.rows // rows)))
-    steps = passes(plan, facts, integers=integers)
+    steps = statement.passes()
     read_anew = steps is not None
     if steps is None:
-        steps = stages(plan, facts, integers=integers)
+        steps = statement.steps()
     _store(session, steps, integers, size, turns)
-    everyone = asking.everyone(steps.everyone)
+    everyone = statement.everyone(steps)
     # Each statement fetches what is then cut into parts.
     if read_anew:
         parts = max(1, min(size // turns, -(-facts.rows // (turns * entries))))
@@ -135,18 +117,18 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
     def fetched(number: int) -> Fetched:
         own = spans[number * parts : (number + 1) * parts]
         span = own[0][0], own[-1][1]
-        write, table = (passes, "r") if read_anew else (stages, "p")
-        found = write(plan, facts, integers=integers, only=_between(table, integers, span, size))
-        assert found is not None
+        write, table = (statement.passes, "r") if read_anew else (statement.steps, "p")
+        steps = write(_between(table, integers, span, size))
+        assert steps is not None
         labels = session.individuals_between(*span) if integers is None else None
-        return Fetched(span, asking.answers(found.each, span[1]), labels)
+        return Fetched(span, statement.answers(steps.each, span[1]), labels)
 
     def stretches(skipped: int = 0) -> Generator[Results, None, None]:
         first = skipped // parts
-        with closing(_ahead(fetched, range(first, fetches), session.interrupt)) as found, _not_failing():
-            for number, one in enumerate(found, start=first):
+        with closing(_ahead(fetched, range(first, fetches), session.interrupt)) as fetches_done, _not_failing():
+            for number, stretch in enumerate(fetches_done, start=first):
                 for part in range(max(skipped, number * parts), min(len(spans), (number + 1) * parts)):
-                    yield asking.stretch(one, spans[part], everyone)
+                    yield _stretch(statement, stretch, spans[part], everyone)
 
     return Stream(everyone, len(spans), stretches)
 
@@ -236,60 +218,20 @@ def _between(table: str, integers: Integers | None, span: tuple[int, int], size:
     return " AND ".join(conditions) or f"NOT {column} IS NULL"
 
 
-@dataclass(frozen=True, eq=False)
-class _Asking:
-    """One query, asked of a session some individuals at a time."""
-
-    session: StreamingSession
-    plan: Decomposition
-    facts: Facts
-    integers: Integers | None
-    groups: list[str]
-
-    def answers(self, statement: exp.Select, size: int) -> Answers:
-        """What a step answers about individuals at positions below ``size``."""
-        n, query = len(self.session.databases), self.plan.query
-        found = self.session.fetch(as_numbers(self.session, statement, query, (n, size)))
-        beyond(found)
-        answers = Answers(
-            found[PAIR].values,
-            n,
-            found[GROUP].values if query.groups else np.zeros(1, np.int64),
-            tuple(answer(found[f"q{number}"]) for number in range(len(query.items))),
-        )
-        look_again(self.session, self.plan, self.facts, self.integers, answers, found)
-        return answers
-
-    def everyone(self, statement: exp.Select) -> Results:
-        """Results with everyone."""
-        nobody = np.zeros(0, np.int64)
-        return self._assembled(self.answers(statement, 0), nobody, Integers(0, 0), None)
-
-    def stretch(self, fetched: Fetched, span: tuple[int, int], everyone: Results) -> Results:
-        """Results without the individuals at the positions of ``span``."""
-        (first, stop), answers = span, fetched.answers
-        pair, n = answers.pair, answers.n_databases
-        if span != fetched.span:
-            some = np.flatnonzero((pair >= first * n) & (pair < stop * n))
-            items = tuple((values[some], codes[some]) for values, codes in answers.items)
-            group = answers.group[some] if self.plan.query.groups else answers.group
-            answers = Answers(pair[some], n, group, items)
-        answers = replace(answers, pair=answers.pair - first * n)
-        if self.integers is not None:
-            return self._assembled(answers, None, Integers(self.integers.first + first, stop - first), everyone)
+def _stretch(statement: Statement, fetched: Fetched, span: tuple[int, int], everyone: Results) -> Results:
+    """Results without the individuals at the positions of ``span``."""
+    (first, stop), answers = span, fetched.answers
+    pair, n = answers.pair, answers.n_databases
+    if span != fetched.span:
+        chosen = np.flatnonzero((pair >= first * n) & (pair < stop * n))
+        items = tuple((values[chosen], codes[chosen]) for values, codes in answers.items)
+        group = answers.group[chosen] if statement.plan.query.groups else answers.group
+        answers = Answers(pair[chosen], n, group, items)
+    answers = replace(answers, pair=answers.pair - first * n)
+    labels, integers = None, statement.integers
+    if integers is not None:
+        integers = Integers(integers.first + first, stop - first)
+    else:
         assert fetched.labels is not None
         labels = fetched.labels[first - fetched.span[0] : stop - fetched.span[0]]
-        return self._assembled(answers, labels, None, everyone)
-
-    def _assembled(
-        self, answers: Answers, labels: npt.NDArray[Any] | None, integers: Integers | None, everyone: Results | None
-    ) -> Results:
-        return assemble(
-            answers,
-            databases=self.session.databases,
-            individuals=labels,
-            integers=integers,
-            components=component_names(self.plan.query, self.groups),
-            n_groups=len(self.groups),
-            everyone=None if everyone is None else (everyone.q, everyone.outcomes),
-        )
+    return statement.assembled(answers, individuals=labels, integers=integers, everyone=everyone)

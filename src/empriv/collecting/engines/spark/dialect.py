@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import cast
 
 from sqlglot import exp
 
@@ -19,6 +20,16 @@ _RANGE = re.compile(r"RANGE\((\d+)\) AS (\w+)\((\w+)\)", re.IGNORECASE)
 
 def to_spark(tree: Node, names: Mapping[str, str]) -> str:
     """The text of a statement; ``names`` says what the tables are called in the Spark session."""
+    return written(in_spark(tree, names))
+
+
+def written(tree: Node) -> str:
+    """The text of a statement that is in Spark's words."""
+    return str(tree.sql(dialect="spark", comments=False))
+
+
+def in_spark(tree: Node, names: Mapping[str, str]) -> Node:
+    """A statement in Spark's words; ``names`` says what the tables are called in the Spark session."""
     found = _without_ctes(tree.copy())
     shadowed = {cte.alias.lower() for cte in found.find_all(exp.CTE)}
     for select in found.find_all(exp.Select):
@@ -36,7 +47,7 @@ def to_spark(tree: Node, names: Mapping[str, str]) -> str:
         said = _in_other_words(node)
         if said is not node:
             node.replace(said)
-    return str(holder.this.sql(dialect="spark"))
+    return cast(Node, holder.this)
 
 
 def _without_ctes(tree: Node) -> Node:

@@ -1,16 +1,16 @@
 """The Spark engine: the same statements in Spark's SQL, run on a cluster.
 
 Nothing but DataFrames and SQL is asked of Spark, so that Spark Connect serves as well; pyspark is imported when an
-engine is used. Statements are put into Spark's words by `spark_sql`, tables are read by `spark_sources`, jobs are
-watched and ended by `spark_jobs`, and `spark_errors` keeps rows out of messages. Temporary views have names of their
-own, and go when the session does.
+engine is used. Statements are put into Spark's words by `dialect`, tables are read by `tables`, jobs are watched and
+ended by `jobs`, results are saved by `saving`, and `failures` keeps rows out of messages. Temporary views have names
+of their own, and go when the session does.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -19,16 +19,20 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp, parse_one
 
+from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
+from empriv.collecting.engines.arrow import columns_of, labels_of
 from empriv.collecting.engines.data_view import data_view, quoted
-from empriv.collecting.engines.engine import PRESENCE, Column, Integers, Rows
-from empriv.collecting.engines.spark.arrow import CODE, called_batches, chunk_from, columns_of, labels_of
-from empriv.collecting.engines.spark.dialect import kept_parts, plain_ranges, to_spark
+from empriv.collecting.engines.engine import PRESENCE, Batches, Column, Integers, Rows
+from empriv.collecting.engines.spark.calls import CODE, called_batches, chunk_from
+from empriv.collecting.engines.spark.dialect import in_spark, kept_parts, plain_ranges, to_spark, written
 from empriv.collecting.engines.spark.failures import querying, reading
 from empriv.collecting.engines.spark.jobs import Percent, cancellable
-from empriv.collecting.engines.spark.tables import from_arrow, relation, to_arrow
+from empriv.collecting.engines.spark.saving import read, write
+from empriv.collecting.engines.spark.second_look import check_calls, check_tables
+from empriv.collecting.engines.spark.tables import from_arrow, function_class, relation, spark_schema, to_arrow
 from empriv.collecting.functions.chunks import Chunk, FunctionQuery
-from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL, WHERE, WHO
 from empriv.collecting.sources import Databases, databases
 from empriv.collecting.sql.aggregates import Type
 from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
@@ -76,17 +80,46 @@ class SparkEngine:
                 "`spark` must run with spark.sql.ansi.enabled, since sums overflow in silence otherwise. "
                 'Hint: spark.conf.set("spark.sql.ansi.enabled", "true").'
             )
+        if str(self.spark.conf.get("spark.sql.parser.escapedStringLiterals", "false")).lower() == "true":
+            raise InputError(
+                "`spark` must run without spark.sql.parser.escapedStringLiterals, since texts in a query could end "
+                'elsewhere otherwise. Hint: spark.conf.set("spark.sql.parser.escapedStringLiterals", "false").'
+            )
 
     @contextmanager
     def session(self, data: Databases) -> Iterator[SparkFrames]:
         """Open the databases for querying."""
-        opened = SparkFrames(self.spark, data)
+        opened = SparkFrames(self.spark, data, self.parts())
         try:
             with cancellable(self.spark, opened.token):
                 opened.prepare()
                 yield opened
         finally:
             opened.close()
+
+    def parts(self) -> int:
+        """Into how many parts individuals are dealt."""
+        return self.partitions or int(self.spark.conf.get("spark.sql.shuffle.partitions"))
+
+    def call_each(self, count: int, work: Callable[[int], bytes]) -> list[bytes]:
+        """Call a function of the numbers below ``count`` in the executors, and return its answers in order."""
+
+        def run(batches: Iterator[Any]) -> Iterator[Any]:
+            import pyarrow
+
+            for batch in batches:
+                for number in batch["id"].to_pylist():
+                    yield pyarrow.record_batch({"id": [number], "answer": pyarrow.array([work(number)], "binary")})
+
+        with cancellable(self.spark, _token()), querying():
+            rows = self.spark.range(0, count, 1, count).mapInArrow(run, "id bigint, answer binary").collect()
+        answers = {number: bytes(answer) for number, answer in rows}
+        return [answers[number] for number in range(count)]
+
+
+def _token() -> str:
+    """A name that nobody can guess."""
+    return f"empriv_{secrets.token_hex(16)}"
 
 
 @dataclass(eq=False)
@@ -95,20 +128,22 @@ class SparkFrames:
 
     spark: Any
     data: Databases
-    token: str = field(default_factory=lambda: f"empriv_{secrets.token_hex(6)}")
+    parts: int
+    token: str = field(default_factory=_token)
     integer_bits: int = 62
     _views: dict[str, str] = field(default_factory=dict)
     _parts: dict[str, str] = field(default_factory=dict)
     _kept: list[Any] = field(default_factory=list)
+    _classes: dict[str, str | None] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """Make the views; called once."""
         with reading():
             for name, table in self.data.tables.items():
-                self._view(name, relation(self.spark, table, self.frame))
+                self._view(name, relation(self.spark, table, self._unchecked))
             relations = []
             for number, part in enumerate(self.data.parts):
-                frame = relation(self.spark, part, self.frame)
+                frame = relation(self.spark, part, self._unchecked)
                 names = [column.lower() for column in frame.columns]
                 if len(set(names)) != len(names):
                     raise SourceError(
@@ -119,8 +154,10 @@ class SparkFrames:
             for sql in data_view(self.data, relations, self._columns_of):
                 made = parse_one(plain_ranges(sql), dialect="duckdb")
                 assert isinstance(made, exp.Create)
-                frame = self.frame(cast(exp.Expr, made.expression))
+                frame = self._unchecked(cast(exp.Expr, made.expression))
                 self._view(made.this.name, self.keep(frame) if made.kind == "TABLE" else frame)
+            for name in relations:  # from here on, rows are read as `data` alone
+                self._parts[name] = self._views.pop(name)
         self._check_nulls()
         self._make_labels("empriv_databases", DATABASE)
 
@@ -165,7 +202,8 @@ class SparkFrames:
             self._make_labels("empriv_individuals", INDIVIDUAL)
 
     def admit(self, statement: exp.Expr) -> None:
-        """The tree has been looked at, and Spark is given text of that tree, with names of this session's views."""
+        """Refuse a query that, as Spark reads it, reaches beyond its rows; nothing is run."""
+        self._admitted(statement, {name.lower(): self._views[name.lower()] for name in (DATA, *self.data.tables)})
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         with querying():
@@ -189,12 +227,34 @@ class SparkFrames:
         parts, rest = kept_parts(statement)
         names = dict(self._views)
         for name, part in parts:
-            text = to_spark(part, names)
+            text = self._admitted(part, names)
             if text not in self._parts:
                 self._parts[text] = f"{self.token}_{name}_{len(self._parts)}"
                 self.keep(self.spark.sql(text)).createOrReplaceTempView(self._parts[text])
             names[name] = self._parts[text]
-        return self.spark.sql(to_spark(rest, names))
+        return self.spark.sql(self._admitted(rest, names))
+
+    def _admitted(self, statement: exp.Expr, names: Mapping[str, str]) -> str:
+        """The text of a statement that may be run, by what a query may read and call."""
+        tree = in_spark(statement, names)
+        check_tables(tree, names.values())
+        text = written(tree)
+        check_calls(text, self._named_columns, self._class_of)
+        return text
+
+    @cached_property
+    def _named_columns(self) -> frozenset[str]:
+        return frozenset(name for columns in self.columns.values() for name in columns)
+
+    def _class_of(self, function: str) -> str | None:
+        """The class behind a function's name in the Spark session; None if there is none."""
+        if function not in self._classes:
+            self._classes[function] = function_class(self.spark, function)
+        return self._classes[function]
+
+    def _unchecked(self, statement: exp.Expr) -> Any:
+        """The DataFrame of a statement of whoever sees the rows: it may read and call anything."""
+        return self.spark.sql(to_spark(statement, self._views))
 
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()
@@ -205,7 +265,7 @@ class SparkFrames:
     @contextmanager
     def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
         # One database is fetched, and queried here: a Spark job for each individual would take seconds each.
-        from empriv.collecting.engines.duckdb.session import DuckDBEngine
+        from empriv.collecting.engines.duckdb import DuckDBEngine
 
         with reading():
             rows = to_arrow(self.frame(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
@@ -218,6 +278,7 @@ class SparkFrames:
         rows = rows.set_column(place, CODE, pyarrow.array(codes, mask=codes < 0))
         here = databases([rows], individual=CODE, tables=tables, unidentified="keep")
         with DuckDBEngine(threads=1).session(here) as local:
+            local.admit(statement)
             known = local.individuals.tolist()
             with local.rerun(statement, 0) as run:
                 yield lambda individual: run(-1 if individual < 0 else known.index(individual))
@@ -243,6 +304,45 @@ class SparkFrames:
             dealt = coded.repartition(count, DATABASE).sortWithinPartitions(DATABASE)
             found = dealt.mapInArrow(call, "chunk binary").collect()
         return [chunk_from(bytes(row[0])) for row in found]
+
+    def run_batches(
+        self, entries: exp.Expr, work: Callable[[Batches], Batches], schema: Any, table: str | None = None
+    ) -> list[bytes]:
+        """Deal entries out to the executors by individual, have each do its work, and return what it says in bytes.
+
+        Dealt by a hash of the label, after the rows have been added up: neither an individual nor a database with
+        most of the rows burdens one executor.
+        """
+        said = schema.names[-1]
+        with querying():
+            frame = self.frame(entries)
+            if _as_text(dict(frame.dtypes)[WHO]):
+                frame = frame.withColumn(WHO, frame[WHO].cast("string"))
+            dealt = frame.repartition(self.parts, WHO).sortWithinPartitions(WHO, WHERE)
+            done = dealt.mapInArrow(work, spark_schema(schema))
+            if table is not None:
+                done = self.keep(done)
+                done.where(f"{said} IS NULL").drop(said).write.mode("overwrite").saveAsTable(table)
+            rows = done.where(f"{said} IS NOT NULL").select(said).collect()
+        # In one order, whichever executor was first: sums of doubles come out alike.
+        return sorted(bytes(row[0]) for row in rows)
+
+    def progress(self, advance: Advance) -> Callable[[int], AbstractContextManager[None]]:
+        """A function that is told how many per cent are done after its body, and shows progress meanwhile."""
+        return Percent(self.spark, advance, self.parts).up_to
+
+    def save(self, place: str, statement: exp.Expr, note: str) -> None:
+        with querying():
+            write(self.spark, place, self.frame(statement), note)
+
+    def load(self, place: str) -> tuple[exp.Expr, str] | None:
+        with querying():
+            saved = read(self.spark, place)
+        if saved is None:
+            return None
+        rows, note = saved
+        self._view("empriv_saved", rows)
+        return exp.select("*").from_("empriv_saved"), note
 
     def fingerprint(self) -> str:
         """The rows in one text: their columns, their number, and the sum of hashes of them, table by table."""
@@ -311,10 +411,15 @@ class SparkFrames:
 
     def _labels(self, name: str) -> npt.NDArray[Any]:
         kind = dict(self.spark.table(self._views[name]).dtypes)["label"]
-        text = "label" if kind in _INTEGERS or kind.startswith("struct") else "CAST(label AS TEXT) AS label"
+        text = "CAST(label AS TEXT) AS label" if _as_text(kind) else "label"
         with reading():
             found = to_arrow(self.frame(parse_one(f"SELECT {text}, code FROM {name} ORDER BY code", dialect="duckdb")))
         return labels_of(found["label"])
+
+
+def _as_text(kind: str) -> bool:
+    """Whether labels of this type are given as texts: all but integers and those of several columns."""
+    return kind not in _INTEGERS and not kind.startswith("struct")
 
 
 def _type(kind: str) -> Type:

@@ -1,6 +1,6 @@
 """Tables as Spark DataFrames, and DataFrames as Arrow tables.
 
-What a source is, `sources` says; what is asked of it, the session in `spark`.
+What a source is, `sources` says; what is asked of it, `session`.
 """
 
 from __future__ import annotations
@@ -61,10 +61,8 @@ def from_arrow(spark: Any, table: Any) -> Any:
     if takes_arrow(spark):
         return spark.createDataFrame(table)
     # Spark 3.5 takes rows, or pandas, where integers that may be NULL are doubles.
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     columns = [column.to_pylist() for column in table.columns]
-    return spark.createDataFrame(list(zip(*columns, strict=True)), from_arrow_schema(plain))
+    return spark.createDataFrame(list(zip(*columns, strict=True)), spark_schema(plain))
 
 
 def to_arrow(frame: Any) -> Any:
@@ -81,6 +79,23 @@ def to_arrow(frame: Any) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(frame.schema).empty_table()
+
+
+def spark_schema(schema: Any) -> Any:
+    """The columns of an Arrow schema in Spark's types."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def function_class(spark: Any, name: str) -> str | None:
+    """The class behind a function's name, as the catalogue knows it; None if there is no such function."""
+    try:
+        return str(spark.catalog.getFunction(name).className)
+    except Exception as error:
+        if type(error).__name__ == "AnalysisException":
+            return None
+        raise
 
 
 def takes_arrow(spark: Any) -> bool:

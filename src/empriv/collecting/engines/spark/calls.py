@@ -1,6 +1,6 @@
-"""Arrow tables as arrays, and what an executor does with them for Python functions.
+"""What an executor does with Arrow batches of rows: it calls a Python function on each database in them.
 
-Knows neither an engine nor SQL: it runs wherever the rows are.
+Knows neither Spark nor SQL: it runs wherever the rows are.
 """
 
 from __future__ import annotations
@@ -13,24 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.engines.engine import Column
 from empriv.collecting.functions.chunks import Chunk, ChunkTask, FunctionQuery, run_task
-from empriv.collecting.queries import DATABASE
+from empriv.collecting.names import DATABASE
 
 # The column that says whose a row is, by position.
 CODE = "left_out"
-
-
-def labels_of(column: Any) -> npt.NDArray[Any]:
-    """Labels from an Arrow column: integers, texts, or the values of several columns as JSON arrays."""
-    import pyarrow
-
-    if pyarrow.types.is_integer(column.type):
-        return np.asarray(column.to_numpy().astype(np.int64))
-    if pyarrow.types.is_struct(column.type):
-        rows = column.to_pylist()
-        return np.array([json.dumps(list(row.values()), default=str, ensure_ascii=False) for row in rows], np.str_)
-    return np.array(column.to_pylist(), np.str_)
 
 
 def called_batches(query: FunctionQuery, columns: tuple[str, ...], batches: Iterator[Any]) -> Iterator[Any]:
@@ -97,19 +84,3 @@ def _plain(column: Any) -> npt.NDArray[Any]:
     if pyarrow.types.is_decimal(column.type):
         column = column.cast(pyarrow.float64())
     return np.asarray(column.to_numpy())
-
-
-def columns_of(table: Any) -> dict[str, Column]:
-    """Columns of a table of results."""
-    import pyarrow
-
-    found = {}
-    for name in table.column_names:
-        column = table[name].combine_chunks()
-        null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
-        if pyarrow.types.is_decimal(column.type):
-            column = column.cast(pyarrow.float64())
-        if null.any() and not pyarrow.types.is_string(column.type):
-            column = column.fill_null(False if pyarrow.types.is_boolean(column.type) else 0)
-        found[name] = Column(np.asarray(column.to_numpy(zero_copy_only=False)), null)
-    return found

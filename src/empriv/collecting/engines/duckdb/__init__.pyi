@@ -1,0 +1,3 @@
+__all__ = ["DuckDBEngine"]
+
+from .session import DuckDBEngine

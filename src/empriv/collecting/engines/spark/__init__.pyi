@@ -1,0 +1,3 @@
+__all__ = ["SparkEngine"]
+
+from .session import SparkEngine

@@ -1,0 +1,367 @@
+"""The plan of a statement: all that is asked of a session to answer a rewritten query, in one place.
+
+1. **Admit** the query: it must reach nothing but its rows.
+2. **Survey** the rows: the types of the arguments, and the largest and smallest of those that are added up.
+3. **Prepare** the tables that the statement reads: labels of individuals, and groups.
+4. **Write** the statement, in one piece or in steps whose tables are kept (`rewrite` does that).
+5. **Ask** for results as doubles, and refuse those that a double cannot hold.
+6. **Look again** at what is flagged: computed once more, from the rows that are left.
+
+`evaluate` fetches everybody's results at once, `streaming` those of some individuals at a time; on a cluster they stay
+in tables of the engine (`Statement.entries`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp
+
+from empriv.collecting.assemble import Answers, answer, assemble
+from empriv.collecting.engines.engine import BY_LABEL, Column, FailedOnRows, Integers, Session
+from empriv.collecting.names import ENTRY
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query
+from empriv.collecting.sql.advice import explained
+from empriv.collecting.sql.aggregates import Facts
+from empriv.collecting.sql.closed_door import check, check_tables
+from empriv.collecting.sql.decomposing import Decomposition, decompose
+from empriv.collecting.sql.exact_sums import Span
+from empriv.collecting.sql.reruns import BEYOND, IDENTIFYING, LARGEST_EXACT, NO_GROUP
+from empriv.collecting.sql.rewrite import GROUP, Stages, leave_one_out, passes, stages
+from empriv.collecting.sql.templates import fill
+from empriv.errors import QueryError
+from empriv.results import Results
+
+_PAIR = "empriv_pair"
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A rewritten query, prepared on a session.
+
+    Attributes
+    ----------
+    session : where it is asked
+    plan : what the query is made of
+    facts : what the survey found
+    integers : how individuals are named: by integers, by label (`BY_LABEL`), or by their position (None)
+    groups : names of the groups of GROUP BY; one without a name if there are none
+    """
+
+    session: Session
+    plan: Decomposition
+    facts: Facts
+    integers: Integers | None
+    groups: list[str]
+
+    def whole(self) -> exp.Select:
+        """With everyone and without each individual, in one piece."""
+        return leave_one_out(self.plan, self.facts, integers=self.integers)
+
+    def steps(self, only: str | None = None) -> Stages:
+        """The same in steps; ``only`` is a condition on ``p.empriv_individual``."""
+        return stages(self.plan, self.facts, integers=self.integers, only=only)
+
+    def passes(self, only: str | None = None) -> Stages | None:
+        """The same in steps that read the rows anew, where possible; ``only`` is on ``r.empriv_individual``."""
+        return passes(self.plan, self.facts, integers=self.integers, only=only)
+
+    def answers(self, statement: exp.Select, size: int) -> Answers:
+        """What a statement answers with everyone, and about individuals at positions below ``size``."""
+        n, query = len(self.session.databases), self.plan.query
+        columns = self.session.fetch(_as_numbers(self.session, statement, query, (n, size)))
+        _refuse_beyond(columns)
+        answers = Answers(
+            columns[_PAIR].values,
+            n,
+            columns[GROUP].values if query.groups else np.zeros(1, np.int64),
+            tuple(answer(columns[f"q{number}"]) for number in range(len(query.items))),
+        )
+        self._look_again(answers, columns)
+        return answers
+
+    def assembled(
+        self,
+        answers: Answers,
+        *,
+        individuals: npt.NDArray[Any] | None,
+        integers: Integers | None,
+        everyone: Results | None = None,
+    ) -> Results:
+        """Results from answers; ``everyone`` are those with everyone, where the answers do not hold them."""
+        return assemble(
+            answers,
+            databases=self.session.databases,
+            individuals=individuals,
+            integers=integers,
+            components=component_names(self.plan.query, self.groups),
+            n_groups=len(self.groups),
+            everyone=None if everyone is None else (everyone.q, everyone.outcomes),
+        )
+
+    def everyone(self, steps: Stages) -> Results:
+        """Results with everyone, and nobody listed."""
+        return self.assembled(
+            self.answers(steps.everyone, 0), individuals=np.zeros(0, np.int64), integers=Integers(0, 0)
+        )
+
+    def entries(self, steps: Stages, item: int) -> exp.Select:
+        """A statement of results without each individual, with the columns of `ENTRY`; they stay in the engine.
+
+        ``item`` says which of the query's results. Individuals are named by their labels.
+        """
+        assert self.integers is BY_LABEL
+        session, (who, where, value) = self.session, ENTRY
+        each = _as_numbers(session, steps.each, self.plan.query, None)
+        columns = {column.alias_or_name for column in each.expressions}
+        session.store("empriv_each", each)
+        if "beyond" in columns:
+            _refuse_beyond(session.fetch(exp.select("COALESCE(BOOL_OR(beyond), FALSE) AS beyond").from_("empriv_each")))
+        if "flagged" in columns:
+            flagged = exp.select(
+                f"ROW_NUMBER() OVER (ORDER BY {DATABASE}, {INDIVIDUAL}) - 1 AS code", DATABASE, INDIVIDUAL
+            ).from_("empriv_each").where("flagged")  # fmt: skip
+            session.store("empriv_numbered", flagged)
+            session.store("empriv_flagged", exp.select("*", "code AS label").from_("empriv_numbered"))
+            if _count(session, "COUNT(*)", "empriv_flagged"):
+                session.store("empriv_again", self._again())
+                return (
+                    exp.select(
+                        f"e.{INDIVIDUAL} AS {who}", f"e.{DATABASE} AS {where}",
+                        f"CASE WHEN f.code IS NULL THEN e.q{item} ELSE a.q{item} END AS {value}",
+                    ).from_("empriv_each AS e")
+                    .join("empriv_flagged AS f", on=f"e.{DATABASE} = f.{DATABASE} AND e.{INDIVIDUAL} = f.{INDIVIDUAL}",
+                          join_type="left")
+                    .join("empriv_again AS a", on=f"a.{DATABASE} = f.code", join_type="left")
+                )  # fmt: skip
+        return exp.select(f"{INDIVIDUAL} AS {who}", f"{DATABASE} AS {where}", f"q{item} AS {value}").from_(
+            "empriv_each"
+        )
+
+    def absent(self) -> int:
+        """How many individuals have rows, but none that the query reads; after `entries`."""
+        if self.plan.reads_all:
+            return 0
+        counted = f"COUNT(DISTINCT {INDIVIDUAL})"
+        return _count(self.session, counted, DATA) - _count(self.session, counted, "empriv_each")
+
+    def _again(self) -> exp.Select:
+        """The statement over the rows that are left for each pair in ``empriv_flagged``."""
+        statement = leave_one_out(self.plan, self.facts, integers=self.integers, again=True)
+        return _as_numbers(self.session, statement, self.plan.query, None)
+
+    def _look_again(self, answers: Answers, columns: Mapping[str, Column]) -> None:
+        """Compute what is flagged from the rows that are left, in place; few are: only an outlier takes most away."""
+        # By label only results with everyone are fetched: there all rows are left, and nothing changes.
+        if "flagged" not in columns or self.integers is BY_LABEL:
+            return
+        flagged = columns["flagged"].values & ~columns["flagged"].null
+        if not flagged.any():
+            return
+        places = np.flatnonzero(flagged)
+        n = answers.n_databases
+        pairs, code = np.unique(answers.pair[places], return_inverse=True)
+        number = np.arange(len(pairs))
+        table = {"code": number, "label": number, DATABASE: pairs % n, INDIVIDUAL: pairs // n}
+        self.session.store_numbers("empriv_flagged", table)
+        columns = self.session.fetch(self._again())
+        grouped = bool(self.plan.query.groups)
+        n_groups = int(answers.group.max()) + 1
+        group = answers.group[places] if grouped else 0
+        again = columns[DATABASE].values * n_groups + (columns[GROUP].values if grouped else 0)
+        row = np.full(len(pairs) * n_groups, -1)
+        row[again] = np.arange(len(again))
+        row = row[code * n_groups + group]
+        for item, (values, codes) in enumerate(answers.items):
+            new_values, new_codes = answer(columns[f"q{item}"])
+            values[places], codes[places] = new_values[row], new_codes[row]
+
+
+def admit(session: Session, query: Query) -> None:
+    """Refuse a query that reaches beyond its rows, before anything is run for it."""
+    assert query.select is not None
+    check(query.select, query.text)
+    check_tables(query.select, list(session.columns), query.text)
+    session.admit(query.select)
+
+
+def prepare(session: Session, plan: Decomposition, integers: Integers | None) -> Statement:
+    """Survey the rows, and make the tables of labels and groups that the statement reads."""
+    try:
+        facts = survey(session, plan)
+    except FailedOnRows:
+        raise
+    except QueryError as error:
+        raise explained(session, plan.query, error) from None
+    if integers is None:
+        session.label_individuals()
+    groups = _store_groups(session, plan) if plan.query.groups else [""]
+    return Statement(session, plan, facts, integers, groups)
+
+
+def survey(session: Session, plan: Decomposition) -> Facts:
+    """What must be known of the arguments before the statement can be written."""
+    arguments = plan.arguments
+    described = session.types(plan.rows(fill("1"), *(exp.alias_(x.copy(), name) for name, x in arguments.items())))
+    types = {name: described[name] for name in arguments}
+    summed = sorted(name for name in plan.summed if types[name].kind == "double")
+    measures = [exp.alias_(fill("COUNT(*)"), "n")]
+    for name in summed:
+        x = exp.cast(arguments[name].copy(), "DOUBLE", dialect="duckdb")
+        for measure, template in (
+            ("largest", "MAX(ABS(x)) FILTER (WHERE ISFINITE(x))"),
+            ("smallest", "MIN(ABS(x)) FILTER (WHERE x <> 0)"),
+            ("infinite", "COUNT(*) FILTER (WHERE NOT ISFINITE(x))"),
+        ):
+            measures.append(exp.alias_(fill(template, x=x), f"{measure}_{name}"))
+    columns = session.fetch(plan.rows(*measures))
+
+    def measured(name: str, default: float) -> float:
+        column = columns[name]
+        return default if column.null[0] else float(column.values[0])
+
+    spans = {}
+    for name in summed:
+        largest = measured(f"largest_{name}", 1.0) or 1.0
+        smallest = measured(f"smallest_{name}", largest)
+        finite = measured(f"infinite_{name}", 0) == 0
+        spans[name] = Span(largest, smallest if math.isfinite(smallest) else largest, finite)
+    return Facts(types, spans, int(measured("n", 0)), session.integer_bits)
+
+
+def component_names(query: Query, groups: list[str]) -> list[str] | None:
+    """Names of a vector's components: of the group, the item, or both."""
+    if not query.is_vector:
+        return None
+    if not query.groups:
+        return _unique(list(query.names))
+    if len(query.items) == 1:
+        return groups
+    return _unique([f"{group} / {name}" for group in groups for name in query.names])
+
+
+def _unique(names: list[str]) -> list[str]:
+    if len(set(names)) != len(names):
+        raise QueryError("The results of a query must have different names. Hint: name them with AS.")
+    return names
+
+
+def components_of(session: Session, query: Query) -> list[str] | None:
+    """Names of a vector's components, None if the query gives one number; groups are looked up in the rows."""
+    if not query.groups:
+        return component_names(query, [""])
+    try:
+        groups = _store_groups(session, decompose(query))
+    except QueryError as error:
+        raise explained(session, query, error) from None
+    return component_names(query, groups)
+
+
+def only_component(query: Query, position: int, name: str) -> tuple[Query, int]:
+    """The query that gives one component of those in `components_of`, and which of its items that is.
+
+    A group of GROUP BY is the same query over the rows of that group, which has no result where it has no rows.
+    """
+    group, item = divmod(position, len(query.items))
+    if not query.groups:
+        return query, item
+    assert isinstance(query.select, exp.Select)
+    select = query.select.copy()
+    select.set("group", None)
+    select.set("order", None)
+    result = select.expressions[query.items[item]].unalias()
+    select.set("expressions", [fill("CASE WHEN COUNT(*) > 0 THEN q END", q=result)])
+    for number, key in enumerate(query.groups):
+        chosen = exp.select(f"k{number}").from_("empriv_groups").where(f"code = {group}").subquery()
+        select = select.where(exp.NullSafeEQ(this=exp.paren(key.copy()), expression=chosen))
+    return replace(query, select=select, items=(0,), keys=(), names=(name,), groups=()), 0
+
+
+def _count(session: Session, counted: str, table: str) -> int:
+    return int(session.fetch(exp.select(f"{counted} AS n").from_(table))["n"].values[0])
+
+
+def _refuse_beyond(columns: Mapping[str, Column]) -> None:
+    """Refuse results that a double cannot hold."""
+    if "beyond" in columns and bool(np.any(columns["beyond"].values & ~columns["beyond"].null)):
+        raise QueryError(BEYOND)
+
+
+def _as_numbers(session: Session, statement: exp.Select, query: Query, pairs: tuple[int, int] | None) -> exp.Select:
+    """Cast the results to doubles, if they are numbers, and see where an integer does not fit.
+
+    With ``pairs``, the numbers of databases and individuals, these two are joined to one, as `Answers` has it.
+    """
+    types = session.types(statement)
+    outer: exp.Select = exp.select(*(name for name in types if not name.startswith("q")))
+    if pairs is not None:
+        width = "INTEGER" if pairs[0] * pairs[1] < 2**31 else "BIGINT"
+        outer = exp.select(f"CAST({INDIVIDUAL} AS {width}) * {pairs[0]} + {DATABASE} AS {_PAIR}")
+        outer = outer.select(*(name for name in types if name in (GROUP, "flagged")))
+    beyond = []
+    for number, name in enumerate(name for name in types if name.startswith("q")):
+        kind, value = types[name].kind, exp.column(name)
+        # A decimal is an integer of its last digits.
+        limit = LARGEST_EXACT // 10 ** types[name].scale
+        if kind == "other":
+            raise QueryError(not_a_number(query.names[number]))
+        outer = outer.select(exp.alias_(fill("CAST(q AS DOUBLE)", q=value), name))
+        if kind in ("integer", "decimal"):
+            beyond.append(fill(f"q > {limit} OR q < -{limit}", q=value))
+    if beyond:
+        outer = outer.select(exp.alias_(exp.or_(*beyond), "beyond"))
+    return outer.from_(statement.subquery("empriv_results"))
+
+
+def not_a_number(name: str) -> str:
+    return (
+        f"The query must give numbers, but its result {name!r} is not one. "
+        "Hint: count(DISTINCT ...) counts values, epoch() makes a number of a time."
+    )
+
+
+def _names_individuals(session: Session, plan: Decomposition, key: exp.Expr) -> bool:
+    """Whether a group key is one to one with the individuals: its values identify them, whatever it is called."""
+    whose = plan.column(INDIVIDUAL)
+    owners = (
+        plan.rows(
+            exp.alias_(fill("MIN(i)", i=whose), "owner"),
+            exp.alias_(fill("MIN(i) = MAX(i)", i=whose), "alone"),
+            exp.alias_(fill("CAST(MIN(k) AS TEXT) = CAST(MIN(i) AS TEXT)", k=key, i=whose), "same"),
+        )
+        .where(fill("NOT k IS NULL AND NOT i IS NULL", k=key, i=whose))
+        .group_by(exp.paren(key.copy()))
+    )
+    counted = exp.select(
+        "COUNT(*) AS n",
+        "COUNT(DISTINCT owner) AS owners",
+        "COUNT(CASE WHEN alone THEN 1 END) AS alone",
+        "COUNT(CASE WHEN same THEN 1 END) AS same",
+    ).from_(owners.subquery("empriv_owners"))
+    columns = session.fetch(counted)
+    n, owned, alone, same = (int(columns[name].values[0]) for name in ("n", "owners", "alone", "same"))
+    # One group of one individual may be anything, unless it is called as they are.
+    return n == owned == alone and (n > 1 or same == n == 1)
+
+
+def _store_groups(session: Session, plan: Decomposition) -> list[str]:
+    """Make the table of groups, and name them."""
+    keys = [f"k{k}" for k in range(len(plan.query.groups))]
+    distinct = plan.rows(
+        *(exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True))
+    ).distinct()
+    codes = exp.select(f"ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS code", *keys)
+    session.store("empriv_groups", codes.from_(distinct.subquery("empriv_distinct")))
+    texts = exp.select(*(f"COALESCE(CAST({k} AS TEXT), 'NULL') AS {k}" for k in keys))
+    columns = session.fetch(texts.from_("empriv_groups").order_by("code"))
+    if not len(columns["k0"].values):
+        raise QueryError(NO_GROUP)
+    for key in plan.query.groups:
+        if _names_individuals(session, plan, key):
+            raise QueryError(IDENTIFYING)
+    return [" / ".join(map(str, row)) for row in zip(*(columns[k].values for k in keys), strict=True)]
