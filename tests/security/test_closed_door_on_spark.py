@@ -141,6 +141,22 @@ def test_scans_and_explanations_are_refused_as_well(spark: Any) -> None:
             empriv.explain(data, query)
 
 
+def test_what_runs_on_the_driver_is_admitted_there_too(opened: Any, folder: Path) -> None:
+    """One database is fetched and queried by DuckDB, once per individual, where a query cannot be rewritten."""
+    with opened.rerun(parse_one("SELECT avg(x) FROM data", dialect="duckdb"), 0) as run:
+        assert run(-1) is not None
+    for table in (
+        f"read_parquet('{folder}/people.parquet/*.parquet')",
+        f"'{folder}/people.parquet'",
+        "duckdb_tables()",
+    ):
+        with (
+            pytest.raises(QueryError, match="must read and call nothing but what it was given"),
+            opened.rerun(parse_one(f"SELECT count(*) FROM {table}", dialect="duckdb"), 0),
+        ):
+            pass
+
+
 @pytest.mark.parametrize(
     "query",
     [
