@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Several: TypeAlias = Sequence[float] | npt.NDArray[Any]
 """Several epsilons."""
 
-_LARGEST_EPSILON = 64.0  # beyond it e^-epsilon is less than rounding: whoever is not private there never is
+_LARGEST_EPSILON = 64.0  # beyond it e^-epsilon is less than rounding: people who are not private there never are
 _HALVINGS = 60
 
 
@@ -51,13 +51,13 @@ class RiskContract(ABC):
     def delta_i(self, epsilon: float | Several) -> FloatArray:
         """Failure probability of each individual: (individuals,), or (individuals, epsilons) for an array."""
         grid = epsilon_grid(epsilon)
-        asked = tuple(grid.ravel().tolist())
-        if asked not in self._last_curves:
+        key = tuple(grid.ravel().tolist())
+        if key not in self._last_curves:
             self._last_curves.clear()  # one curve is kept: large tables would fill the memory otherwise
             rising, back = np.unique(grid.ravel(), return_inverse=True)
             curves = self.curves(rising)
-            self._last_curves[asked] = curves if np.array_equal(rising, grid.ravel()) else curves[:, back]
-        curves = self._last_curves[asked]
+            self._last_curves[key] = curves if np.array_equal(rising, grid.ravel()) else curves[:, back]
+        curves = self._last_curves[key]
         return curves[:, 0].copy() if grid.ndim == 0 else curves.copy()
 
     @overload
@@ -239,7 +239,8 @@ def total_risk_of(delta_i: FloatArray) -> FloatArray:
 def _smallest(broken: Callable[[FloatArray], npt.NDArray[np.bool_]], count: int) -> FloatArray:
     """(count,) smallest epsilon at which each of ``count`` limits holds, from above; inf beyond `_LARGEST_EPSILON`.
 
-    ``broken`` says of each whether its limit is broken at its own epsilon; it is not at any greater one then.
+    ``broken`` says for each limit whether it is broken at its own epsilon. A limit that holds at one epsilon holds at
+    every greater one.
     """
     low, high = np.zeros(count), np.ones(count)
     never = np.zeros(count, bool)

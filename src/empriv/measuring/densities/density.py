@@ -2,9 +2,9 @@
 
 A `Density` is a recipe; ``fit`` makes a `Model` of it. Bandwidths are fitted to the results with everyone, and
 belong to the database: pair j has one bandwidth on both sides, because a second fit without the individual would
-put a divergence between the two that is not theirs (``refit=True`` does so, for comparison).
+add a divergence that the individual did not cause (``refit=True`` does so, for comparison).
 
-Whoever has a density of their own writes the two protocols; nothing else in empriv needs to know.
+For a density of your own, write classes that follow the two protocols; nothing else in empriv needs to know.
 """
 
 from __future__ import annotations
@@ -117,21 +117,21 @@ class Mixture:
         return first if np.all(self.bandwidths == first) else float("nan")
 
     def pdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
-        here = np.isfinite(points)
-        h = self.bandwidths[here]
-        z = (np.asarray(x, float)[..., None] - points[here]) / h
+        finite = np.isfinite(points)
+        h = self.bandwidths[finite]
+        z = (np.asarray(x, float)[..., None] - points[finite]) / h
         return np.asarray((self.kernel.pdf(z) / h).sum(axis=-1) / len(points))
 
     def cdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
-        here = np.isfinite(points)
-        z = (np.asarray(x, float)[..., None] - points[here]) / self.bandwidths[here]
+        finite = np.isfinite(points)
+        z = (np.asarray(x, float)[..., None] - points[finite]) / self.bandwidths[finite]
         return np.asarray(self.kernel.cdf(z).sum(axis=-1) / len(points))
 
     def nodes(self, points: FloatArray) -> FloatArray:
-        here = np.isfinite(points)
+        finite = np.isfinite(points)
         offsets = np.array(self.kernel.nodes)
         offsets = np.concatenate((-offsets, offsets, [-self.kernel.reach, self.kernel.reach]))
-        return np.unique(points[here, None] + self.bandwidths[here, None] * offsets)
+        return np.unique(points[finite, None] + self.bandwidths[finite, None] * offsets)
 
 
 @dataclass(frozen=True)
@@ -405,11 +405,11 @@ class Chosen:
 
 def _finite(points: FloatArray, databases: IntArray) -> tuple[FloatArray, IntArray]:
     """Points that are not atoms, and their groups: the databases, or each draw alone if there is one database."""
-    here = np.isfinite(points)
-    groups = databases[here]
-    if not here.any() or np.all(points[here] == points[here][0]):
+    finite = np.isfinite(points)
+    groups = databases[finite]
+    if not finite.any() or np.all(points[finite] == points[finite][0]):
         raise InputError("A bandwidth needs at least two distinct results, got fewer.")
-    return points[here], groups if len(np.unique(groups)) > 1 else np.arange(len(groups))
+    return points[finite], groups if len(np.unique(groups)) > 1 else np.arange(len(groups))
 
 
 def _bandwidth(x: FloatArray, groups: IntArray, kernel: Kernel, rule: str) -> tuple[float, tuple[Score, ...]]:
@@ -440,7 +440,7 @@ def _scores(names: Sequence[str], means: FloatArray, errors: FloatArray, best: i
 
 
 def _held_out(density: Density, points: FloatArray, units: IntArray) -> FloatArray:
-    """Log density at each point, fitted to the other folds; ties of the point left out; -inf where no fit is had."""
+    """Log density at each point, fitted to the other folds; ties of the point left out; -inf where the fit fails."""
     fold = selection.folds(np.unique(units, return_inverse=True)[1])
     log = np.full(len(points), -np.inf)
     log[~np.isfinite(points)] = np.nan

@@ -126,7 +126,7 @@ def per_database(log_density: FloatArray, databases: IntArray) -> FloatArray:
     if not len(index):
         return np.zeros((len(log_density), 0))
     counts = np.bincount(index)
-    # a bounded kernel scores -inf where no partner is near: bincount would make NaN of inf - inf, add.reduceat not
+    # A bounded kernel scores -inf where no partner is near; so does the whole database then.
     rows = [np.bincount(index, weights=row) / counts for row in log_density[:, scored]]
     return np.array(rows)
 

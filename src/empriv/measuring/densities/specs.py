@@ -82,8 +82,12 @@ def density_from_json(spec: Any) -> Density:
     if kind == "best" and isinstance(spec.get("candidates"), list) and spec["candidates"]:
         return BestOf(tuple(density_from_json(candidate) for candidate in spec["candidates"]))
     fields = {name: value for name, value in spec.items() if name != "kind"}
-    wanted = _FIELDS.get(str(kind), {})
-    if not wanted or set(fields) != set(wanted) or not all(_fits(fields[name], wanted[name]) for name in wanted):
+    field_types = _FIELDS.get(str(kind), {})
+    if (
+        not field_types
+        or set(fields) != set(field_types)
+        or not all(_fits(fields[name], field_types[name]) for name in field_types)
+    ):
         raise FileFormatError("The file is damaged: its density is not one that empriv writes.")
     try:
         return _KINDS[str(kind)](**fields)

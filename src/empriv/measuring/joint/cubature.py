@@ -3,7 +3,7 @@
 In one and two dimensions by a grid of cells whose masses are exact, in more by scrambled Sobol points drawn from
 each density itself, so that the integrand ``(1 - e^eps p_i/p)_+`` lies in [0, 1]. Both give the two masses of many
 cells; from these a whole curve over epsilon costs next to nothing, and comes with an error bar. Coordinates are in
-bandwidths (`spaces`); which individuals are looked at is for `joint`.
+bandwidths (`spaces`); `joint_risk` decides which individuals are measured.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ def curve(masses: Masses, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
     if masses.coarse is not None:
         fine = _sums(masses.first, masses.second, epsilon)
         coarse = _sums(*masses.coarse, epsilon)
-        # Merging cells loses what they tell apart, with the square of their width: a third of the last loss remains.
+        # Merging cells loses detail in proportion to the square of their width: a third of the last loss remains.
         left = (fine - coarse) / 3.0
         return fine + left, left
     assert masses.replicate is not None
-    each = np.stack(
+    sticks = np.stack(
         [
-            REPLICATES * _sums(masses.first[here], masses.second[here], epsilon)
-            for here in (masses.replicate == k for k in range(REPLICATES))
+            REPLICATES * _sums(masses.first[members], masses.second[members], epsilon)
+            for members in (masses.replicate == k for k in range(REPLICATES))
         ]
     )
-    return each.mean(axis=0), each.std(axis=0, ddof=1) / math.sqrt(REPLICATES)
+    return sticks.mean(axis=0), sticks.std(axis=0, ddof=1) / math.sqrt(REPLICATES)
 
 
 def _sums(first: FloatArray, second: FloatArray, epsilon: FloatArray) -> FloatArray:
     """Σ (first - e^eps second)_+ at each epsilon."""
     if len(epsilon) <= 3:
-        return np.array([np.maximum(first - math.exp(one) * second, 0.0).sum() for one in epsilon.tolist()])
+        return np.array([np.maximum(first - math.exp(value) * second, 0.0).sum() for value in epsilon.tolist()])
     larger = first > math.exp(epsilon[0]) * second
     a, b = first[larger], second[larger]
     with np.errstate(divide="ignore"):
@@ -92,9 +92,11 @@ class Grid:
     def of(pairs: JointPairs, number: int, *, fine: float | None = None) -> Grid:
         """``fine`` cells for each bandwidth; by default as fine as the error bar of an estimate asks."""
         points = pairs.coordinates[number]
-        here = pairs.places == number
-        edges = tuple(_edges(points[here, axis], points.shape[1], fine) for axis in range(points.shape[1]))
-        shares = tuple(np.where(here[:, None], kernel_shares(points[:, k], edge), 0.0) for k, edge in enumerate(edges))
+        in_space = pairs.places == number
+        edges = tuple(_edges(points[in_space, axis], points.shape[1], fine) for axis in range(points.shape[1]))
+        shares = tuple(
+            np.where(in_space[:, None], kernel_shares(points[:, k], edge), 0.0) for k, edge in enumerate(edges)
+        )
         return Grid(number, edges, shares, _product(shares) / pairs.size)
 
     def without(self, pairs: JointPairs, row: int) -> FloatArray:
@@ -212,9 +214,9 @@ class Cloud:
         """Both directions, and which of the N points each sample was drawn around (of the second: without)."""
         centres = pairs.coordinates[self.number]
         leave, old, come, new = pairs.changes(row, self.number)
-        here = self.density + kernel_sums(self.points, new) - kernel_sums(self.points, old)
-        here = np.maximum(here, 0.0)
-        first = Masses(self.weight, self.weight * here / self.density, replicate=self.replicate)
+        density_without = self.density + kernel_sums(self.points, new) - kernel_sums(self.points, old)
+        density_without = np.maximum(density_without, 0.0)
+        first = Masses(self.weight, self.weight * density_without / self.density, replicate=self.replicate)
         # Drawn from the density without: those around points that stay, and those around what comes, with the
         # offsets of the point that it comes for, or of another if that had no part in the density.
         stays = ~np.isin(self.owner, leave)
@@ -223,21 +225,21 @@ class Cloud:
         order = np.argsort(self.owner, kind="stable")
         begins = np.cumsum(counts) - counts
         take = counts[lender]
-        which = np.repeat(np.arange(len(come)), take)
-        sample = order[np.arange(take.sum()) - np.repeat(np.cumsum(take) - take, take) + begins[lender[which]]]
-        moved = new[which] + self.offsets[sample]
+        new_row = np.repeat(np.arange(len(come)), take)
+        sample = order[np.arange(take.sum()) - np.repeat(np.cumsum(take) - take, take) + begins[lender[new_row]]]
+        moved = new[new_row] + self.offsets[sample]
         members = np.flatnonzero(pairs.places == self.number)
         with_all = kernel_sums(moved, centres[members])
         without = np.maximum(with_all + kernel_sums(moved, new) - kernel_sums(moved, old), kernel_sums(moved, new))
-        weight = np.concatenate((self.weight[stays], 1.0 / (pairs.size * np.maximum(take, 1))[which]))
-        top = np.concatenate((here[stays], without))
+        weight = np.concatenate((self.weight[stays], 1.0 / (pairs.size * np.maximum(take, 1))[new_row]))
+        top = np.concatenate((density_without[stays], without))
         bottom = np.concatenate((self.density[stays], with_all))
         second = Masses(
             weight,
             weight * bottom / np.where(top > 0, top, 1.0),
             replicate=np.concatenate((self.replicate[stays], self.replicate[sample])),
         )
-        owners = np.concatenate((self.owner[stays], come[which]))
+        owners = np.concatenate((self.owner[stays], come[new_row]))
         return first, self.owner, second, owners, moved
 
 
@@ -248,10 +250,10 @@ def kernel_sums(points: FloatArray, centres: FloatArray) -> FloatArray:
         return out
     step = max(1, 400_000 // len(centres))  # stays in the cache
     for start in range(0, len(points), step):
-        some = points[start : start + step]
-        distance = np.abs(some[:, :1] - centres[None, :, 0])
+        block = points[start : start + step]
+        distance = np.abs(block[:, :1] - centres[None, :, 0])
         for axis in range(1, points.shape[1]):
-            distance += np.abs(some[:, axis : axis + 1] - centres[None, :, axis])
+            distance += np.abs(block[:, axis : axis + 1] - centres[None, :, axis])
         out[start : start + step] = np.exp(-distance).sum(axis=1)
     return out
 

@@ -1,8 +1,8 @@
 """Exact leaks of a vector query: directions in which the results of one world are constant, those of the other not.
 
 A sum, and the same sum without one person: their difference is zero whenever that person is left out. No smoothing
-may hide this, and a kernel that is not turned to that direction is blind to it. Two looks are taken: at the plane on
-which all results without an individual lie (`plane_leaks`: every direction at once), and at atoms of the sums and
+may hide this, and a kernel that is not turned to that direction is blind to it. Two things are examined: the plane on
+which all results without an individual lie (`plane_leaks`: every direction at once), and atoms of the sums and
 differences of two components (`pair_leaks`).
 """
 
@@ -55,7 +55,7 @@ class Leak:
 
 def plane_leaks(pairs: JointPairs, components: Sequence[str]) -> tuple[Leak, ...]:
     """Individuals without whom all results lie on a plane that results with everyone leave."""
-    found: dict[str, list[tuple[int, float]]] = {}
+    by_direction: dict[str, list[tuple[int, float]]] = {}
     for number, space in enumerate(pairs.spaces):
         names = [components[c] for c in space.columns]
         for row in _suspects(pairs, number):
@@ -64,12 +64,12 @@ def plane_leaks(pairs: JointPairs, components: Sequence[str]) -> tuple[Leak, ...
             if share > 0:
                 # f·y with y = standardised @ axes is (axes f)·standardised
                 directions = np.linalg.qr(space.axes @ flat)[0]
-                said = combination(simplest(directions, space.scale), names)
-                found.setdefault(said, []).append((row, share))
+                words = combination(simplest(directions, space.scale), names)
+                by_direction.setdefault(words, []).append((row, share))
     what = "is constant without the individual, and not with them"
     return tuple(
         Leak(direction, what, np.array([row for row, _ in group]), np.array([share for _, share in group]))
-        for direction, group in found.items()
+        for direction, group in by_direction.items()
     )
 
 
@@ -83,24 +83,24 @@ def pair_leaks(results: Results) -> tuple[tuple[Leak, ...], tuple[Pairs, ...]]:
     assert results.components is not None
     if len(results.components) > MOST_PAIRED:
         return (), ()
-    leaks, kept = [], []
+    leaks, with_atoms = [], []
     for a, b in combinations(results.components, 2):
         for sign in (-1.0, 1.0):
             pairs = split(_rounding_removed(results, a, b, sign), look=True)
             if not pairs.names and not pairs.own:
                 continue
-            kept.append(pairs)
+            with_atoms.append(pairs)
             direction = combination((1.0, sign), (a, b))
             for what, mass, without, rows in _atoms(pairs):
                 share = certain(mass, without)
-                here = share > 0
-                if here.any():
-                    leaks.append(Leak(direction, what, rows[here], share[here]))
-    return tuple(leaks), tuple(kept)
+                given_away = share > 0
+                if given_away.any():
+                    leaks.append(Leak(direction, what, rows[given_away], share[given_away]))
+    return tuple(leaks), tuple(with_atoms)
 
 
 def merged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
-    """One leak for each direction: of each individual the largest share, said in the words that came first."""
+    """One leak for each direction: the largest share of each individual, in the words that came first."""
     groups: dict[str, list[Leak]] = {}
     for leak in leaks:
         groups.setdefault(leak.direction, []).append(leak)
@@ -115,9 +115,9 @@ def merged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
 
 def atom_curves(pairs: Pairs, epsilon: FloatArray) -> FloatArray:
     """(individuals, epsilons) what the atoms alone tell apart; the rest counts as one outcome."""
-    out = _told(pairs.mass, pairs.mass_without, epsilon)
-    for row, own in pairs.own:
-        out[row] = np.maximum(out[row], _told(own.mass, own.mass_without, epsilon)[0])
+    out = _hockey_sticks(pairs.mass, pairs.mass_without, epsilon)
+    for row, own_pairs in pairs.own:
+        out[row] = np.maximum(out[row], _hockey_sticks(own_pairs.mass, own_pairs.mass_without, epsilon)[0])
     return out
 
 
@@ -133,19 +133,21 @@ def _rounding_removed(results: Results, a: str, b: str, sign: float) -> Results:
 
     A difference of large numbers keeps their roundings, which atoms would take for other values.
     """
-    both = results.combined({a: 1.0, b: sign})
-    size = [np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in (results.select((a, b)).q, both.entry_q)]
-    flat = np.concatenate((both.q.ravel(), both.entry_q.ravel()))
+    summed = results.combined({a: 1.0, b: sign})
+    size = [np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in (results.select((a, b)).q, summed.entry_q)]
+    flat = np.concatenate((summed.q.ravel(), summed.entry_q.ravel()))
     numbers = np.flatnonzero(np.isfinite(flat))
     order = numbers[np.argsort(flat[numbers], kind="stable")]
     apart = np.concatenate(([True], np.diff(flat[order]) > 16 * np.spacing(max(size)))) if len(order) else order
     flat[order] = flat[order][np.maximum.accumulate(np.where(apart, np.arange(len(order)), 0))]
     return replace(
-        both, q=flat[: both.q.size].reshape(both.q.shape), entry_q=flat[both.q.size :].reshape(both.entry_q.shape)
+        summed,
+        q=flat[: summed.q.size].reshape(summed.q.shape),
+        entry_q=flat[summed.q.size :].reshape(summed.entry_q.shape),
     )
 
 
-def _told(mass: FloatArray, without: FloatArray, epsilon: FloatArray) -> FloatArray:
+def _hockey_sticks(mass: FloatArray, without: FloatArray, epsilon: FloatArray) -> FloatArray:
     rest, rest_without = 1.0 - mass.sum(), 1.0 - without.sum(axis=1)
     a = np.append(mass, max(rest, 0.0))[None, :, None]
     b = np.concatenate((without, np.maximum(rest_without, 0.0)[:, None]), axis=1)[:, :, None]
@@ -156,28 +158,31 @@ def _told(mass: FloatArray, without: FloatArray, epsilon: FloatArray) -> FloatAr
 
 def _atoms(pairs: Pairs) -> list[tuple[str, float, FloatArray, IntArray]]:
     everyone = np.arange(pairs.n_individuals)
-    found = [(code, float(pairs.mass[k]), pairs.mass_without[:, k], everyone) for k, code in enumerate(pairs.names)]
-    found += [(own.names[-1], float(own.mass[-1]), own.mass_without[:, -1], np.array([r])) for r, own in pairs.own]
-    return [(OUTCOMES[code], mass, without, rows) for code, mass, without, rows in found]
+    atoms = [(code, float(pairs.mass[k]), pairs.mass_without[:, k], everyone) for k, code in enumerate(pairs.names)]
+    atoms += [
+        (own_pairs.names[-1], float(own_pairs.mass[-1]), own_pairs.mass_without[:, -1], np.array([r]))
+        for r, own_pairs in pairs.own
+    ]
+    return [(OUTCOMES[code], mass, without, rows) for code, mass, without, rows in atoms]
 
 
 def _suspects(pairs: JointPairs, number: int) -> list[int]:
     """Individuals without whom the covariance, in white coordinates, is next to singular.
 
-    From the sums with everyone, updated by who changes: O(entries). The eigenvectors are the generalised ones of the
-    covariance without the individual against that with everyone.
+    From the sums with everyone, updated with what each individual changes: O(entries). The eigenvectors are the
+    generalised ones of the covariance without the individual against that with everyone.
     """
     points = pairs.coordinates[number]
-    here = pairs.places == number
-    if not points.shape[1] or np.count_nonzero(here) < LEAST_POINTS:
+    in_space = pairs.places == number
+    if not points.shape[1] or np.count_nonzero(in_space) < LEAST_POINTS:
         return []
-    centre = points[here].mean(axis=0)
-    x = np.where(here[:, None], points - centre, 0.0)
+    centre = points[in_space].mean(axis=0)
+    x = np.where(in_space[:, None], points - centre, 0.0)
     before = pairs.places.reshape(-1, pairs.draws)[pairs.entry_database] == number
     y = np.where((pairs.entry_places == number)[..., None], pairs.entry_coordinates[number] - centre, 0.0)
     old = x.reshape(-1, pairs.draws, x.shape[1])[pairs.entry_database]
     owner = np.repeat(np.arange(pairs.n_individuals), np.diff(pairs.starts))
-    count = np.count_nonzero(here) + np.bincount(
+    count = np.count_nonzero(in_space) + np.bincount(
         owner,
         weights=np.count_nonzero(pairs.entry_places == number, axis=1) - np.count_nonzero(before, axis=1),
         minlength=pairs.n_individuals,
@@ -204,8 +209,8 @@ def _off_plane(pairs: JointPairs, number: int, row: int) -> tuple[npt.NDArray[np
     """Which results with everyone are off the plane, and the directions in which the plane has no extent."""
     points = pairs.coordinates[number]
     leave, _, _, new = pairs.changes(row, number)
-    here = pairs.places == number
-    kept = here.copy()
+    in_space = pairs.places == number
+    kept = in_space.copy()
     kept[leave] = False
     without = np.concatenate((points[kept], new))
     none = np.zeros(pairs.size, bool)
@@ -213,8 +218,8 @@ def _off_plane(pairs: JointPairs, number: int, row: int) -> tuple[npt.NDArray[np
         return none, np.zeros((points.shape[1], 0))
     centre = without.mean(axis=0)
     turned = np.linalg.svd((without - centre).T, full_matrices=False)[0]
-    spread = float(points[here].std(axis=0).max())
+    spread = float(points[in_space].std(axis=0).max())
     flat = turned[:, np.abs((without - centre) @ turned).max(axis=0) <= CONSTANT * spread]
     if not flat.shape[1]:
         return none, flat
-    return here & (np.abs((points - centre) @ flat).max(axis=1) > CONSTANT * spread), flat
+    return in_space & (np.abs((points - centre) @ flat).max(axis=1) > CONSTANT * spread), flat

@@ -3,7 +3,7 @@
 Numbers that are private one by one may reveal a person together, so the law of the whole vector is measured: exact
 leaks first (`directions`), then a density in white coordinates (`spaces`), integrated by `cubature`. Forgetting
 components is post-processing: no individual's joint delta_i is below that of a component alone. Where the databases
-are too few for so many dimensions, components two by two are measured instead, which is a lower figure.
+are too few for so many dimensions, pairs of components are measured instead, which gives a smaller figure.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class JointRisk(RiskContract):
         """The density of the vector in words; None if all results are single outcomes."""
         if not self.pairs.spaces:
             return None
-        space = max(self.pairs.spaces, key=lambda one: one.rank)
+        space = max(self.pairs.spaces, key=lambda candidate: candidate.rank)
         axes = "axis" if space.rank == 1 else "axes"
         name = f"product of laplace kernels on {space.rank} white {axes}, bandwidth {space.bandwidth:.6g} (one-se)"
         if not self.complete:
@@ -195,8 +195,8 @@ class JointRisk(RiskContract):
         """
         probability("delta", delta)
         out = self._least(delta)
-        for rows, found in self.in_threads(self._subject_rows(0.0), lambda row: self._invert(row, delta)):
-            out[rows] = np.maximum(out[rows], found)
+        for rows, smallest in self.in_threads(self._subject_rows(0.0), lambda row: self._invert(row, delta)):
+            out[rows] = np.maximum(out[rows], smallest)
         for risk in self.pairwise.values():
             out = np.maximum(out, risk.epsilon_i(delta))
         return out
@@ -224,8 +224,8 @@ class JointRisk(RiskContract):
 
     def _with_errors(self, grid: FloatArray) -> tuple[FloatArray, FloatArray]:
         """delta_i and error bars, (individuals, epsilons) each. What was computed is kept: it costs seconds."""
-        asked = grid.ravel().tolist()
-        missing = np.array(sorted({epsilon for epsilon in asked if epsilon not in self._known}))
+        wanted = grid.ravel().tolist()
+        missing = np.array(sorted({epsilon for epsilon in wanted if epsilon not in self._known}))
         if len(missing):
             if (len(self._known) + len(missing)) * len(self.shifts) > _MOST_KNOWN:
                 self._known.clear()
@@ -233,14 +233,16 @@ class JointRisk(RiskContract):
             curves, errors = self._integrated(missing)
             for column, epsilon in enumerate(missing.tolist()):
                 self._known[epsilon] = curves[:, column], errors[:, column]
-        columns = [self._known[epsilon] for epsilon in asked]
+        columns = [self._known[epsilon] for epsilon in wanted]
         return np.stack([delta_i for delta_i, _ in columns], axis=1), np.stack([error for _, error in columns], axis=1)
 
     def _integrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         out, errors = np.zeros((2, len(self.shifts), len(epsilon)))
         if self.complete:
-            for rows, found in self.in_threads(self._subject_rows(epsilon[0]), lambda row: self._row(row, epsilon)):
-                out[rows], errors[rows] = found[:, 0], found[:, 1]
+            for rows, with_errors in self.in_threads(
+                self._subject_rows(epsilon[0]), lambda row: self._row(row, epsilon)
+            ):
+                out[rows], errors[rows] = with_errors[:, 0], with_errors[:, 1]
         for risk in self.pairwise.values():
             pair_curves, pair_errors = risk._with_errors(epsilon)
             errors = np.where(pair_curves > out, pair_errors, errors)
@@ -281,34 +283,34 @@ class JointRisk(RiskContract):
         return np.asarray(out)
 
     def _subject_rows(self, epsilon: float) -> IntArray:
-        """Individuals whom no screening clears at ``epsilon``."""
+        """Individuals not cleared by screening at ``epsilon``."""
         if not self.complete:
             return np.zeros(0, np.int64)
         return np.flatnonzero((self.shifts > epsilon) & (self.shifts > 0))
 
     def _masses(self, row: int) -> tuple[list[Masses], list[Masses]]:
-        both = [engine.masses(self.pairs, row) for engine in self.engines]
-        return [one for one, _ in both], [other for _, other in both]
+        masses = [engine.masses(self.pairs, row) for engine in self.engines]
+        return [first for first, _ in masses], [second for _, second in masses]
 
     def _row(self, row: int, epsilon: FloatArray) -> FloatArray:
         """(2, epsilons): the joint law's delta_i and its error bar."""
-        return self._both(row, self._masses(row), epsilon)
+        return self._larger(row, self._masses(row), epsilon)
 
-    def _both(self, row: int, masses: tuple[list[Masses], list[Masses]], epsilon: FloatArray) -> FloatArray:
-        one, other = self._directions(row, masses, epsilon)
-        out = np.where(one[0] >= other[0], one, other)
+    def _larger(self, row: int, masses: tuple[list[Masses], list[Masses]], epsilon: FloatArray) -> FloatArray:
+        forwards, backwards = self._directions(row, masses, epsilon)
+        out = np.where(forwards[0] >= backwards[0], forwards, backwards)
         out[:, epsilon >= self.shifts[row]] = 0.0  # proved, whatever the integration says
         return np.asarray(out)
 
     def both_directions(self, row: int, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The joint law's hockey stick with everyone over without an individual (by number), and the reverse."""
-        one, other = self._directions(row, self._masses(row), epsilon)
-        return one[0], other[0]
+        forwards, backwards = self._directions(row, self._masses(row), epsilon)
+        return forwards[0], backwards[0]
 
     def _directions(
         self, row: int, masses: tuple[list[Masses], list[Masses]], epsilon: FloatArray
     ) -> list[tuple[FloatArray, FloatArray]]:
-        found = []
+        sticks = []
         categories = self.pairs.mass, self.pairs.mass_without[row]
         for parts, (a, b) in zip(masses, (categories, categories[::-1]), strict=True):
             value = np.maximum(a[:, None] - np.exp(epsilon) * b[:, None], 0.0).sum(axis=0)
@@ -316,8 +318,8 @@ class JointRisk(RiskContract):
             for part in parts:
                 more, error = cubature.curve(part, epsilon)
                 value, square = value + more, square + error**2
-            found.append((value, np.sqrt(square)))
-        return found
+            sticks.append((value, np.sqrt(square)))
+        return sticks
 
     def _invert(self, row: int, delta: float) -> FloatArray:
         """Smallest epsilon at which the joint law's delta_i is at most ``delta``, from above."""
@@ -327,12 +329,12 @@ class JointRisk(RiskContract):
         masses = self._masses(row)
         if not np.isfinite(high):
             high = 50.0
-            if self._both(row, masses, np.array([high]))[0][0] > delta:
+            if self._larger(row, masses, np.array([high]))[0][0] > delta:
                 return np.array(np.inf)
         low = 0.0
         for _ in range(5):
             grid = np.linspace(low, high, 25)
-            over = np.flatnonzero(self._both(row, masses, grid)[0] > delta)
+            over = np.flatnonzero(self._larger(row, masses, grid)[0] > delta)
             if not len(over):
                 return np.array(low)
             low, high = float(grid[over[-1]]), float(grid[min(over[-1] + 1, 24)])
@@ -350,9 +352,9 @@ class JointRisk(RiskContract):
         count = min(workers(), len(chunks))
         with progress(len(rows), "Measuring jointly") as advance, ExitStack() as stack:
             done = stack.enter_context(ThreadPoolExecutor(count)).map(run, chunks) if count > 1 else map(run, chunks)
-            for chunk, found in done:
+            for chunk, answers in done:
                 advance(len(chunk))
-                yield chunk, found
+                yield chunk, answers
 
 
 def engines_of(pairs: JointPairs, integration: str) -> tuple[Grid | Cloud, ...]:

@@ -1,9 +1,10 @@
 """Where the results of a vector query lie: patterns of outcomes, and for each the plane and the density upon it.
 
-A vector's components may be numbers, NULLs, or at atoms (`atoms`): which are what is its *pattern*, an outcome of its
-own. Vectors of one pattern share a `Space`: the plane that their numbers lie on, in coordinates that are white and
-measured in bandwidths, so that the kernel is always the product of Laplace kernels of scale 1. Vectors off that
-plane, and patterns too rare for a density, are categories that are compared by counts. Integrals are for `cubature`.
+A vector's components may be numbers, NULLs, or at atoms (`atoms`). Which of them are what is the vector's *pattern*, an
+outcome of its own. Vectors of one pattern share a `Space`: the plane that their numbers lie on, in coordinates that
+are white and measured in bandwidths, so that the kernel is always the product of Laplace kernels of scale 1. Vectors
+off that plane, and patterns too rare for a density, are categories that are compared by counts. Integrals are for
+`cubature`.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class JointPairs:
     draws, starts, entry_database : as in `Pairs`
     places : (N,) number of the space of each vector with everyone, or -1 - the number of its category
     entry_places : (n_entries, draws) the same without the individual
-    coordinates, entry_coordinates : for each space (N, rank) and (n_entries, draws, rank); rubbish elsewhere
+    coordinates, entry_coordinates : for each space (N, rank) and (n_entries, draws, rank); meaningless elsewhere
     names : what each category is, in words
     mass, mass_without : (categories,), (n_individuals, categories)
     """
@@ -122,9 +123,9 @@ class JointPairs:
         before = self.places.reshape(-1, self.draws)[self.entry_database]
         moved = np.where(before == self.entry_places, 0.0, np.inf)
         for number, (points, entries) in enumerate(zip(self.coordinates, self.entry_coordinates, strict=True)):
-            here = (before == number) & (self.entry_places == number)
+            in_space = (before == number) & (self.entry_places == number)
             old = points.reshape(-1, self.draws, points.shape[1])[self.entry_database]
-            moved = np.where(here, np.abs(entries - old).sum(axis=-1), moved)
+            moved = np.where(in_space, np.abs(entries - old).sum(axis=-1), moved)
         out = np.zeros(self.n_individuals)
         owner = np.repeat(np.arange(self.n_individuals), np.diff(self.starts))
         np.maximum.at(out, owner, moved.max(axis=1, initial=0.0))
@@ -138,7 +139,7 @@ class JointPairs:
         new = self.entry_coordinates[number][entries].reshape(len(where), self.coordinates[number].shape[1])
         leaves = self.places[where] == number
         comes = self.entry_places[entries].ravel() == number
-        # who stays where they were is no change
+        # a point that stays where it was is no change
         still = leaves & comes & np.all(new == self.coordinates[number][where], axis=1)
         leaves, comes = leaves & ~still, comes & ~still
         return where[leaves], self.coordinates[number][where[leaves]], where[comes], new[comes]
@@ -160,17 +161,23 @@ def split_vectors(results: Results, alone: Sequence[Pairs]) -> JointPairs:
     names: list[str] = []
     databases = np.repeat(np.arange(results.n_databases), draws)
     for number, pattern in enumerate(patterns):
-        here, entries_here = inverse[:n_points] == number, inverse[n_points:].reshape(entry_places.shape) == number
+        in_pattern, entries_in_pattern = (
+            inverse[:n_points] == number,
+            inverse[n_points:].reshape(entry_places.shape) == number,
+        )
         columns = tuple(np.flatnonzero(pattern == 0).tolist())
         # A pattern's density is fitted to all vectors whose components there are numbers, of whatever pattern.
         fitted = np.all(codes[:, columns] == 0, axis=1) if columns else np.zeros(n_points, bool)
         space = fit_space(q[fitted], columns, databases[fitted]) if columns else None
         if space is None or not space.rank:
             names.append(_category(pattern, results.components))
-            places[here] = entry_places[entries_here] = -len(names)
+            places[in_pattern] = entry_places[entries_in_pattern] = -len(names)
             continue
-        places[here] = entry_places[entries_here] = len(spaces)
-        off, entries_off = here & space.off_plane(_numbers(q)), entries_here & space.off_plane(_numbers(entries))
+        places[in_pattern] = entry_places[entries_in_pattern] = len(spaces)
+        off, entries_off = (
+            in_pattern & space.off_plane(_numbers(q)),
+            entries_in_pattern & space.off_plane(_numbers(entries)),
+        )
         if off.any() or entries_off.any():
             names.append(
                 f"{_flat_name(space, results.components)} differs from what it is in all results with everyone"
@@ -196,7 +203,7 @@ def split_vectors(results: Results, alone: Sequence[Pairs]) -> JointPairs:
 def fit_space(vectors: FloatArray, columns: tuple[int, ...], databases: IntArray) -> Space | None:
     """Whitening and one-SE bandwidth; None for too few points.
 
-    Components are standardised, then turned to their principal axes: so the measure does not hang on the units or
+    Components are standardised, then turned to their principal axes: so the measure does not depend on the units or
     the order of components. Each axis is then scaled by `selection.spread`, which heavy tails do not stretch.
     """
     x = vectors[:, columns]
@@ -237,20 +244,20 @@ def one_se_bandwidth(white: FloatArray, databases: IntArray) -> tuple[float, tup
     step = max(1, 2_000_000 // n)
     tolerance = 4 * np.spacing(np.abs(white).max())
     for start in range(0, len(rows), step):
-        some = rows[start : start + step]
-        distance = np.zeros((len(some), n))
-        largest = np.zeros((len(some), n))
+        block = rows[start : start + step]
+        distance = np.zeros((len(block), n))
+        largest = np.zeros((len(block), n))
         for axis in white.T:
-            gap = np.abs(axis[some, None] - axis[None, :])
+            gap = np.abs(axis[block, None] - axis[None, :])
             distance += gap
             np.maximum(largest, gap, out=largest)
-        partner = (largest > tolerance) & (databases[some, None] != databases[None, :])
+        partner = (largest > tolerance) & (databases[block, None] != databases[None, :])
         distance = np.where(partner, distance, np.inf)
-        others = np.count_nonzero(databases[some, None] != databases[None, :], axis=1)
+        n_others = np.count_nonzero(databases[block, None] != databases[None, :], axis=1)
         with np.errstate(divide="ignore"):
             for k, width in enumerate(widths):
-                log[k, start : start + len(some)] = np.log(
-                    np.exp(-distance / width).sum(axis=1) / np.maximum(others, 1)
+                log[k, start : start + len(block)] = np.log(
+                    np.exp(-distance / width).sum(axis=1) / np.maximum(n_others, 1)
                 ) - rank * math.log(2 * width)
     means, errors = selection.means_and_errors(selection.per_database(log, databases[rows]))
     if not np.isfinite(means).any():  # all points are tied: any bandwidth compares them by counts
@@ -268,14 +275,14 @@ def combination(weights: Sequence[float] | FloatArray, names: Sequence[str]) -> 
     if not np.abs(weights).max() > 0:
         return "nothing"
     weights = weights / weights[np.argmax(np.abs(weights) > 1e-6 * np.abs(weights).max())]
-    said = ""
+    text = ""
     for weight, name in zip(weights, names, strict=True):
         if abs(weight) <= 1e-6 * np.abs(weights).max():
             continue
         times = "" if abs(abs(weight) - 1) < 1e-6 else f"{abs(weight):.4g} "
         sign = "-" if weight < 0 else "+"
-        said += f" {sign} {times}{name}" if said else f"{times}{name}"
-    return said
+        text += f" {sign} {times}{name}" if text else f"{times}{name}"
+    return text
 
 
 def simplest(flat: FloatArray, scale: FloatArray) -> FloatArray:
@@ -298,10 +305,10 @@ def simplest(flat: FloatArray, scale: FloatArray) -> FloatArray:
             return weights
     first = flat[:, 0]
     for k in range(1, flat.shape[1]):  # clear the last components, one with each further direction
-        other = flat[:, k]
+        further = flat[:, k]
         pivot = d - k
-        if abs(other[pivot]) > 1e-9:
-            first = first - other * (first[pivot] / other[pivot])
+        if abs(further[pivot]) > 1e-9:
+            first = first - further * (first[pivot] / further[pivot])
     return np.asarray(np.where(np.abs(first) > 1e-9 * np.abs(first).max(), first, 0.0) / scale)
 
 
@@ -336,8 +343,8 @@ def _codes(
 
 def _category(pattern: npt.NDArray[np.int16], components: Sequence[str]) -> str:
     kinds = {0: "a number", 1: "null", 2: "nan", 3: "plus infinity", 4: "minus infinity", 5: "an error"}
-    said = [f"{name} is {kinds.get(int(code), 'one value')}" for name, code in zip(components, pattern, strict=True)]
-    return "result has " + ", ".join(said)
+    parts = [f"{name} is {kinds.get(int(code), 'one value')}" for name, code in zip(components, pattern, strict=True)]
+    return "result has " + ", ".join(parts)
 
 
 def _masses(places: IntArray, entry_places: IntArray, results: Results, count: int) -> tuple[FloatArray, FloatArray]:

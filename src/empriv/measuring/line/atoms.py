@@ -1,7 +1,7 @@
 """Atoms: outcomes that have a mass of their own, which no smoothing may blur.
 
-Two kinds. Outcomes that are not numbers (NULL, NaN, an infinity, an error) always are atoms. Where the density is
-left to a rule, three more are looked for, because any bandwidth would be made up there:
+There are two kinds. Outcomes that are not numbers (NULL, NaN, an infinity, an error) are always atoms. Where the
+density is left to a rule, three more are looked for, because any bandwidth would be made up there:
 
 - a value that holds more than half of the results, with everyone or without an individual (constants above all);
 - results off the lattice on which all results with everyone lie (an integer sum that stops being one);
@@ -30,7 +30,7 @@ _ROUND = 1e6  # results are called round when they are multiples of 1e-6
 class Pairs:
     """Points with everyone and without each individual, atoms apart.
 
-    A point at an atom stands as +inf: it has its place, and no part in the density. Points are database-major:
+    A point at an atom is +inf: it keeps its place, and has no part in the density. Points are database-major:
     draw d of database j is point j·draws + d.
 
     Attributes
@@ -83,14 +83,14 @@ class Pairs:
             return np.asarray(everywhere[rows])
         counts = self.starts[rows + 1] - self.starts[rows]
         out = np.repeat(self.points.reshape(1, n, m), len(rows), axis=0)
-        which = np.repeat(np.arange(len(rows)), counts)
+        row = np.repeat(np.arange(len(rows)), counts)
         entry = np.arange(counts.sum()) + np.repeat(self.starts[rows] - (np.cumsum(counts) - counts), counts)
-        out[which, self.entry_database[entry]] = self.entries[entry]
+        out[row, self.entry_database[entry]] = self.entries[entry]
         return out.reshape(len(rows), n * m)
 
 
 def split(results: Results, *, look: bool) -> Pairs:
-    """Take the atoms out; ``look`` also for those of numbers."""
+    """Take the atoms out; with ``look``, atoms of numbers too."""
     _check_scale(results)
     draws = results.draws or 1
     n_entries = len(results.entry_database)
@@ -106,14 +106,14 @@ def split(results: Results, *, look: bool) -> Pairs:
 
 
 def _check_scale(results: Results) -> None:
-    """Refuse results on whose scale squares, or quotients with them, are no doubles: figures would be made of that."""
+    """Refuse results on a scale where squares, or quotients by them, do not fit in doubles: figures would be wrong."""
     low = high = np.nan
     for values in (results.q, results.entry_q):  # fmin and fmax pass over NaN
         low, high = np.fmin.reduce(values, axis=None, initial=low), np.fmax.reduce(values, axis=None, initial=high)
         if 0 < high - low < 1 / _LARGEST or max(-low, high) > _LARGEST:
             raise InputError(
                 f"Results must be at most {_LARGEST:g} and must not all lie within {1 / _LARGEST:g} of each other, "
-                "unless they are equal: beyond that, their densities are no doubles. "
+                "unless they are equal: beyond that, their densities do not fit in doubles. "
                 "Hint: multiply the query by a constant; that changes no figure."
             )
 
@@ -144,7 +144,7 @@ def lattice(values: FloatArray) -> tuple[float, float] | None:
             return None
         step = a
     offset = float(distinct[0])
-    # The step found carries rounding from the smallest difference: settle it over the whole range.
+    # The step carries the rounding of the smallest difference: refine it over the whole range.
     step = float(distinct[-1] - offset) / max(1.0, np.round((distinct[-1] - offset) / step))
     return (offset, step) if np.all(on_lattice(distinct, offset, step)) else None
 
@@ -207,8 +207,8 @@ def _pairs(
     names: dict[int, str],
 ) -> Pairs:
     n_individuals, total = len(starts) - 1, len(q)
-    some = q_codes.any() or codes.any()
-    atoms = [code for code in names if np.any(q_codes == code) or np.any(codes == code)] if some else []
+    any_atoms = q_codes.any() or codes.any()
+    atoms = [code for code in names if np.any(q_codes == code) or np.any(codes == code)] if any_atoms else []
     mass = np.array([np.count_nonzero(q_codes == code) for code in atoms], float)
     mass_without = np.zeros((n_individuals, len(atoms)))
     if atoms:
@@ -231,8 +231,8 @@ def _pairs(
 
 
 def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
-    """Individuals without whom the results have an atom, or are round, that is not so with everyone."""
-    found = []
+    """Individuals whose absence gives the results an atom, or makes them round, each with their own pairs."""
+    own_atoms = []
     total = len(pairs.points)
     smooth = pairs.points[np.isfinite(pairs.points)]
     if not len(smooth):
@@ -250,10 +250,10 @@ def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
         if look_for_round:
             suspects |= _is_round(points[:, 0])
         for row in rows[suspects]:
-            own = _own_pairs(pairs, int(row), look_for_round)
-            if own is not None:
-                found.append((int(row), own))
-    return tuple(found)
+            row_pairs = _own_pairs(pairs, int(row), look_for_round)
+            if row_pairs is not None:
+                own_atoms.append((int(row), row_pairs))
+    return tuple(own_atoms)
 
 
 def _is_round(values: FloatArray) -> npt.NDArray[np.bool_]:

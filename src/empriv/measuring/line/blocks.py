@@ -43,8 +43,8 @@ class Block:
         return atoms if self.source is None else join(self.source.cells(direction, least), atoms)
 
     def _atoms(self, direction: int) -> Cells:
-        both = np.broadcast_to(self.mass, self.mass_without.shape), self.mass_without
-        return constant_cells(*(both if direction == 0 else both[::-1]))
+        masses = np.broadcast_to(self.mass, self.mass_without.shape), self.mass_without
+        return constant_cells(*(masses if direction == 0 else masses[::-1]))
 
     def log_suprema(self) -> tuple[FloatArray, FloatArray]:
         """sup log p/p_i and sup log p_i/p of each individual, atoms included."""
@@ -84,14 +84,14 @@ class Block:
             # the supremum, rounded so that `curves` is 0 from there on
             ends = np.where(largest > 0, np.nextafter(largest - np.log1p(-self.slack), np.inf), 0.0)
             if target <= 0:
-                found = ends
+                smallest = ends
             else:
                 cells = self.cells(direction, 1.0 - self.slack)
                 e = invert(cells, target, np.exp(np.minimum(largest, LARGEST_EPSILON)))
-                found = np.minimum(np.maximum(np.nextafter(np.log(e) - np.log1p(-self.slack), np.inf), 0.0), ends)
-                found = np.where(at(cells, np.ones(self.rows) * (1.0 - self.slack))[0] <= target, 0.0, found)
-                found = np.where(at(cells, e)[0] > target, ends, found)
-            out = np.maximum(out, found)
+                smallest = np.minimum(np.maximum(np.nextafter(np.log(e) - np.log1p(-self.slack), np.inf), 0.0), ends)
+                smallest = np.where(at(cells, np.ones(self.rows) * (1.0 - self.slack))[0] <= target, 0.0, smallest)
+                smallest = np.where(at(cells, e)[0] > target, ends, smallest)
+            out = np.maximum(out, smallest)
         return out
 
 
@@ -99,22 +99,22 @@ def jobs(
     pairs: Pairs, model: Model | None, shifts: FloatArray, rows: IntArray
 ) -> Iterator[tuple[IntArray, Callable[[], Block]]]:
     """Blocks of individuals that can be cut together, each with the function that does it."""
-    own = dict(pairs.own)
-    alone = np.isin(rows, np.fromiter(own, np.int64, len(own)))
+    own_pairs = dict(pairs.own)
+    alone = np.isin(rows, np.fromiter(own_pairs, np.int64, len(own_pairs)))
     for row in rows[alone]:
-        yield np.array([row]), _maker(own[int(row)], model, np.array([0]), None)
+        yield np.array([row]), _maker(own_pairs[int(row)], model, np.array([0]), None)
     rows = rows[~alone]
     size = len(pairs.points)
     if not isinstance(model, Mixture):
         groups: list[tuple[IntArray, int, sides.ShiftMatrices | None]] = [(rows, 4096 if model is None else 1, None)]
     elif closed_form(model):
-        # Like with like: a block needs no more of the curve than its most exposed individual.
+        # Similar individuals share a block, which needs no more of the curve than its most exposed individual.
         groups = [(rows[np.argsort(-shifts[rows], kind="stable")], max(1, _KNOTS // (2 * size)), None)]
     else:
         groups = list(_mixture_groups(pairs, model, shifts, rows))
-    for some, step, near in groups:
-        for start in range(0, len(some), step):
-            block_rows = some[start : start + step]
+    for group, step, near in groups:
+        for start in range(0, len(group), step):
+            block_rows = group[start : start + step]
             yield block_rows, _maker(pairs, model, block_rows, near)
 
 
@@ -132,16 +132,16 @@ def _mixture_groups(
         side = sides.Side.of(model.kernel, pairs.points[None, :], model.bandwidths[None, :])
         nodes = sides.common_nodes(model.kernel, pairs.points, model.bandwidths)
         for reach in sides.NEAR:
-            some = rows[shifts[rows] <= reach]
+            within_reach = rows[shifts[rows] <= reach]
             rows = rows[shifts[rows] > reach]
-            if len(some):
+            if len(within_reach):
                 near = sides.ShiftMatrices.of(side, nodes, reach)
-                moved = float(np.mean(pairs.starts[some + 1] - pairs.starts[some])) * pairs.draws
+                moved = float(np.mean(pairs.starts[within_reach + 1] - pairs.starts[within_reach])) * pairs.draws
                 values = max(2 * size, 5 * len(nodes), moved * near.degree)  # held for each individual
-                yield some, max(1, int(_VALUES / values)), near
+                yield within_reach, max(1, int(_VALUES / values)), near
     near_enough = shifts[rows] <= sides.NEAR[-1]
-    for some in (rows[near_enough], rows[~near_enough]):
-        yield some, max(1, _VALUES // (400 * size)), None
+    for group in (rows[near_enough], rows[~near_enough]):
+        yield group, max(1, _VALUES // (400 * size)), None
 
 
 def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftMatrices | None) -> Callable[[], Block]:
@@ -166,25 +166,25 @@ def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftM
 def _mixture(
     model: Mixture, points: FloatArray, without: FloatArray, near: sides.ShiftMatrices | None
 ) -> mixtures.MixtureBlock:
-    own = model.bandwidths[None, :]
+    bandwidths = model.bandwidths[None, :]
     if model.refit is not None:
-        own = np.stack([_refitted(model, row) for row in without])
+        bandwidths = np.stack([_refitted(model, row) for row in without])
     with_all = sides.Side.of(model.kernel, points[None, :], model.bandwidths[None, :])
-    side = sides.Side.of(model.kernel, without, own)
-    seen: sides.Side | sides.Moved = side
+    side = sides.Side.of(model.kernel, without, bandwidths)
+    evaluated: sides.Side | sides.Moved = side
     changed = without != points
     if model.refit is None and 4 * changed.sum(axis=1).max() <= len(points):
-        seen = sides.Moved.of(side, points, changed)
+        evaluated = sides.Moved.of(side, points, changed)
     if near is not None:
-        return mixtures.near_block(with_all, seen, near)
+        return mixtures.near_block(with_all, evaluated, near)
     with np.errstate(invalid="ignore"):
         near_enough = np.all(np.abs(points - without) <= sides.NEAR[-1] * model.bandwidths)
     if near_enough and model.refit is None:
         shared = sides.common_nodes(model.kernel, points, model.bandwidths)
-        nodes = sides.kink_nodes(shared, seen)
+        nodes = sides.kink_nodes(shared, evaluated)
     else:
-        nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, own)
-    return mixtures.far_block(with_all, seen, nodes)
+        nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, bandwidths)
+    return mixtures.far_block(with_all, evaluated, nodes)
 
 
 def _refitted(model: Mixture, points: FloatArray) -> FloatArray:

@@ -32,8 +32,8 @@ class GenericBlock:
     ratio_right: FloatArray
 
     def log_range(self) -> tuple[FloatArray, FloatArray]:
-        both = np.concatenate((self.ratio_left, self.ratio_right))
-        return np.array([both.min()]), np.array([both.max()])
+        ratios = np.concatenate((self.ratio_left, self.ratio_right))
+        return np.array([ratios.min()]), np.array([ratios.max()])
 
     def cells(self, direction: int, least: float) -> Cells:
         """Cells where p/p_i (direction 0) or p_i/p (direction 1) exceeds ``least`` somewhere."""

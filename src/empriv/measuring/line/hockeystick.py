@@ -4,7 +4,8 @@ A *cell* is a stretch of results on which the ratio of the two densities is mono
 ``H(epsilon) = ∫ (p - e^epsilon p_i)_+`` once e^epsilon exceeds the ratio at both ends, its two masses
 ``a - e^epsilon b`` while e^epsilon is below both, and only in between is a root needed. So full cells are sorted into
 the grid of epsilons and summed cumulatively, and the work for each epsilon is the handful of cells it crosses
-(docs/mathematics.md, "A whole curve"). Whoever makes cells (`laplace`, `mixtures`, atoms) shares this bookkeeping.
+(docs/mathematics.md, "A whole curve"). Everything that makes cells (`laplace`, `mixtures`, atoms) shares
+this bookkeeping.
 """
 
 from __future__ import annotations
@@ -95,14 +96,14 @@ def curve(cells: Cells, e: FloatArray, rows: int) -> FloatArray:
 def at(cells: Cells, e: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Hockey stick of each row at its own ``e`` of e^epsilon, and the denominator's mass (minus its slope in e)."""
     rows = len(e)
-    own = e[cells.row]
-    full = cells.low >= own
+    e_of_cell = e[cells.row]
+    full = cells.low >= e_of_cell
     above = np.bincount(cells.row[full], cells.above[full], rows).astype(float)
     below = np.bincount(cells.row[full], cells.below[full], rows).astype(float)
     value = above - e * below
-    crossed = np.flatnonzero(~full & (cells.high > own))
+    crossed = np.flatnonzero(~full & (cells.high > e_of_cell))
     if len(crossed):
-        integral, mass = cells.part(crossed, own[crossed])
+        integral, mass = cells.part(crossed, e_of_cell[crossed])
         value += np.bincount(cells.row[crossed], integral, rows)
         below += np.bincount(cells.row[crossed], mass, rows)
     return value, below

@@ -125,10 +125,10 @@ class ScanBlock(Knots):
     def sums_at(self, cell: IntArray, column: IntArray, direction: int) -> Sums:
         knots, rows = self.ratio.shape
         before, after = np.maximum(cell - 1, 0), np.minimum(cell, knots - 1)
-        here, there = before * rows + column, after * rows + column
+        at_before, at_after = before * rows + column, after * rows + column
         up, down, sums = self.up.reshape(-1), self.down.reshape(-1), self.sums.reshape(-1)
-        fall, rise = down[here], up[there]
-        decay = up[here] * down[there]
+        fall, rise = down[at_before], up[at_after]
+        decay = up[at_before] * down[at_after]
         fall[cell == 0] = 0.0  # no points left of the left tail, none right of the right one
         rise[cell == knots] = 0.0
         decay[(cell == 0) | (cell == knots)] = 0.0
@@ -214,13 +214,13 @@ class LaplaceBlock:
         scale = 1.0 / self.bandwidth
         without = (self.without - centre) * scale
         without.sort(axis=1)
-        found, low, high = compiled.sticks(np.sort((self.points - centre) * scale), without, e[:few].copy())
+        curves, low, high = compiled.sticks(np.sort((self.points - centre) * scale), without, e[:few].copy())
         if few < len(e):
             rest = np.zeros((len(without), len(e) - few))
             if max(high.max(), 1.0 / low.min()) > e[few]:
                 rest = np.maximum(self.knots.curve(0, e[few:]), self.knots.curve(1, e[few:]))
-            found = np.concatenate((found, rest), axis=1)
-        return found, low, high
+            curves = np.concatenate((curves, rest), axis=1)
+        return curves, low, high
 
     def log_range(self) -> tuple[FloatArray, FloatArray]:
         """inf and sup of log(p/p_i) of each individual."""

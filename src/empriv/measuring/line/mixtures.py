@@ -28,7 +28,7 @@ X, RATIO, SLOPE, MASS, MASS_WITHOUT, PDF, PDF_WITHOUT, RISE, RISE_WITHOUT = rang
 
 @dataclass(frozen=True, eq=False)
 class MixtureBlock:
-    """Cells of a block of individuals, flat: whose, and what is known at both ends (9, cells)."""
+    """Cells of a block of individuals, flat: the row of each, and what is known at both ends (9, cells)."""
 
     with_all: Side
     without: Side | Moved
@@ -87,8 +87,8 @@ class MixtureBlock:
         first, last = self.left[X].reshape(self.rows, size)[:, 0], self.right[X].reshape(self.rows, size)[:, -1]
         masses = []
         for side in (self.with_all, _points(self.without)):
-            both = side.distribution(first, every), side.mirrored().distribution(-last, every)
-            masses.append(np.stack(np.broadcast_arrays(*both), axis=1))
+            tails = side.distribution(first, every), side.mirrored().distribution(-last, every)
+            masses.append(np.stack(np.broadcast_arrays(*tails), axis=1))
         above, below = masses if direction == 0 else masses[::-1]
         return constant_cells(*np.broadcast_arrays(above, below))
 
@@ -106,12 +106,12 @@ class MixtureBlock:
                 # A cubic with these ends may turn twice inside (Fritsch and Carlson): look again at half the width.
                 doubtful = (left[SLOPE] ** 2 + right[SLOPE] ** 2 > 9.0001 * rise**2) & (steepest * width > 1e-7)
                 finite = np.isfinite(left[RATIO]) & np.isfinite(right[RATIO]) & (width > 0)
-            wanted = np.flatnonzero(bound > level)
-            cut = finite[wanted] & (turns[wanted] | doubtful[wanted])
-            block = block._take(wanted)
+            above = np.flatnonzero(bound > level)
+            cut = finite[above] & (turns[above] | doubtful[above])
+            block = block._take(above)
             if not cut.any():
                 break
-            block = block._cut(np.flatnonzero(cut), turns[wanted][cut])
+            block = block._cut(np.flatnonzero(cut), turns[above][cut])
         return block
 
     def _cut(self, index: IntArray, turns: npt.NDArray[np.bool_]) -> MixtureBlock:
@@ -123,17 +123,17 @@ class MixtureBlock:
         low, high = left[[X, SLOPE]], right[[X, SLOPE]]
         active = np.flatnonzero(turns)
         for _ in range(12):  # regula falsi with halving (Illinois)
-            here, low_a, high_a = middle[:, active], low[:, active], high[:, active]
-            same = here[SLOPE] * low_a[SLOPE - 1] > 0
+            current, low_a, high_a = middle[:, active], low[:, active], high[:, active]
+            same = current[SLOPE] * low_a[SLOPE - 1] > 0
             halved = np.array([[1.0], [0.5]])
-            low[:, active] = np.where(same, here[[X, SLOPE]], low_a * halved)
-            high[:, active] = np.where(same, high_a * halved, here[[X, SLOPE]])
+            low[:, active] = np.where(same, current[[X, SLOPE]], low_a * halved)
+            high[:, active] = np.where(same, high_a * halved, current[[X, SLOPE]])
             (a, slope_a), (b, slope_b) = low[:, active], high[:, active]
             with np.errstate(divide="ignore", invalid="ignore"):
                 step = a - slope_a * (b - a) / (slope_b - slope_a)
             step = np.where((step > a) & (step < b), step, 0.5 * (a + b))
             # an error of t widths in the turning point leaves a part of t^3 out of order
-            far = np.abs(step - here[X]) > 1e-3 * (right[X] - left[X])[active]
+            far = np.abs(step - current[X]) > 1e-3 * (right[X] - left[X])[active]
             active, step = active[far], step[far]
             if not len(active):
                 break
@@ -204,8 +204,8 @@ def _evaluate(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArra
 
 def _evaluate_piece(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray) -> FloatArray:
     mass = with_all.distribution(x, row)
-    known = without.distribution(x, row, mass) if isinstance(without, Moved) else without.distribution(x, row)
-    return _assemble(x, *_densities(with_all, without, x, row), mass, known)
+    mass_without = without.distribution(x, row, mass) if isinstance(without, Moved) else without.distribution(x, row)
+    return _assemble(x, *_densities(with_all, without, x, row), mass, mass_without)
 
 
 def _assemble(
@@ -229,11 +229,11 @@ def _assemble(
 
 
 def _mass(
-    side: Side, row: IntArray, left: FloatArray, right: FloatArray, which: int, epsilon: FloatArray
+    side: Side, row: IntArray, left: FloatArray, right: FloatArray, quantity: int, epsilon: FloatArray
 ) -> FloatArray:
     """Mass of the denominator between two ends: a difference of distributions, or, where e^epsilon would make its
     rounding large, quadrature of the density, whose error is relative to it."""
-    mass = np.asarray(right[which] - left[which])
+    mass = np.asarray(right[quantity] - left[quantity])
     few = np.flatnonzero((mass < 1e-7) & (epsilon > 7.0) & np.isfinite(epsilon))
     if len(few):
         places, weights = np.polynomial.legendre.leggauss(16)
@@ -270,20 +270,20 @@ def _root(
     out = _evaluate(with_all, without, _cubic_root(left, right, level), row)
     active = np.arange(len(row))
     for _ in range(80):
-        here = out[:, active]
-        excess = here[RATIO] - level[active]
+        current = out[:, active]
+        excess = current[RATIO] - level[active]
         beyond = (excess > 0) == falling[active]  # the root lies to the right
-        low[active] = np.where(beyond, here[X], low[active])
-        high[active] = np.where(beyond, high[active], here[X])
+        low[active] = np.where(beyond, current[X], low[active])
+        high[active] = np.where(beyond, high[active], current[X])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = here[X] - excess / here[SLOPE]
+            step = current[X] - excess / current[SLOPE]
         inside = (step > low[active]) & (step < high[active])
         step = np.where(inside, step, 0.5 * (low[active] + high[active]))
-        move = step - here[X]
-        # A last step this small needs no new look: what it leaves out is of the third order in it.
+        move = step - current[X]
+        # A last step this small needs no new evaluation: what it leaves out is of third order.
         small = np.abs(move) <= np.where(inside & (np.abs(excess) <= 1e-4), 1e-3, 1e-12) * width[active]
         done = active[small]
-        out[:, done] = _moved(here[:, small], move[small])
+        out[:, done] = _moved(current[:, small], move[small])
         active, step = active[~small], step[~small]
         if not len(active):
             break

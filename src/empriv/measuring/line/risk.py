@@ -1,8 +1,8 @@
 """`measure_line`: from results of one number to `Risk`, the privacy of every individual at any epsilon.
 
-Here the parts come together: atoms apart (`atoms`), a density fitted to the rest (`densities`), individuals screened
-out whose influence proves delta_i = 0, and the rest cut into cells, block by block (`blocks`), in threads. The sums
-themselves are in `hockeystick`.
+The parts come together here. Atoms are set apart (`atoms`) and a density is fitted to the rest (`densities`).
+Individuals whose influence proves delta_i = 0 are screened out; the others are cut into cells, block by block
+(`blocks`), in threads. The sums themselves are in `hockeystick`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Risk(RiskContract):
         out = np.zeros((len(self.shifts), len(epsilons)))
         for rows, block_curves in self._map(self._subject_rows(epsilons[0]), lambda block: block.curves(epsilons)):
             out[rows] = block_curves
-        # Screened by a bound that may be tiny rather than zero: said so, not rounded down.
+        # Screened by a bound that may be tiny rather than zero: it is stated, not rounded down.
         bounded = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
         least, moving = 0.0 if bounded else mixtures.SLACK, self.shifts > 0
         out[moving & ~self._beyond(self.shifts, epsilons[0])] = least
@@ -113,7 +113,7 @@ class Risk(RiskContract):
         order = np.argsort(-reach, kind="stable")  # people who may need most, first
         rows, reach = rows[order], reach[order]
         provable = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
-        start, stop = 0, 128  # a few first: what they need shows whom to skip
+        start, stop = 0, 128  # a few first: what they need shows who can be skipped
         while start < len(rows):
             block_rows = rows[start:stop]
             if provable:  # people who cannot need more than the worst so far are skipped
@@ -139,31 +139,31 @@ class Risk(RiskContract):
     # How it is computed
 
     def _subject_rows(self, epsilon: float) -> IntArray:
-        """Individuals whom no screening clears at ``epsilon``."""
+        """Individuals not cleared by screening at ``epsilon``."""
         rows = np.flatnonzero(self._beyond(self.shifts, epsilon) & (self.shifts > 0))
         return rows if epsilon <= 0 else rows[self._beyond(self._reach(rows), epsilon)]
 
     def _reach(self, rows: IntArray) -> FloatArray:
-        """What screening of these individuals goes by: the largest shift, or less for people in few databases."""
+        """What screening compares with epsilon: the largest shift, or less for people in few databases."""
         if not isinstance(self.density, Mixture) or not closed_form(self.density):
             return self.shifts[rows]
-        known, presence = self._reaches, np.diff(self.pairs.starts)
+        reaches, presence = self._reaches, np.diff(self.pairs.starts)
         # people in most databases gain little from a second look, which takes time
-        new = rows[np.isnan(known[rows])]
+        new = rows[np.isnan(reaches[rows])]
         few = 2 * presence[new] * self.pairs.draws <= len(self.pairs.points)
-        known[new[~few]] = self.shifts[new[~few]]
+        reaches[new[~few]] = self.shifts[new[~few]]
         if few.any():
             new = new[few]
-            known[new] = log_reach(self.pairs, new, bandwidth=self.density.bandwidth, shifts=self.shifts[new])
-        return np.asarray(known[rows])
+            reaches[new] = log_reach(self.pairs, new, bandwidth=self.density.bandwidth, shifts=self.shifts[new])
+        return np.asarray(reaches[rows])
 
     @cached_property
     def _reaches(self) -> FloatArray:
-        """What is known of `_reach` already, NaN elsewhere."""
+        """The values of `_reach` known so far, NaN elsewhere."""
         return np.full(len(self.shifts), np.nan)
 
     def _beyond(self, shifts: FloatArray, epsilon: float) -> npt.NDArray[np.bool_]:
-        """Whose shifts may break ``epsilon`` (docs/mathematics.md, "Screening")."""
+        """Which of these shifts may break ``epsilon`` (docs/mathematics.md, "Screening")."""
         if not isinstance(self.density, Mixture) or self.density.refit is not None:
             return np.ones(len(shifts), bool)
         kernel = self.density.kernel

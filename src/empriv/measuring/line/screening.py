@@ -1,8 +1,8 @@
-"""Who is proved to have delta_i = 0 before anything is integrated: a bound on log p/p_i for the Laplace kernel.
+"""People proved to have delta_i = 0 before anything is integrated: a bound on log p/p_i for the Laplace kernel.
 
 With ``s_j = |q_j - q_ij|/h``, every kernel changes by a factor between ``e^-s_j`` and ``e^s_j``, so that at each place
 ``p_i/p`` is at most the average of ``e^s_j`` over the kernels that are there, and p/p_i no more (docs/mathematics.md,
-"Screening"). The largest shift alone says the same of every place; the average also sees how few results change.
+"Screening"). The largest shift alone gives one bound for every place; the average also sees how few results change.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def reach_in_numpy(
     out = np.empty(len(rows))
     step = max(1, _VALUES // len(order))
     for start in range(0, len(out), step):
-        some = slice(start, start + step)
+        block = slice(start, start + step)
         with np.errstate(invalid="ignore"):
-            shift = np.abs(pairs.dense(rows[some]) - pairs.points)[:, order].T * scale
+            shift = np.abs(pairs.dense(rows[block]) - pairs.points)[:, order].T * scale
         change = np.expm1(np.where(shift < _FAR, shift, _FAR)) * (1.0 + 1e-12)
-        out[some] = (_kernel_sums(change, decay) * weight[:, None]).max(axis=0, initial=0.0)
+        out[block] = (_kernel_sums(change, decay) * weight[:, None]).max(axis=0, initial=0.0)
     return out
 
 

@@ -1,8 +1,7 @@
-"""The two sides of a comparison as mixtures: what they are at any place, and which places to look at.
+"""The two sides of a comparison as mixtures: their values at any place, and which places to evaluate.
 
 `Side` evaluates mixtures of several individuals at once. `ShiftMatrices` does so at common nodes for all individuals
-who move points by less than half a bandwidth: what happens there is a polynomial in the shifts, hence one matrix
-product.
+who move points by less than half a bandwidth: the change there is a polynomial in the shifts, hence one matrix product.
 `mixtures` cuts the line into cells with them.
 """
 
@@ -33,11 +32,11 @@ class Side:
 
     @staticmethod
     def of(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> Side:
-        here = np.isfinite(points)
-        if here.all():
+        finite = np.isfinite(points)
+        if finite.all():
             return Side(kernel, points, bandwidths, np.full((1, points.shape[1]), 1.0 / points.shape[1]))
-        weights = np.where(here, 1.0 / points.shape[1], 0.0)
-        return Side(kernel, np.where(here, points, 0.0), bandwidths, weights)
+        weights = np.where(finite, 1.0 / points.shape[1], 0.0)
+        return Side(kernel, np.where(finite, points, 0.0), bandwidths, weights)
 
     def density(self, x: FloatArray, row: IntArray) -> tuple[FloatArray, FloatArray]:
         """Density and its slope at x of shape (k,) or (k, m), each line belonging to a row."""
@@ -87,10 +86,12 @@ class Moved:
         h = np.broadcast_to(side.bandwidths, changed.shape)
         parts = []
         for values in (np.broadcast_to(points, changed.shape), np.where(side.weights > 0, side.points, np.inf)):
-            taken = np.take_along_axis(values, column, axis=1)
-            here = moved & np.isfinite(taken)
-            weights = np.where(here, 1.0 / len(points), 0.0)
-            parts.append(Side(side.kernel, np.where(here, taken, 0.0), np.take_along_axis(h, column, axis=1), weights))
+            moved_points = np.take_along_axis(values, column, axis=1)
+            finite = moved & np.isfinite(moved_points)
+            weights = np.where(finite, 1.0 / len(points), 0.0)
+            parts.append(
+                Side(side.kernel, np.where(finite, moved_points, 0.0), np.take_along_axis(h, column, axis=1), weights)
+            )
         return Moved(side, *parts)
 
     def density(
@@ -153,8 +154,8 @@ class ShiftMatrices:
             ends = np.searchsorted(point[order], np.arange(n + 1))
             matrices = self.matrix.reshape(n, self.degree, -1)
             for j in np.flatnonzero(np.diff(ends)):
-                some = order[ends[j] : ends[j + 1]]
-                out[row[some]] += change[some] @ matrices[j]
+                entries = order[ends[j] : ends[j + 1]]
+                out[row[entries]] += change[entries] @ matrices[j]
         size = len(self.nodes)
         return out[:, :size], out[:, size : 2 * size], out[:, 2 * size :]
 
@@ -177,8 +178,8 @@ def _weighted(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 def common_nodes(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> FloatArray:
     """Nodes of the mixture with everyone, thinned where they crowd; kinks are kept."""
-    here = np.isfinite(points)
-    x, h = points[here], bandwidths[here]
+    finite = np.isfinite(points)
+    x, h = points[finite], bandwidths[finite]
     offsets = _offsets(kernel)
     places = (x[:, None] + h[:, None] * offsets).ravel()
     gaps = np.repeat(0.35 * h * kernel.canonical, len(offsets))
@@ -195,12 +196,12 @@ def common_nodes(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> 
 
 def kink_nodes(shared: FloatArray, side: Side | Moved) -> FloatArray:
     """(rows, nodes): the common nodes and the kinks of each row's own points, which moved little."""
-    own = side.after if isinstance(side, Moved) else side
-    places = own.points[:, :, None] + np.broadcast_to(own.bandwidths, own.points.shape)[:, :, None] * np.array(
-        own.kernel.kinks
-    )
-    here = np.broadcast_to(own.weights > 0, own.points.shape)[:, :, None]
-    places = np.where(here, places, shared[0]).reshape(len(places), -1)  # an atom has no nodes
+    row_side = side.after if isinstance(side, Moved) else side
+    places = row_side.points[:, :, None] + np.broadcast_to(row_side.bandwidths, row_side.points.shape)[
+        :, :, None
+    ] * np.array(row_side.kernel.kinks)
+    present = np.broadcast_to(row_side.weights > 0, row_side.points.shape)[:, :, None]
+    places = np.where(present, places, shared[0]).reshape(len(places), -1)  # an atom has no nodes
     return np.sort(np.concatenate((np.broadcast_to(shared, (len(places), len(shared))), places), axis=1), axis=1)
 
 
@@ -208,10 +209,10 @@ def far_nodes(
     kernel: Kernel, points: FloatArray, shared: FloatArray, without: FloatArray, bandwidths: FloatArray
 ) -> FloatArray:
     """(rows, nodes): nodes about the points with everyone and about each row's own, rows filled up to equal length."""
-    own = np.broadcast_to(bandwidths, without.shape)
+    row_bandwidths = np.broadcast_to(bandwidths, without.shape)
     rows = [
         common_nodes(kernel, np.concatenate((points, row)), np.concatenate((shared, h)))
-        for row, h in zip(without, own, strict=True)
+        for row, h in zip(without, row_bandwidths, strict=True)
     ]
     longest = max(map(len, rows))
     return np.array([np.concatenate((row, np.full(longest - len(row), row[-1]))) for row in rows])
@@ -227,9 +228,9 @@ def tail_limit(with_all: Side, without: Side, direction: int) -> FloatArray:
     rows = len(without.points)
     out, undecided = np.zeros(rows), np.ones(rows, bool)
     last = len(kinds[0]) - 1
-    for place, (one, other) in enumerate(zip(*kinds, strict=True)):
+    for place, (tail, tail_without) in enumerate(zip(*kinds, strict=True)):
         with np.errstate(invalid="ignore"):
-            difference = np.broadcast_to(one - other, rows)
+            difference = np.broadcast_to(tail - tail_without, rows)
         difference = np.where(np.isnan(difference), 0.0, difference)  # nothing on either side
         if place < last:  # decides alone
             difference = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))
@@ -243,13 +244,13 @@ def _tail(side: Side, direction: int) -> tuple[FloatArray, ...]:
 
     Larger means heavier. Earlier entries decide alone (the ratio tends to 0 or infinity), the last one adds up.
     """
-    here = side.weights > 0
-    points, h = np.where(here, direction * side.points, -np.inf), np.where(here, side.bandwidths, -np.inf)
+    present = side.weights > 0
+    points, h = np.where(present, direction * side.points, -np.inf), np.where(present, side.bandwidths, -np.inf)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if side.kernel.tail == "power":
             return (np.log((side.weights * side.bandwidths**4).sum(axis=1)),)
         if side.kernel.tail == "bounded":
-            return np.where(here, points + h, -np.inf).max(axis=1), np.zeros(len(points))
+            return np.where(present, points + h, -np.inf).max(axis=1), np.zeros(len(points))
         widest = h.max(axis=1)
         leading = np.where(h == widest[:, None], points, -np.inf)
         outermost = leading.max(axis=1)
