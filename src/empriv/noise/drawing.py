@@ -57,17 +57,17 @@ def draw(law: Law) -> int:
 
 
 def draws(law: Law, count: int) -> list[int]:
-    """So many independent draws of the noise."""
+    """``count`` independent draws of the noise."""
     samplers = [_sampler(part.kind, part.scale / law.granularity) for part in law.parts]  # refuse before drawing
     ends = list(accumulate(part.weight for part in law.parts))
     chosen = [bisect_right(ends, secrets.randbits(64)) for _ in range(count)]
     pools = []
     for index, (part, sampler) in enumerate(zip(law.parts, samplers, strict=True)):
-        wanted = chosen.count(index)
+        from_part = chosen.count(index)
         if part.table is not None:
-            pools.append([_from_table(part.table) for _ in range(wanted)])
+            pools.append([_from_table(part.table) for _ in range(from_part)])
         else:
-            pools.append([0] * wanted if sampler is None or not wanted else sampler([0] * wanted))
+            pools.append([0] * from_part if sampler is None or not from_part else sampler([0] * from_part))
     return [int(pools[index].pop()) for index in chosen]
 
 

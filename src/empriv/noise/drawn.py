@@ -18,12 +18,12 @@ def with_noise(results: Results, laws: Mapping[str, Law] | Law, *, draws: int, r
     """Results with several draws of noise for each.
 
     Both sides of a pair get the same draws. That leaves the law of either side as it is, which is all that delta
-    depends on, and keeps chance differences between the two from being taken for an individual's doing.
+    depends on, and chance differences between the two are not attributed to an individual.
 
     Parameters
     ----------
     results : of one number, or of several
-    laws : the noise, or for several numbers that of each by name; who is not named gets none
+    laws : the noise, or for several numbers that of each by name; a number not named gets none
     draws : for each result
     rng : of pseudo-random draws
     """

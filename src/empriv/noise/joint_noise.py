@@ -83,8 +83,8 @@ class JointNoise:
     def remeasure(self, *, draws: int = 8, rng: np.random.Generator | int | None = None) -> JointRisk:
         """The joint risk with noise: every result gets ``draws`` draws of it."""
         whole_number("draws", draws, least=1)
-        made = with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng))
-        return measure_joint(made)
+        noisy = with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng))
+        return measure_joint(noisy)
 
     def check_release(self) -> None:
         """Refuse to release where the promise is not kept, or the granularity was not declared."""
@@ -92,8 +92,8 @@ class JointNoise:
             raise CertificateError("Nothing is released: the noise does not keep what was promised.")
         if not self.declared_granularity:
             raise InputError(
-                "`granularity` must be declared for a release, since one taken from the data may tell of them. "
-                "Hint: design_joint_noise(..., granularity=0.25)."
+                "`granularity` must be declared for a release, since one taken from the data may reveal something "
+                "about them. Hint: design_joint_noise(..., granularity=0.25)."
             )
 
     def release(self, values: Mapping[str, float]) -> dict[str, float]:
@@ -252,13 +252,15 @@ def lattice_influence(results: Results, steps: Sequence[float]) -> FloatArray:
     return np.asarray(np.nan_to_num(change, nan=0.0))
 
 
-def _granularities(risk: JointRisk, names: tuple[str, ...], given: float | Mapping[str, float] | None) -> list[float]:
-    if isinstance(given, Mapping):
-        if set(given) != set(names):
+def _granularities(
+    risk: JointRisk, names: tuple[str, ...], granularity: float | Mapping[str, float] | None
+) -> list[float]:
+    if isinstance(granularity, Mapping):
+        if set(granularity) != set(names):
             raise InputError(f"`granularity` must hold each of the {len(names)} numbers by name, and no other.")
-        return [check_granularity(given[name]) for name in names]
-    if given is not None:
-        return [check_granularity(given)] * len(names)
+        return [check_granularity(granularity[name]) for name in names]
+    if granularity is not None:
+        return [check_granularity(granularity)] * len(names)
     return [suggested_granularity(_width(risk, name)) for name in names]
 
 
@@ -268,8 +270,8 @@ def _width(risk: JointRisk, name: str) -> float:
 
 
 def _spread(risk: JointRisk, name: str) -> float:
-    one = risk.components[name].results
-    return spread(one.q[one.outcomes == 0].ravel())
+    results = risk.components[name].results
+    return spread(results.q[results.outcomes == 0].ravel())
 
 
 def _changes_of_kind(results: Results) -> float:
@@ -298,15 +300,15 @@ def _least_noise(influence: FloatArray, weights: FloatArray, epsilon: float, adv
     cost = weights[moved] * largest[moved]
     cost = cost / cost.sum()
 
-    def kept(u: FloatArray) -> FloatArray:
+    def feasible(u: FloatArray) -> FloatArray:
         return np.asarray(u / (rows @ u).max() * (1 - 4 * _ROUNDING))
 
-    best = kept(np.sqrt(cost))  # what is best where one row has all the largest influences
+    best = feasible(np.sqrt(cost))  # what is best where one row has all the largest influences
     cuts = np.unique(np.concatenate((rows.argmax(axis=0), [rows.sum(axis=1).argmax()])))
     for _ in range(_ROUNDS):
         advance(1)
         a = rows[cuts]
-        found = minimize(
+        solution = minimize(
             lambda u: float((cost / u).sum()),
             best,
             jac=lambda u: -cost / u**2,
@@ -315,9 +317,9 @@ def _least_noise(influence: FloatArray, weights: FloatArray, epsilon: float, adv
             method="SLSQP",
             options={"maxiter": 200, "ftol": 1e-12},
         )
-        u = np.clip(np.asarray(found.x, float), 1e-6, 1.0)
+        u = np.clip(np.asarray(solution.x, float), 1e-6, 1.0)
         over = rows @ u
-        candidate = kept(u)
+        candidate = feasible(u)
         if np.all(np.isfinite(candidate)) and (cost / candidate).sum() < (cost / best).sum():
             best = candidate
         worst = np.argsort(-over)[:_CUTS]

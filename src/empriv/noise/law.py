@@ -1,7 +1,7 @@
 """`Law`: the law of the noise, on the multiples of a power of two, exactly as it is drawn.
 
 A law is a mixture with integer weights (of 2^64) of a point mass at 0, discrete Laplace laws, discrete Gaussian laws
-and tables. Designing one is for `design`, proving what it achieves for `certify`, drawing from it for `release`; here
+and tables. `design` designs one, `certify` proves what it achieves, `drawing` draws from it; here
 are its probabilities. The draws of `Law.sample` are for study only.
 """
 
@@ -50,8 +50,8 @@ def check_granularity(granularity: float) -> float:
 def suggested_granularity(width: float) -> float:
     """The largest power of two that is at most ``width``/16, ``width`` being the bandwidth or the largest influence.
 
-    At a sixteenth of the bandwidth rounding costs next to nothing. It is a suggestion: what is released must not
-    depend on the data otherwise than through the query, so the granularity is declared by whoever releases.
+    At a sixteenth of the bandwidth rounding costs next to nothing. It is a suggestion: what is released must
+    depend on the data through the query alone, so the granularity is declared by the person who releases.
     """
     if not (math.isfinite(width) and width > 0):
         raise InputError(f"`width` must be positive and finite, got {width:g}.")
@@ -88,8 +88,8 @@ class Part:
             raise InputError("`table` must be given for a table, and only there.")
         if self.table is not None:
             # int() also of NumPy's integers: exact, of any size
-            table = tuple(int(one) for one in self.table)
-            if any(one < 0 for one in table) or len(table) % 2 == 0 or table != table[::-1] or not sum(table):
+            table = tuple(int(weight) for weight in self.table)
+            if any(weight < 0 for weight in table) or len(table) % 2 == 0 or table != table[::-1] or not sum(table):
                 raise InputError(
                     "`table` must hold whole weights of at least 0, symmetric about the middle, not all 0."
                 )
@@ -128,21 +128,21 @@ class Law:
 
         Weights become whole numbers of 2^64, rounded down; what remains goes to the widest scale: the side of privacy.
         """
-        given = [(str(kind), float(weight), float(scale), *rest) for kind, weight, scale, *rest in parts]
-        if not given or not all(math.isfinite(one[1]) and one[1] >= 0 for one in given):
+        entries = [(str(kind), float(weight), float(scale), *rest) for kind, weight, scale, *rest in parts]
+        if not entries or not all(math.isfinite(entry[1]) and entry[1] >= 0 for entry in entries):
             raise InputError("`parts` must have weights that are finite and at least 0.")
-        total = sum((Fraction(one[1]) for one in given), Fraction(0))
+        total = sum((Fraction(entry[1]) for entry in entries), Fraction(0))
         if abs(total - 1) > Fraction(1, 10**6):
             raise InputError(f"`parts` must have weights that sum to 1, got {float(total):.9g}.")
-        weights = [int(Fraction(one[1]) / total * WHOLE) for one in given]
-        widest = max(range(len(given)), key=lambda k: (weights[k] > 0, given[k][2], weights[k]))
+        weights = [int(Fraction(entry[1]) / total * WHOLE) for entry in entries]
+        widest = max(range(len(entries)), key=lambda k: (weights[k] > 0, entries[k][2], weights[k]))
         weights[widest] += WHOLE - sum(weights)
-        made = [
-            Part(kind=one[0], weight=weight, scale=one[2], table=one[3] if len(one) > 3 else None)
-            for one, weight in zip(given, weights, strict=True)
+        law_parts = [
+            Part(kind=entry[0], weight=weight, scale=entry[2], table=entry[3] if len(entry) > 3 else None)
+            for entry, weight in zip(entries, weights, strict=True)
             if weight > 0
         ]
-        return Law(granularity, tuple(made))
+        return Law(granularity, tuple(law_parts))
 
     # Probabilities; k counts granularities
 
@@ -212,11 +212,11 @@ class Law:
         shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
         count = math.prod(shape)
         shares = np.array([share for share, _ in self.shares()])
-        which = generator.choice(len(shares), size=count, p=shares / shares.sum())
+        part_of_draw = generator.choice(len(shares), size=count, p=shares / shares.sum())
         out = np.zeros(count)
         for index, part in enumerate(self.parts):
-            here = np.flatnonzero(which == index)
-            out[here] = self._draw(part, len(here), generator)
+            places = np.flatnonzero(part_of_draw == index)
+            out[places] = self._draw(part, len(places), generator)
         return np.asarray(self.granularity * out).reshape(shape)
 
     # In words and in files
@@ -225,16 +225,16 @@ class Law:
     def words(self) -> str:
         """The law in one sentence."""
         named = {"laplace": "discrete Laplace noise of scale", "gaussian": "discrete Gaussian noise of scale"}
-        said = []
+        phrases = []
         for share, part in self.shares():
             if part.kind == "point":
-                what = "none"
+                phrase = "none"
             elif part.kind == "table":
-                what = f"noise from a table of {len(part.table or ()):,} values"
+                phrase = f"noise from a table of {len(part.table or ()):,} values"
             else:
-                what = f"{named[part.kind]} {part.scale:.6g}"
-            said.append(what if len(self.parts) == 1 else f"{what} with probability {share:.4g}")
-        sentence = f"{'; '.join(said)}; in multiples of {self.granularity:g}."
+                phrase = f"{named[part.kind]} {part.scale:.6g}"
+            phrases.append(phrase if len(self.parts) == 1 else f"{phrase} with probability {share:.4g}")
+        sentence = f"{'; '.join(phrases)}; in multiples of {self.granularity:g}."
         return sentence[0].upper() + sentence[1:]
 
     def to_json(self) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Law:
                     "kind": part.kind,
                     "weight": str(part.weight),
                     "scale": part.scale.hex(),
-                    "table": None if part.table is None else [str(one) for one in part.table],
+                    "table": None if part.table is None else [str(weight) for weight in part.table],
                 }
                 for part in self.parts
             ],
@@ -259,13 +259,13 @@ class Law:
             if not isinstance(spec, Mapping) or not isinstance(spec["parts"], list):
                 raise TypeError("parts")
             parts = []
-            for one in spec["parts"]:
-                table = one["table"]
+            for fields in spec["parts"]:
+                table = fields["table"]
                 parts.append(
                     Part(
-                        kind=one["kind"],
-                        weight=int(one["weight"]),
-                        scale=float.fromhex(one["scale"]),
+                        kind=fields["kind"],
+                        weight=int(fields["weight"]),
+                        scale=float.fromhex(fields["scale"]),
                         table=None if table is None else tuple(int(weight) for weight in table),
                     )
                 )
@@ -321,7 +321,7 @@ class Law:
         """Probabilities of a table's noise -m..m."""
         table = part.table or (1,)
         total = sum(table)
-        return np.array([float(Fraction(one, total)) for one in table])
+        return np.array([float(Fraction(weight, total)) for weight in table])
 
     def _draw(self, part: Part, count: int, rng: np.random.Generator) -> FloatArray:
         if part.kind == "point" or not count:

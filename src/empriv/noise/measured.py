@@ -1,4 +1,4 @@
-"""For which risk noise is designed: that of one number, or that of several, whatever it was given in.
+"""The risk that noise is designed for, of one number or of several, from whatever object holds it.
 
 `auditing` registers how an audit holds its risk.
 """

@@ -1,7 +1,7 @@
 """`Noise`: a law of noise with its certificate and its promise, to study, to save and to release answers with.
 
-A law comes from `design`, its certificate from `certify`; drawing is in `release`. Here is what the promise says and on
-what it rests, and what is refused.
+A law comes from `design`, its certificate from `certify`; drawing is in `drawing`. This module says what is promised,
+on what the promise rests, and what is refused.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Noise:
     ----------
     law : what is drawn
     certificate : what it achieves, computed from the law alone
-    risk : what was measured, that the noise is for
+    risk : what was measured, and what the noise is for
     method : how the law was designed
     epsilon, delta, total_risk : the target
-    declared_bound : the user's bound on one individual's influence, that the promise rests on, or None
+    declared_bound : the user's bound on one individual's influence, on which the promise rests, or None
     declared_granularity : whether the user chose the granularity; only then may answers be released
     notes : what the promise rests on, in sentences
     study : whether the law may miss its target, and is for study only
@@ -119,7 +119,7 @@ class Noise:
         return np.asarray(self.law.pmf(self._cells(np.rint, x)) / self.law.granularity)
 
     def cdf(self, x: npt.ArrayLike) -> FloatArray:
-        """Probability of noise of at most x: a step function, that rises at multiples of the granularity."""
+        """Probability of noise of at most x: a step function, which rises at multiples of the granularity."""
         return self.law.cdf(self._cells(np.floor, x))
 
     def _cells(self, rounding: Any, x: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -146,8 +146,8 @@ class Noise:
             )
         if not self.declared_granularity:
             raise CertificateError(
-                "Noise must have a granularity that you declare, as one found from the data would tell about them. "
-                f"Hint: design_noise(..., granularity={self.law.granularity!r})."
+                "Noise must have a granularity that you declare, since one taken from the data would reveal something "
+                f"about them. Hint: design_noise(..., granularity={self.law.granularity!r})."
             )
 
     def remeasure(
@@ -300,22 +300,22 @@ def _promise(risk: Risk, method: str, delta: float | None, declared_bound: float
             f"The promise rests on your bound alone: no individual moves an answer by more than {declared_bound:g}. "
             "Where that is true it holds unconditionally.",
         )
-    said = []
+    sentences = []
     n = risk.results.n_databases
     unseen = -math.expm1(math.log(0.05) / n)  # 1 - .05^(1/n)
     if delta is not None and delta < unseen:
-        said.append(
+        sentences.append(
             f"The promise assumes no unseen influence: {n:,} databases cannot show what happens with a probability "
             f"below {unseen:.2g}."
         )
     if delta == 0.0:
-        said.append(
+        sentences.append(
             "At delta = 0 the promise is not unconditional: it holds for the influences seen and the density "
             "estimated. Hint: a declared bound on one individual's influence makes it so."
         )
     if method in TUNED:
-        said.append("For study: tuned to the estimate, it misses the true target more often than a robust design.")
-    return tuple(said)
+        sentences.append("For study: tuned to the estimate, it misses the true target more often than a robust design.")
+    return tuple(sentences)
 
 
 def _number_or_none(value: Any) -> float | None:

@@ -1,8 +1,8 @@
 """Answers on the lattice: the probability of every cell, with everyone and without each individual.
 
-An answer x is released as the cell nearest to x/granularity, ties to even, before any noise. Here is the law of that
-cell: of each point of the density the mass of its kernel in every cell, and of each atom that is a number its own cell.
-Outcomes that are not numbers stay apart: noise does not touch them. Noise itself is for `certify`.
+An answer x is released as the cell nearest to x/granularity, ties to even, before any noise. This module has the law
+of that cell: each point of the density adds the mass of its kernel to every cell, and each atom that is a number adds
+to its own cell. Outcomes that are not numbers stay apart: noise does not touch them. Noise itself is for `convolve`.
 """
 
 from __future__ import annotations
@@ -84,17 +84,17 @@ class RoundedAnswers:
 
     def blocks(self, rows: IntArray, size: int) -> Iterator[tuple[IntArray, AnswerSide, AnswerSide]]:
         """(rows, with everyone, without each): individuals with pairs of their own come one by one."""
-        own = dict(self.risk.pairs.own)
-        alone = np.isin(rows, np.fromiter(own, np.int64, len(own)))
+        own_pairs = dict(self.risk.pairs.own)
+        alone = np.isin(rows, np.fromiter(own_pairs, np.int64, len(own_pairs)))
         everyone = self._side(self.risk.pairs.points[None, :], self._everyone_values())
         common = rows[~alone]
         for start in range(0, len(common), size):
-            some = common[start : start + size]
-            yield some, everyone, self._side(self.risk.pairs.dense(some), self._values(some), refit=True)
+            block = common[start : start + size]
+            yield block, everyone, self._side(self.risk.pairs.dense(block), self._values(block), refit=True)
         for row in rows[alone]:
-            pairs, one = own[int(row)], np.array([int(row)])
+            pairs, single = own_pairs[int(row)], np.array([int(row)])
             with_everyone = self._side(pairs.points[None, :], self._everyone_values())
-            yield one, with_everyone, self._side(pairs.dense(np.array([0])), self._values(one), refit=True)
+            yield single, with_everyone, self._side(pairs.dense(np.array([0])), self._values(single), refit=True)
 
     def cells(self, side: AnswerSide, first: int, count: int, reach: float) -> FloatArray:
         """(rows, count): mass of each cell from ``first`` on; kernels are cut beyond ``reach`` bandwidths."""
@@ -108,11 +108,11 @@ class RoundedAnswers:
                 _laplace_cells(out, side.points, float(side.bandwidths[0, 0]), first)
             elif isinstance(model, Mixture):
                 _mixture_cells(out, side, model.kernel.cdf, first, reach)
-        here = ~np.isnan(side.atoms)
-        if here.any():
-            which, place = np.nonzero(here)
-            cell = (side.atoms[which, place] - first).astype(np.int64)
-            np.add.at(out, (which, cell), 1.0 / side.points.shape[1])
+        is_atom = ~np.isnan(side.atoms)
+        if is_atom.any():
+            at_row, place = np.nonzero(is_atom)
+            cell = (side.atoms[at_row, place] - first).astype(np.int64)
+            np.add.at(out, (at_row, cell), 1.0 / side.points.shape[1])
         return out
 
     def _model_cells(self, model: Model, points: FloatArray, first: int, count: int) -> FloatArray:
@@ -158,7 +158,7 @@ class RoundedAnswers:
             return table.dense(rows)
 
         if not results.outcomes.any() and not results.entry_outcomes.any() and not len(pairs.names) and not pairs.own:
-            nothing = np.zeros((1, len(pairs.points)))  # no atoms: nobody looks at the values
+            nothing = np.zeros((1, len(pairs.points)))  # no atoms: the values are not used
             return nothing, nothing
         return dense(results.q, results.entry_q), dense(results.outcomes, results.entry_outcomes)
 
@@ -211,9 +211,9 @@ def _mixture_cells(out: FloatArray, side: AnswerSide, cdf: Any, first: int, reac
     width = min(count, 2 * most + 1)
     step = max(1, _VALUES // (width * n))
     for start in range(0, rows, step):
-        some = slice(start, start + step)
-        row, column = np.nonzero(np.isfinite(side.points[some]))
-        x, scale = side.points[some][row, column], h[some][row, column]
+        stretch = slice(start, start + step)
+        row, column = np.nonzero(np.isfinite(side.points[stretch]))
+        x, scale = side.points[stretch][row, column], h[stretch][row, column]
         begin = np.clip(np.rint(x).astype(np.int64) - first - most, 0, count - width)
         edges = begin[:, None] + (np.arange(width + 1) + (first - 0.5))
         z = (edges - x[:, None]) / scale[:, None]
@@ -223,5 +223,5 @@ def _mixture_cells(out: FloatArray, side: AnswerSide, cdf: Any, first: int, reac
             after[:, 1:] & ~after[:, :-1], 1.0 - tail[:, 1:] - tail[:, :-1], np.abs(tail[:, 1:] - tail[:, :-1])
         )
         place = (begin + row * count)[:, None] + np.arange(width)
-        block = np.bincount(place.ravel(), mass.ravel() / n, len(out[some]) * count)
-        out[some] += block.reshape(-1, count)
+        block = np.bincount(place.ravel(), mass.ravel() / n, len(out[stretch]) * count)
+        out[stretch] += block.reshape(-1, count)

@@ -1,9 +1,9 @@
 """`certify`: what noise really achieves, for every individual, from the very law that is drawn.
 
-The answer is rounded to the lattice (`answers`) and convolved with every part of the law (`convolve`), cell by cell
+The answer is rounded to the lattice (`cells`) and convolved with every part of the law (`convolve`), cell by cell
 (`window`), with everyone and without each individual; delta_i is what remains above e^epsilon times the other side.
 Nothing of the designer is used. What lies beyond a window is counted in full, or bounded by the tails' own form;
-rounding is counted too: a certificate never understates. Individuals whom a bound clears (`screen`) are not convolved.
+rounding is counted too: a certificate never understates. Individuals that a bound clears (`screen`) are not convolved.
 """
 
 from __future__ import annotations
@@ -93,15 +93,15 @@ class Certificate:
         order = np.argsort(-bounds, kind="stable")
         step = 64
         for start, stop in _growing(len(order), step):
-            some = order[start:stop]
-            some = some[bounds[some] > best]  # nobody else can be worse
-            if not len(some):
+            block = order[start:stop]
+            block = block[bounds[block] > best]  # nobody else can be worse
+            if not len(block):
                 break
-            best = max(best, float(self._exact_deltas(some, epsilon).max()))
+            best = max(best, float(self._exact_deltas(block, epsilon).max()))
         return best
 
     def riskiest(self, most: int) -> IntArray:
-        """Individuals of the largest delta_i at the target's epsilon, of those whom the screen puts first."""
+        """Individuals of the largest delta_i at the target's epsilon, of those that the screen puts first."""
         bounds = self._screen.deltas(self.law, self.epsilon)
         bounds[self._largest <= self.epsilon] = 0.0
         first = np.lexsort((-self.risk.shifts, -bounds))[: 4 * most]
@@ -126,12 +126,12 @@ class Certificate:
         best = 0.0
         order = np.argsort(-np.where(np.isfinite(self._largest), self._largest, np.finfo(float).max), kind="stable")
         for start, stop in _growing(len(order), 64):
-            some = order[start:stop]
-            some = some[self._largest[some] > best]
-            if len(some) and delta > 0:
-                some = some[self._screen.deltas(self.law, best)[some] > delta]
-            if len(some):
-                best = max(best, float(self._exact_epsilons(some, delta).max()))
+            block = order[start:stop]
+            block = block[self._largest[block] > best]
+            if len(block) and delta > 0:
+                block = block[self._screen.deltas(self.law, best)[block] > delta]
+            if len(block):
+                best = max(best, float(self._exact_epsilons(block, delta).max()))
         return best
 
     # How it is computed
@@ -195,8 +195,8 @@ class Certificate:
         def task(window: Window) -> FloatArray:
             return np.stack(window.delta(epsilon), axis=1)
 
-        for places, found in self._map(rows, task, exact_tails=False):
-            out[places], slack[places] = found[:, 0], found[:, 1]
+        for places, values in self._map(rows, task, exact_tails=False):
+            out[places], slack[places] = values[:, 0], values[:, 1]
         tiny = np.flatnonzero(out <= 4 * slack)  # perhaps nothing at all
         if len(tiny):
             proved = self._exact_epsilons(rows[tiny], 0.0) <= epsilon
@@ -206,8 +206,8 @@ class Certificate:
     def _exact_epsilons(self, rows: IntArray, delta: float) -> FloatArray:
         out = np.zeros(len(rows))
         exact = delta == 0.0
-        for places, found in self._map(rows, lambda window: window.epsilon(delta), exact_tails=exact):
-            out[places] = found
+        for places, values in self._map(rows, lambda window: window.epsilon(delta), exact_tails=exact):
+            out[places] = values
         # the bound by influences holds at every delta
         return np.minimum(out, self._largest[rows])
 
@@ -234,8 +234,8 @@ class Certificate:
             yield from pool.map(run, jobs)
 
     def _blocks(self, rows: IntArray, reach: Reach) -> Iterator[tuple[IntArray, AnswerSide, AnswerSide]]:
-        """Blocks whose windows are alike, so that one far-flung individual does not widen everybody's."""
-        for some, everyone, without in self._answers.blocks(rows, 4096):
+        """Blocks whose windows are alike, so that one outlying individual does not widen everybody's."""
+        for individuals, everyone, without in self._answers.blocks(rows, 4096):
             low, high = without.low, without.high
             order = np.argsort(high - low, kind="stable")
             start = 0
@@ -246,18 +246,22 @@ class Certificate:
                 cells = np.maximum.accumulate(span) + 2 * (reach.kernel + reach.noise) + 3
                 fits = int(np.searchsorted(cells * np.arange(1, len(cells) + 1), _CELLS, side="right"))
                 fits = max(1, fits)
-                some_rows = order[start : start + fits]
-                yield some[some_rows], everyone, _select(without, some_rows)
+                chosen = order[start : start + fits]
+                yield individuals[chosen], everyone, _select(without, chosen)
                 start += fits
 
 
 def _select(side: AnswerSide, rows: IntArray) -> AnswerSide:
-    def some(array: FloatArray) -> FloatArray:
+    def selected(array: FloatArray) -> FloatArray:
         return array if len(array) == 1 and len(side.points) != 1 else array[rows]
 
-    bandwidths = None if side.bandwidths is None else some(side.bandwidths)
     return AnswerSide(
-        some(side.points), bandwidths, some(side.atoms), some(side.others), side.low[rows], side.high[rows]
+        points=selected(side.points),
+        bandwidths=None if side.bandwidths is None else selected(side.bandwidths),
+        atoms=selected(side.atoms),
+        others=selected(side.others),
+        low=side.low[rows],
+        high=side.high[rows],
     )
 
 

@@ -1,4 +1,4 @@
-"""Noisy answers: the cells of `answers` convolved with every part of a law, and the tails beyond the window.
+"""Noisy answers: their cells (`cells`) convolved with every part of a law, and the tails beyond the window.
 
 Discrete Laplace parts are two recursive filters, ``F_k = a F_(k-1) + P_k`` from the left and ``S_k = a S_(k+1) + P_k``
 from the right, with noisy mass ``(1-a)/(1+a) (F + S - P)``; all terms are positive, so every cell is accurate relative

@@ -1,4 +1,4 @@
-"""Screening: individuals whom a bound clears, so that only the others are convolved.
+"""Screening: individuals that a bound clears, so that only the others are convolved.
 
 Pair j of individual i is one kernel at two places, d_ij apart, rounded and made noisy. Rounding is post-processing, and
 so is adding noise; and two answers d apart, moved by the same amount and rounded, are at most ceil(d/g) cells apart.
@@ -44,7 +44,7 @@ class Screen:
     individuals : how many there are
     kernel : of the density, or None where pairs are not kernels
     bandwidth : in granularities, of Laplace kernels that all have the same; NaN for others
-    blind : individuals of whom nothing can be said
+    blind : individuals for whom there is no bound
     """
 
     owner: npt.NDArray[np.int64]
@@ -93,7 +93,7 @@ class Screen:
         blind = np.zeros(pairs.n_individuals, bool)
         blind[[row for row, _ in pairs.own]] = True
         if kernel is None and model is not None:
-            # a density of another kind: who changes nothing is cleared, of the others nothing is known
+            # a density of another kind: people who change nothing are cleared, nothing is known of the others
             blind[owner[moved]] = True
             if isinstance(model, Mixture):
                 blind[:] = True
@@ -112,11 +112,11 @@ class Screen:
         """Upper bound of the largest log ratio of each individual; inf where there is none."""
         out = np.zeros(self.individuals)
         if len(self.owner):
-            found = np.zeros(len(self.owner))
+            log_ratio = np.zeros(len(self.owner))
             for _, narrow, scale in self._parts(law):
-                found = np.maximum(found, self._lambda(narrow, scale))
-            found = np.minimum(found, self._together(law))
-            np.maximum.at(out, self.owner, found)
+                log_ratio = np.maximum(log_ratio, self._lambda(narrow, scale))
+            log_ratio = np.minimum(log_ratio, self._together(law))
+            np.maximum.at(out, self.owner, log_ratio)
         out[self.blind] = np.inf
         return out * (1 + 1e-14)
 
@@ -177,7 +177,7 @@ def _steepest(law: Law, bandwidth: float) -> tuple[float, float]:
 
         R_m = kappa a^m ar/(1 - ar),    F_m = kappa (r^m/(1 - ar) + a (a^m - r^m)/(a - r)).
 
-    Beyond the last m looked at, the slowest part has its own slope and step, and the rest only fades against it.
+    Beyond the last m computed, the slowest part has its own slope and step, and the rest only fades against it.
     """
     fast = 1.0 / bandwidth
     parts = laplace_parts(law)
@@ -198,13 +198,13 @@ def _steepest(law: Law, bandwidth: float) -> tuple[float, float]:
         partial = 1.0 / -math.expm1(speed - fast)  # a/(a - r)
         before += kappa * share * (r_m * series + partial * (a_m - r_m))
         after += kappa * share * math.exp(-(speed + fast)) * series * a_m
-        there = kappa * share * float(a_m[-1])
+        far_mass = kappa * share * float(a_m[-1])
         rest += kappa * share * float(r_m[-1]) * (series + partial)
         if speed == slowest:
-            slow_before += there * partial
-            slow_after += there * math.exp(-(speed + fast)) * series
+            slow_before += far_mass * partial
+            slow_after += far_mass * math.exp(-(speed + fast)) * series
         else:
-            rest += there * (partial + series)
+            rest += far_mass * (partial + series)
     slope = np.abs(np.append(before - after, r * before - after / r)) / np.append(
         before + after, r * before + after / r
     )

@@ -1,6 +1,6 @@
 """Tails: how answers go on beyond a window of cells, how wide the window must be, and what lies beyond it at most.
 
-The window itself is in `window`, the answers in `answers`, noise in `convolve`.
+The window itself is in `window`, the answers in `cells`, noise in `convolve`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Reach:
 
     @staticmethod
     def counted(answers: RoundedAnswers, law: Law, delta: float) -> Reach:
-        """Beyond, next to nothing lies, which is counted in full: for delta_i."""
+        """Next to nothing lies beyond the window, and it is counted in full: for delta_i."""
         tails, _ = _tails(answers)
         cells = math.ceil(kernel_reach(answers, delta) * widest(answers)) + 2
         return Reach(cells, _noise_reach(law), tails, None, math.inf)
 
     @staticmethod
     def exact(answers: RoundedAnswers, law: Law) -> Reach:
-        """Beyond, the ratio of both sides is bounded by the tails' own form: for epsilon at delta = 0."""
+        """The form of the tails bounds the ratio of both sides beyond the window: for epsilon at delta = 0."""
         tails, rate = _tails(answers)
         parts, wide, compact = laplace_parts(law), widest(answers), compact_width(law)
         scale = 1.0 / parts[0][0] if parts else 0.0
@@ -124,9 +124,9 @@ def _enough(answers: RoundedAnswers, law: Law) -> float:
     wide = widest(answers)
     span = 0.0
     finite = [values[np.isfinite(values)] for values in (answers.risk.pairs.points, answers.risk.pairs.entries)]
-    seen = np.concatenate([values.ravel() for values in finite])
-    if len(seen):
-        span = float(np.ptp(seen)) / law.granularity
+    numbers = np.concatenate([values.ravel() for values in finite])
+    if len(numbers):
+        span = float(np.ptp(numbers)) / law.granularity
     for z in np.arange(7.0, _FARTHEST):
         gap = z / wide - speed
         if gap > 0:
@@ -153,10 +153,10 @@ def power_tail(
 ) -> FloatArray:
     """Upper bound of the log ratio beyond the window for kernels with power tails (Student, four degrees of freedom).
 
-    Take a cell at distance D' >= D from all results, and noise of at most D'/2 apart from more. Of the former, every
-    kernel is D'/2 or further away, where |d log k/dz| <= 5/z: shifts of at most d change it by at most 10 d/D in log.
-    The latter is at most 2 tail(D'/2), against at least half of the kernel's density at span + 3/2 D'; exponential
-    against power, so that their ratio falls with D' from 10 scales on.
+    Take a cell at distance D' >= D from all results, and split the noise into at most D'/2 and more. For the former,
+    every kernel is D'/2 or further away, where |d log k/dz| <= 5/z: shifts of at most d change it by at most 10 d/D in
+    log. The latter is at most 2 tail(D'/2), against at least half of the kernel's density at span + 3/2 D'. It falls
+    exponentially and the density as a power, so that their ratio falls with D' from 10 scales on.
     """
     g, model, shifts = law.granularity, answers.model, answers.risk.shifts
     assert isinstance(model, Mixture)
@@ -249,13 +249,13 @@ def _prefixes(terms: list[tuple[float, FloatArray, FloatArray]], slack: float) -
     if not terms:
         return np.zeros(0)
     top = bottom = np.zeros(len(terms[0][1]))
-    found = np.full(len(top), -np.inf)
+    largest = np.full(len(top), -np.inf)
     for _, up, down in sorted(terms, key=lambda term: term[0]):
         top, bottom = top + up, bottom + down
         ratio = _log_ratio(np.maximum(top, 0.0) * (1 + slack), bottom * (1 - slack))
         # e bottom - top must not be negative: a prefix sum below that is negative proves nothing
-        found = np.maximum(found, np.where((bottom < 0.0) | ((bottom == 0.0) & (top > 0.0)), np.inf, ratio))
-    return found
+        largest = np.maximum(largest, np.where((bottom < 0.0) | ((bottom == 0.0) & (top > 0.0)), np.inf, ratio))
+    return largest
 
 
 def _log_ratio(above: FloatArray, below: FloatArray) -> FloatArray:

@@ -1,7 +1,7 @@
 """One window of cells: noisy masses with everyone and without some individuals, and their hockey sticks.
 
-Cells come from `answers`, noise from `convolve`, what lies beyond the window from `tails`. Which individuals share a
-window, and which need one at all, is for `certify`.
+Cells come from `cells`, noise from `convolve`, what lies beyond the window from `tails`. `certificate` decides which
+individuals share a window, and which need one at all.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Window:
             )
         followed = math.inf if delta is None else kernel_reach(answers, delta)
         cells = [answers.cells(side, first, count, followed) for side in (everyone, without)]
-        noises = [noisy(law, one, reach.rate) for one in cells]
+        noises = [noisy(law, masses, reach.rate) for masses in cells]
         error = None
         if exact and reach.tails in ("bounded", "unknown"):
             # masses here are differences of a distribution function: 4 units of rounding each, wherever there is any
@@ -80,9 +80,9 @@ class Window:
         inner = slice(reach.noise, count - reach.noise)
         leaves = 2.0 * float(law.tail(reach.noise + 1))  # the window, from an inner cell
         beyond = []
-        for side, one in zip((everyone, without), cells, strict=True):
+        for side, masses in zip((everyone, without), cells, strict=True):
             total = 1.0 - side.others.sum(axis=1)
-            beyond.append(np.maximum(total - one[:, inner].sum(axis=1), 0.0) + leaves)
+            beyond.append(np.maximum(total - masses[:, inner].sum(axis=1), 0.0) + leaves)
         heavy = np.full(len(without.points), np.inf)
         if exact and reach.tails == "power":
             distance = (reach.kernel - 1) * law.granularity
@@ -163,18 +163,18 @@ class Window:
         lost = (up < TINY) & (down < TINY)
         ratio = np.where(lost, -np.inf, ratio)[:, self.inner]
         lost = lost[:, self.inner]
-        found = np.broadcast_to(ratio.max(axis=1), (rows,)).copy()
+        largest = np.broadcast_to(ratio.max(axis=1), (rows,)).copy()
         if self._may_be_lost():  # cells too small for doubles: only the bound by influences holds there
             hidden = np.broadcast_to(lost.any(axis=1), (rows,))
-            found[hidden] = np.maximum(found, self.bound)[hidden]
+            largest[hidden] = np.maximum(largest, self.bound)[hidden]
         with np.errstate(divide="ignore", invalid="ignore"):
             separate = np.where(others > 0, np.log(others) - np.log(others_below), -np.inf)
-        found = np.maximum(found, separate.max(axis=1))
-        found = np.maximum(found, self._tail(ends))
+        largest = np.maximum(largest, separate.max(axis=1))
+        largest = np.maximum(largest, self._tail(ends))
         if self.reach.tails == "light" and laplace_parts(self.law):
-            pairs = [(one.end_right, one.right) for one in ends] + [(one.end_left, one.left) for one in ends]
-            found = found + light(self.law, self.reach.fall, pairs)
-        return np.asarray(np.maximum(np.minimum(found, self.bound), 0.0))
+            pairs = [(side.end_right, side.right) for side in ends] + [(side.end_left, side.left) for side in ends]
+            largest = largest + light(self.law, self.reach.fall, pairs)
+        return np.asarray(np.maximum(np.minimum(largest, self.bound), 0.0))
 
     def _may_be_lost(self) -> bool:
         """Whether a cell without mass may only seem so."""
@@ -191,19 +191,21 @@ class Window:
         if self.reach.rate is None and not laplace_parts(law):
             # nothing is left beyond the window, or only Gaussian tails, whose ratio has no bound
             return np.zeros(rows) if self.reach.tails == "bounded" else self.bound
-        found = np.full(rows, -np.inf)
+        largest = np.full(rows, -np.inf)
         for name in ("right", "left"):
             sides: list[End] = []
-            for which, one in enumerate(ends):
-                coefficients = getattr(one, name)
+            for position, side in enumerate(ends):
+                coefficients = getattr(side, name)
                 if self.error is not None:
                     wrong = getattr(self.error, name)
-                    coefficients = np.maximum(coefficients + (wrong if which == 0 else -wrong), 0.0)
-                whole = np.broadcast_to(coefficients, (rows, coefficients.shape[1]))
-                compact, end = (np.broadcast_to(getattr(one, f"{kind}_{name}"), (rows,)) for kind in ("compact", "end"))
-                sides.append((whole, compact, end))
-            found = np.maximum(found, tail_supremum(sides[0], sides[1], law, self.reach.rate, self.slack))
-        return found
+                    coefficients = np.maximum(coefficients + (wrong if position == 0 else -wrong), 0.0)
+                all_rows = np.broadcast_to(coefficients, (rows, coefficients.shape[1]))
+                compact, end = (
+                    np.broadcast_to(getattr(side, f"{kind}_{name}"), (rows,)) for kind in ("compact", "end")
+                )
+                sides.append((all_rows, compact, end))
+            largest = np.maximum(largest, tail_supremum(sides[0], sides[1], law, self.reach.rate, self.slack))
+        return largest
 
 
 def _slack(answers: RoundedAnswers) -> float:

@@ -32,10 +32,10 @@ class ConstrainedRows:
     def join(blocks: Sequence[ConstrainedRows]) -> ConstrainedRows:
         first = blocks[0]
         return ConstrainedRows(
-            p=np.concatenate([one.p for one in blocks]),
-            q=np.concatenate([one.q for one in blocks]),
-            e=np.concatenate([one.e for one in blocks]),
-            labels=tuple(label for one in blocks for label in one.labels),
+            p=np.concatenate([block.p for block in blocks]),
+            q=np.concatenate([block.q for block in blocks]),
+            e=np.concatenate([block.e for block in blocks]),
+            labels=tuple(label for block in blocks for label in block.labels),
             numbers=first.numbers,
             cell=first.cell,
         )
@@ -50,8 +50,8 @@ class Totals:
 
     Attributes
     ----------
-    rows : of the individuals who stand for all
-    share : (rows,) how many individuals each stands for
+    rows : of the individuals who represent all
+    share : (rows,) how many individuals each represents
     group : (rows,) which sum it belongs to
     most : limit of every sum
     """
@@ -72,7 +72,7 @@ class Needs:
 
 
 def tail_steps(widest: float) -> IntArray:
-    """Offsets beyond the last cell, in cells, at which tails are looked at; ``widest`` in cells."""
+    """Offsets beyond the last cell, in cells, at which tails are evaluated; ``widest`` in cells."""
     return np.unique(np.rint(np.geomspace(1.0, max(2.0, 60.0 * widest), 36)).astype(np.int64))
 
 
@@ -120,9 +120,9 @@ def _decay(masses: FloatArray, a: float) -> FloatArray:
         if rate > 300.0:  # next to nothing is carried over
             out[:, start : start + block] = part
             continue
-        found = np.cumsum(part * g, axis=1)
-        found += (carry * a)[:, None]
-        found /= g
-        out[:, start : start + block] = found
-        carry = found[:, -1]
+        decayed = np.cumsum(part * g, axis=1)
+        decayed += (carry * a)[:, None]
+        decayed /= g
+        out[:, start : start + block] = decayed
+        carry = decayed[:, -1]
     return out

@@ -1,8 +1,9 @@
 """What a design must keep: the law of the rounded answer with everyone and without each individual, as rows.
 
 A row is one individual on one weighting of the databases (as they are, or resampled), two vectors of masses on the
-cells of a lattice. `Cases` makes rows. Whose rows are needed is found by `look` and `search`; what noise does to rows
-is in `rows`, choosing it is for `programme`; the certificate, which trusts none of this, is computed in `certify`.
+cells of a lattice. `Cases` makes rows. `quick_look` and `search` find whose rows are needed;
+`constrained_rows` applies noise to rows, `programme` chooses it; `certify` computes the certificate, which trusts none
+of this.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
 
 MOST_CELLS = 4096
-_REACH = {"exponential": 10.0, "gaussian": 7.9, "bounded": 1.0, "power": 30.0}  # bandwidths looked at beyond the data
+_REACH = {"exponential": 10.0, "gaussian": 7.9, "bounded": 1.0, "power": 30.0}  # bandwidths covered beyond the data
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Cases:
 
     Attributes
     ----------
-    risk : where it all comes from
+    risk : what was measured
     kernel : of the smoothing; that of a one-SE Laplace estimate where the density is no mixture
     cell : width of a cell
     points, widths, codes : (N,) results with everyone, bandwidths (0 at an atom), outcomes
@@ -89,9 +90,12 @@ class Cases:
         entry_widths = np.where(np.isfinite(pairs.entries), by_database[results.entry_database], 0.0)
         own = {}
         for row, alone in pairs.own:
-            here = results.entry_database[results.starts[row] : results.starts[row + 1]]
-            smooth = np.isfinite(alone.entries.reshape(-1, draws)[here])
-            own[row] = np.where(np.isfinite(alone.points), bandwidths, 0.0), np.where(smooth, by_database[here], 0.0)
+            databases = results.entry_database[results.starts[row] : results.starts[row + 1]]
+            smooth = np.isfinite(alone.entries.reshape(-1, draws)[databases])
+            own[row] = (
+                np.where(np.isfinite(alone.points), bandwidths, 0.0),
+                np.where(smooth, by_database[databases], 0.0),
+            )
         cell = design_cell(risk, granularity)
         # Cells are counted from one near the middle, so that far-off results keep their low digits.
         values = np.concatenate((points, entries.ravel()))
@@ -128,20 +132,20 @@ class Cases:
     @property
     def influences(self) -> FloatArray:
         """Largest change of each individual between two numbers, in units of the result."""
-        found = self._kept.get("influences")
-        if found is None:
+        largest = self._kept.get("influences")
+        if largest is None:
             before = self.points.reshape(-1, self.draws)[self.risk.results.entry_database]
             change = np.abs(self.entries - before).max(axis=1, initial=0.0, where=np.isfinite(self.entries - before))
             starts = self.risk.results.starts
-            found = np.zeros(len(starts) - 1)
-            some = np.diff(starts) > 0
-            if some.any():
-                found[some] = np.maximum.reduceat(change, starts[:-1][some])
-            self._kept["influences"] = found
-        return np.asarray(found)
+            largest = np.zeros(len(starts) - 1)
+            listed = np.diff(starts) > 0
+            if listed.any():
+                largest[listed] = np.maximum.reduceat(change, starts[:-1][listed])
+            self._kept["influences"] = largest
+        return np.asarray(largest)
 
     def subject(self, epsilon: float) -> IntArray:
-        """Individuals whom no screening clears: by the mediant inequality shifts of at most epsilon/L do no harm."""
+        """Individuals not cleared by screening: by the mediant inequality shifts of at most epsilon/L do no harm."""
         shifts = self.risk.shifts / self.factor
         if self.model is not None or not isinstance(self.risk.density, Mixture):
             return np.flatnonzero(self.risk.shifts > 0)
@@ -150,7 +154,7 @@ class Cases:
 
     # Rows
 
-    def rows(self, individual: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
+    def rows(self, individual: int, weightings: IntArray) -> tuple[FloatArray, FloatArray]:
         """Masses (weightings, cells + categories) with everyone and without one individual."""
         if self.model is not None:
             return self._modelled(individual)
@@ -164,11 +168,11 @@ class Cases:
             with_all = self._spread(self.points, widths, self.codes).reshape(n, self.draws, -1).mean(axis=1)
         moved = self._spread(self.entries[span].ravel(), entry_widths.ravel(), self.entry_codes[span].ravel())
         change = moved.reshape(len(where), self.draws, -1).mean(axis=1) - with_all[where]
-        p = self.weights[which] @ with_all
-        q = np.maximum(p + self.weights[which][:, where] @ change, 0.0)
+        p = self.weights[weightings] @ with_all
+        q = np.maximum(p + self.weights[weightings][:, where] @ change, 0.0)
         if len(where) == n:  # no cancellation where everything changes
             dense = change + with_all[where]
-            q = self.weights[which] @ dense
+            q = self.weights[weightings] @ dense
         return p, q
 
     def _with_all(self) -> FloatArray:
@@ -188,8 +192,8 @@ class Cases:
         edges = self._edges()
         step = max(1, 2_000_000 // len(edges))
         for start in range(0, len(smooth), step):
-            some = smooth[start : start + step]
-            z = (edges[None, :] - values[some, None]) / widths[some, None]
+            block = smooth[start : start + step]
+            z = (edges[None, :] - values[block, None]) / widths[block, None]
             tail = self.kernel.cdf(-np.abs(z))  # on each edge, the mass beyond it: accurate far out
             tail[:, 0] = np.where(z[:, 0] < 0, 0.0, 1.0)
             tail[:, -1] = np.where(z[:, -1] > 0, 0.0, 1.0)
@@ -197,7 +201,7 @@ class Cases:
             masses = np.where(left[:, :-1] == left[:, 1:], np.abs(np.diff(tail, axis=1)), 0.0)
             crossing = left[:, :-1] & ~left[:, 1:]
             masses[crossing] = (1.0 - tail[:, :-1] - tail[:, 1:])[crossing]
-            out[some, : self.cells] = masses
+            out[block, : self.cells] = masses
         atoms = np.flatnonzero((widths <= 0) & (codes == 0))
         if len(atoms):
             place = np.rint(values[atoms] / self.cell).astype(np.int64) - self.lowest
@@ -209,11 +213,11 @@ class Cases:
     def _modelled(self, individual: int) -> tuple[FloatArray, FloatArray]:
         """The same from a model's own distribution function; atoms as they are."""
         pairs, results = self.risk.pairs, self.risk.results
-        own = dict(pairs.own).get(individual)
-        if own is None:
+        own_pairs = dict(pairs.own).get(individual)
+        if own_pairs is None:
             own_points, own_without = pairs.points, pairs.dense(np.array([individual]))[0]
         else:
-            own_points, own_without = own.points, own.dense(np.array([0]))[0]
+            own_points, own_without = own_pairs.points, own_pairs.dense(np.array([0]))[0]
         n, m = results.n_databases, self.draws
         span = slice(results.starts[individual], results.starts[individual + 1])
         values, codes = self.points.reshape(n, m).copy(), self.codes.reshape(n, m).copy()

@@ -1,7 +1,7 @@
 """The paper's noise: a scale from the distance between results, and the kernel deconvolved out of a Laplace law.
 
 The distance is the bottleneck distance, under which the paper's proposition is true; the Hausdorff distance, under
-which it is stated, is kept for comparison (docs/errata.md). Certifying what comes out is for `certify`.
+which it is stated, is kept for comparison (docs/errata.md). `certify` says what the noise achieves.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def largest_distance(cases: Cases, distance: str) -> float:
             break
         without = np.sort(_without(cases, rows), axis=1)
         if distance == "bottleneck":
-            found = np.abs(without - q).max(axis=1)
+            distances = np.abs(without - q).max(axis=1)
         else:
-            found = np.array([hausdorff(q, one) for one in without])
-        best = max(best, float(found.max()))
+            distances = np.array([hausdorff(q, row) for row in without])
+        best = max(best, float(distances.max()))
     return best
 
 
@@ -83,7 +83,7 @@ def fourier(kernel: Kernel, bandwidth: float, scale: float, cell: float) -> tupl
     """Deconvolution of any kernel: the share of Laplace(scale), and the table of what is left about 0.
 
     Far from 0 the quotient of transforms is a multiple c of Laplace(scale) with 1/c = E exp(Z/scale), Z drawn from the
-    kernel. What is left is looked for within ten bandwidths by a Tikhonov-regularised division of transforms, cut off
+    kernel. What is left is computed within ten bandwidths by a Tikhonov-regularised division of transforms, cut off
     below at 0 and scaled to mass 1 - c. None where no such c exists (tails heavier than Laplace's) or the table would
     be too large: then Laplace(scale) alone is the answer.
     """
@@ -115,5 +115,5 @@ def fourier(kernel: Kernel, bandwidth: float, scale: float, cell: float) -> tupl
     table = 0.5 * (table + table[::-1])
     if table.sum() <= 0:
         return None
-    whole = np.rint(table / table.sum() * 2.0**52).astype(np.int64)
-    return share, tuple(int(one) for one in whole)
+    weights = np.rint(table / table.sum() * 2.0**52).astype(np.int64)
+    return share, tuple(int(weight) for weight in weights)

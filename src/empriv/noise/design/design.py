@@ -1,8 +1,8 @@
 """`design_noise`: the law of noise that makes a query private enough, for every individual at once.
 
-Here choices are checked and the methods with a scale of their own made into laws: the classical scale, the paper's,
-and Gaussian noise. Those that look for the least noise (calibrated, optimal, robust) are in `least`. What a law
-achieves is computed anew by `certify`, and a law that misses its target is widened or refused.
+Choices are checked here, and the methods with a scale of their own are made into laws: the classical scale, the
+paper's, and Gaussian noise. Those that look for the least noise (calibrated, optimal, robust) are in `least`.
+`certify` computes anew what a law achieves, and a law that misses its target is widened or refused.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def design_noise(
         Laplace give such laws anyway, and that one is refused
     rng : seed of the resamples; nothing that is released is drawn from it
     study : return a design that misses its target instead of raising; it cannot be released
-    progress : show a bar; None when it takes long and a terminal is there
+    progress : show a progress bar; None shows it on a terminal, once the work takes long
 
     Returns
     -------
@@ -185,10 +185,10 @@ def _paper(task: Task, distance: str) -> Noise:
         if kernel.name == "laplace":
             share = laplace_share(narrowest, wide, task.granularity)
             return task.law([(share, 0.0), (1.0 - share, wide)])
-        found = fourier(kernel, narrowest, wide, task.granularity)
-        if found is None:
+        deconvolution = fourier(kernel, narrowest, wide, task.granularity)
+        if deconvolution is None:
             return task.law([(1.0, wide)])
-        share, table = found
+        share, table = deconvolution
         return Law.of(task.granularity, [("laplace", share, wide), ("table", 1.0 - share, 0.0, table)])
 
     words = f"Scale from the {distance} distance, the kernel deconvolved where that is possible."

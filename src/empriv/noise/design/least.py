@@ -1,7 +1,7 @@
 """The methods that look for the least noise: calibrated, optimal and robust, each ending with a certificate.
 
-What is constrained is made in `constraints`, the least noise for it found in `search`. Where the certificate misses,
-the target is tightened a little and those who miss join; robust designs are compared with laws that hold by themselves.
+`constraints` makes what is constrained, and `search` finds the least noise for it. Where the certificate misses, the
+target is tightened a little and those who miss join; robust designs are compared with laws that hold by themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HALF = 0.5
 
 ATTEMPTS = 6
 _ROUNDING = 3e-9  # what a certificate may add to delta
-_TIGHTER = (0.9995, 0.99)  # first a little, for what rounding and tails add; then who misses is asked, too
+_TIGHTER = (0.9995, 0.99)  # first a little, for what rounding and tails add; then people who miss join too
 
 _FAR = "The programme missed its certificate: one Laplace law, the narrowest that the certificate accepts, is used."
 _FAR_ROBUST = "The programme missed its certificate: Laplace noise of the bottleneck distance over epsilon is used."
@@ -81,10 +81,10 @@ def least(task: Task, rng: int | np.random.Generator, advance: Advance) -> Noise
         advance()
         words = notes
         if resampled is not None and pure and task.bound is None:
-            whole = _bottleneck(task, plug_in, start)
-            cheaper = expected_error(whole, task.granularity) < expected_error(parts, task.granularity)
-            if cheaper and keeps([Aim(resampled, task.epsilon * tighter)], delta, whole):
-                parts, words = whole, (*notes, _PAIRS)
+            bottleneck = _bottleneck(task, plug_in, start)
+            cheaper = expected_error(bottleneck, task.granularity) < expected_error(parts, task.granularity)
+            if cheaper and keeps([Aim(resampled, task.epsilon * tighter)], delta, bottleneck):
+                parts, words = bottleneck, (*notes, _PAIRS)
         law = task.law(parts)
         if task.bound is not None and robust:
             law = _cheaper(task, law)
@@ -93,7 +93,7 @@ def least(task: Task, rng: int | np.random.Generator, advance: Advance) -> Noise
         if certificate.holds:
             return noise if attempt == 0 or task.method != "optimal" else _at_most_calibrated(task, noise, rng, advance)
         if total is not None and task.total_risk is not None:
-            # The sum is kept on some who stand for all, on a lattice that may be coarser: what it lacks is made up for.
+            # The sum was limited on a sample of people, perhaps on a coarser lattice: what it lacks is made up here.
             achieved = certificate.achieved_total_risk(task.epsilon)
             if achieved > task.total_risk:
                 total *= 0.999 * math.log1p(-task.total_risk) / math.log1p(-min(achieved, 1.0 - 1e-9))
@@ -105,7 +105,7 @@ def least(task: Task, rng: int | np.random.Generator, advance: Advance) -> Noise
 
 
 def _at_most_calibrated(task: Task, noise: Noise, rng: int | np.random.Generator, advance: Advance) -> Noise:
-    """The mixture, or one Laplace law where having been tightened made the mixture cost more than that."""
+    """The mixture, or one Laplace law where the tightened mixture costs more than that."""
     single = least(replace(task, method="calibrated"), rng, advance)
     return noise if noise.expected_error <= single.expected_error else replace(single, method=task.method)
 
@@ -122,7 +122,7 @@ def _single(task: Task, start: float, notes: tuple[str, ...]) -> Noise:
                 return noise
         raise HopelessError
     scale = smallest_scale(
-        lambda one: one >= task.granularity / 8 and task.certificate(task.law([(1.0, one)])).holds,
+        lambda width: width >= task.granularity / 8 and task.certificate(task.law([(1.0, width)])).holds,
         start,
         tolerance=0.01,
     )

@@ -1,7 +1,7 @@
 """The least noise that keeps given rows: one scale by bisection, or a mixture of scales by linear programming.
 
-Noise is a list of (weight, scale) with scale 0 for the point mass, scales in units of the result. Which rows there are
-is for `search`; what is found here is checked on them exactly, and later certified by others.
+Noise is a list of (weight, scale) with scale 0 for the point mass, scales in units of the result. `search`
+chooses the rows; the noise found here is checked on them exactly, and certified later by `certify`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from empriv.results import FloatArray, IntArray
 
 _CUTS = 48  # rows cut in one round
 _ROUNDS = 60
-_TOLERANCE = 1e-7  # of a cut; what is left is mended by mixing
+_TOLERANCE = 1e-7  # of a cut; what is left is fixed by mixing
 _TOTAL_TOLERANCE = 1e-4  # the same for sums over individuals, whose cuts only touch a curved set
 _CERTAIN = 1.0 - 1e-6  # delta_i above are treated alike: their logarithm would rule every cut
 _LEAST_WEIGHT = 1e-7
@@ -34,9 +34,9 @@ def noisy(rows: ConstrainedRows, parts: Parts, *, steps: IntArray, pointwise: bo
     for masses in (rows.p, rows.q):
         total = None
         for weight, scale in parts:
-            one = component(masses, scale / rows.cell, numbers=rows.numbers, steps=steps, pointwise=pointwise)
-            one *= weight
-            total = one if total is None else total + one
+            convolved = component(masses, scale / rows.cell, numbers=rows.numbers, steps=steps, pointwise=pointwise)
+            convolved *= weight
+            total = convolved if total is None else total + convolved
         assert total is not None
         sides.append(total)
     return sides[0], sides[1]
@@ -65,9 +65,9 @@ def _log_ratio(p: FloatArray, q: FloatArray) -> FloatArray:
 
 
 def sums(totals: Totals, p: FloatArray, q: FloatArray) -> FloatArray:
-    """(groups,) sum over individuals of -log(1 - delta_i), as much as it exceeds its limit."""
-    found = np.bincount(totals.group, totals.share * _logs(_deltas(p, q, totals.rows.e)))
-    return np.asarray(found - totals.most, float)
+    """(groups,) by how much each sum over individuals of -log(1 - delta_i) exceeds its limit."""
+    sums_now = np.bincount(totals.group, totals.share * _logs(_deltas(p, q, totals.rows.e)))
+    return np.asarray(sums_now - totals.most, float)
 
 
 def _deltas(p: FloatArray, q: FloatArray, e: FloatArray) -> FloatArray:
@@ -81,13 +81,15 @@ def _logs(delta_i: FloatArray) -> FloatArray:
 def worst(needs: Needs, parts: Parts) -> float:
     """By how much any need is exceeded under this noise; at most 0 where all are kept."""
     steps = tail_steps(max(scale for _, scale in parts) / needs.rows.cell)
-    found = excess(*_both(needs.rows, parts, steps, needs.delta), needs.rows.e, needs.delta).max(initial=-np.inf)
-    if needs.totals is not None and found <= 0.0:
-        found = sums(needs.totals, *_both(needs.totals.rows, parts, steps, 1.0)).max()
-    return float(found)
+    largest = excess(*_noisy_sides(needs.rows, parts, steps, needs.delta), needs.rows.e, needs.delta).max(
+        initial=-np.inf
+    )
+    if needs.totals is not None and largest <= 0.0:
+        largest = sums(needs.totals, *_noisy_sides(needs.totals.rows, parts, steps, 1.0)).max()
+    return float(largest)
 
 
-def _both(rows: ConstrainedRows, parts: Parts, steps: IntArray, delta: float) -> tuple[FloatArray, FloatArray]:
+def _noisy_sides(rows: ConstrainedRows, parts: Parts, steps: IntArray, delta: float) -> tuple[FloatArray, FloatArray]:
     return noisy(rows, parts, steps=steps, pointwise=delta == 0)
 
 
@@ -98,10 +100,10 @@ def limit(needs: Needs) -> float:
         p, q = (np.column_stack((m[:, : rows.numbers].sum(1), m[:, rows.numbers :])) for m in (rows.p, rows.q))
         return p, q
 
-    found = float(excess(*left(needs.rows), needs.rows.e, needs.delta).max(initial=-np.inf))
+    largest = float(excess(*left(needs.rows), needs.rows.e, needs.delta).max(initial=-np.inf))
     if needs.totals is not None:
-        found = max(found, float(sums(needs.totals, *left(needs.totals.rows)).max()))
-    return found
+        largest = max(largest, float(sums(needs.totals, *left(needs.totals.rows)).max()))
+    return largest
 
 
 def smallest_scale(holds: Callable[[float], bool], start: float, *, tolerance: float = 1e-5) -> float | None:
@@ -153,8 +155,8 @@ def optimise(needs: Needs, calibrated: float, scales: FloatArray) -> list[tuple[
 
     Cutting planes: the hockey stick is convex in the weights nu, so with S the set where a row exceeds now,
     ``sum_k nu_k sum_{x in S} (p_k - e^eps q_k)(x) <= delta`` holds for every admissible nu; at delta = 0 the sets are
-    single cells. The sum of -log(1 - delta_i) is convex too, and is cut by its tangent. The end is mixed with the
-    calibrated law by the least share that keeps every need exactly, so it never has the larger error.
+    single cells. The sum of -log(1 - delta_i) is convex too, and is cut by its tangent. The result is mixed with
+    the least share of the calibrated law that keeps every need exactly, so it never has the larger error.
     """
     from scipy.optimize import linprog
 
@@ -167,16 +169,16 @@ def optimise(needs: Needs, calibrated: float, scales: FloatArray) -> list[tuple[
     parts: list[tuple[float, float]] = [(0.99, 0.0), (0.01, calibrated)]
     cuts: list[FloatArray] = []
     limits: list[FloatArray] = []
-    found = base
+    best = base
     for _ in range(_ROUNDS):
-        new = [_cuts(rows, *_both(rows, parts, steps, delta), every, delta, steps)]
+        new = [_cuts(rows, *_noisy_sides(rows, parts, steps, delta), every, delta, steps)]
         if totals is not None:
-            new.append(_tangents(totals, *_both(totals.rows, parts, steps, 1.0), every, steps))
+            new.append(_tangents(totals, *_noisy_sides(totals.rows, parts, steps, 1.0), every, steps))
         if not any(len(bounds) for _, bounds in new):
-            found = parts
+            best = parts
             break
-        cuts += [one for one, _ in new]
-        limits += [one for _, one in new]
+        cuts += [coefficients for coefficients, _ in new]
+        limits += [bounds for _, bounds in new]
         answer = linprog(
             cost,
             A_ub=np.concatenate(cuts),
@@ -192,8 +194,8 @@ def optimise(needs: Needs, calibrated: float, scales: FloatArray) -> list[tuple[
         weights = np.where(answer.x < _LEAST_WEIGHT, 0.0, answer.x)
         weights /= weights.sum()
         parts = [(float(w), float(s)) for w, s in zip(weights, every, strict=True) if w > 0]
-        found = parts
-    return _mended(needs, found, base, steps)
+        best = parts
+    return _mix_in_base(needs, best, base, steps)
 
 
 def _cuts(
@@ -207,28 +209,28 @@ def _cuts(
         raw_a, raw_b = (rows.p, rows.q) if direction == 0 else (rows.q, rows.p)
         if delta > 0:
             over = np.maximum(a - e[:, None] * b, 0.0).sum(1) - delta
-            which = np.flatnonzero(over > _TOLERANCE * delta)
+            picked = np.flatnonzero(over > _TOLERANCE * delta)
         else:
             ratio = _log_ratio(a, b) - np.log(e)[:, None]
             over = ratio.max(axis=1)
-            which = np.flatnonzero(over > _TOLERANCE)
-        which = which[np.argsort(-over[which], kind="stable")[:_CUTS]]
-        if not len(which):
+            picked = np.flatnonzero(over > _TOLERANCE)
+        picked = picked[np.argsort(-over[picked], kind="stable")[:_CUTS]]
+        if not len(picked):
             continue
-        signed = raw_a[which] - e[which, None] * raw_b[which]
+        signed = raw_a[picked] - e[picked, None] * raw_b[picked]
         if delta > 0:
-            sets = (a[which] > e[which, None] * b[which]).astype(float)[None]
+            sets = (a[picked] > e[picked, None] * b[picked]).astype(float)[None]
         else:
-            sets = _single_cells(ratio[which], a[which])
-        coefficients = np.empty((sets.shape[0] * len(which), len(every)))
+            sets = _single_cells(ratio[picked], a[picked])
+        coefficients = np.empty((sets.shape[0] * len(picked), len(every)))
         for k, scale in enumerate(every):
-            one = component(signed, scale / rows.cell, numbers=rows.numbers, steps=steps, pointwise=delta == 0)
-            coefficients[:, k] = np.einsum("srx,rx->sr", sets, one).ravel()
+            convolved = component(signed, scale / rows.cell, numbers=rows.numbers, steps=steps, pointwise=delta == 0)
+            coefficients[:, k] = np.einsum("srx,rx->sr", sets, convolved).ravel()
         used = sets.any(axis=2).ravel()
         chosen.append((np.maximum(coefficients[used], _STEEPEST), np.full(used.sum(), delta)))
     if not chosen:
         return np.empty((0, len(every))), np.empty(0)
-    return np.concatenate([one for one, _ in chosen]), np.concatenate([one for _, one in chosen])
+    return np.concatenate([left for left, _ in chosen]), np.concatenate([right for _, right in chosen])
 
 
 def _single_cells(ratio: FloatArray, density: FloatArray) -> FloatArray:
@@ -243,8 +245,8 @@ def _single_cells(ratio: FloatArray, density: FloatArray) -> FloatArray:
     lines = np.arange(len(ratio))
     for k in range(4):
         at = height.argmax(axis=1)
-        there = np.isfinite(height[lines, at])
-        out[k, lines[there], at[there]] = 1.0 / density[lines[there], at[there]]
+        finite = np.isfinite(height[lines, at])
+        out[k, lines[finite], at[finite]] = 1.0 / density[lines[finite], at[finite]]
         height[lines, at] = -np.inf
     return out
 
@@ -262,41 +264,45 @@ def _tangents(
     delta_i = _deltas(p, q, rows.e)
     slope = totals.share / (1.0 - delta_i)
     over = sums(totals, p, q) > _TOTAL_TOLERANCE * totals.most
-    some = np.flatnonzero(over[totals.group] & (delta_i > 0.0))  # the others' tangents are 0
-    if not len(some):
+    exceeding = np.flatnonzero(over[totals.group] & (delta_i > 0.0))  # the others' tangents are 0
+    if not len(exceeding):
         return np.empty((0, len(every))), np.empty(0)
-    turned = backwards[some, None]
-    a, b = np.where(turned, q[some], p[some]), np.where(turned, p[some], q[some])
-    signed = np.where(turned, rows.q[some], rows.p[some]) - e[some] * np.where(turned, rows.p[some], rows.q[some])
-    inside = a > e[some] * b
+    turned = backwards[exceeding, None]
+    a, b = np.where(turned, q[exceeding], p[exceeding]), np.where(turned, p[exceeding], q[exceeding])
+    signed = np.where(turned, rows.q[exceeding], rows.p[exceeding]) - e[exceeding] * np.where(
+        turned, rows.p[exceeding], rows.q[exceeding]
+    )
+    inside = a > e[exceeding] * b
     coefficients = np.empty((groups, len(every)))
     for k, scale in enumerate(every):
-        one = component(signed, scale / rows.cell, numbers=rows.numbers, steps=steps, pointwise=False)
-        linear = np.einsum("rx,rx->r", inside, one)
-        coefficients[:, k] = np.bincount(totals.group[some], slope[some] * linear, groups)
-    known = totals.share * _logs(delta_i) - slope * delta_i
-    right = totals.most - np.bincount(totals.group, known, groups)
+        convolved = component(signed, scale / rows.cell, numbers=rows.numbers, steps=steps, pointwise=False)
+        linear = np.einsum("rx,rx->r", inside, convolved)
+        coefficients[:, k] = np.bincount(totals.group[exceeding], slope[exceeding] * linear, groups)
+    constant = totals.share * _logs(delta_i) - slope * delta_i
+    right = totals.most - np.bincount(totals.group, constant, groups)
     largest = np.zeros(groups)
-    np.maximum.at(largest, totals.group[some], slope[some])  # near-certain individuals have enormous slopes
+    np.maximum.at(largest, totals.group[exceeding], slope[exceeding])  # near-certain individuals have enormous slopes
     return coefficients[over] / largest[over, None], right[over] / largest[over]
 
 
-def _mended(
+def _mix_in_base(
     needs: Needs, parts: list[tuple[float, float]], base: list[tuple[float, float]], steps: IntArray
 ) -> list[tuple[float, float]]:
-    """Mix in the least share of ``base``, which keeps every need, so that the mixture does: what is kept is convex."""
+    """Mix in the least share of ``base``, which keeps every need, so that the mixture does too: needs are convex."""
     rows, delta, totals = needs.rows, needs.delta, needs.totals
-    p, q = _both(rows, parts, steps, delta)
+    p, q = _noisy_sides(rows, parts, steps, delta)
     bad: npt.NDArray[np.bool_] = excess(p, q, rows.e, delta) > 0.0
     few = ConstrainedRows(rows.p[bad], rows.q[bad], rows.e[bad], (), rows.numbers, rows.cell)
-    pairs = [(few, (p[bad], q[bad]), _both(few, base, steps, delta))]
+    pairs = [(few, (p[bad], q[bad]), _noisy_sides(few, base, steps, delta))]
     if totals is not None:
-        pairs.append((totals.rows, _both(totals.rows, parts, steps, 1.0), _both(totals.rows, base, steps, 1.0)))
+        pairs.append(
+            (totals.rows, _noisy_sides(totals.rows, parts, steps, 1.0), _noisy_sides(totals.rows, base, steps, 1.0))
+        )
 
     def kept(share: float) -> bool:
-        for k, (some, ours, bases) in enumerate(pairs):
-            p, q = ((1 - share) * one + share * other for one, other in zip(ours, bases, strict=True))
-            over = excess(p, q, some.e, delta) if k == 0 or totals is None else sums(totals, p, q)
+        for k, (constrained, ours, bases) in enumerate(pairs):
+            p, q = ((1 - share) * side + share * base_side for side, base_side in zip(ours, bases, strict=True))
+            over = excess(p, q, constrained.e, delta) if k == 0 or totals is None else sums(totals, p, q)
             if over.max(initial=-np.inf) > 0.0:
                 return False
         return True

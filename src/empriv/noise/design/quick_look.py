@@ -18,7 +18,7 @@ from empriv.noise.design.constrained_rows import Parts, both_ways
 from empriv.noise.design.constraints import Cases
 from empriv.results import FloatArray, IntArray
 
-FINE, COARSE = 48, 16  # merged cells: for those who may decide, and for telling them from everybody else
+FINE, COARSE = 48, 16  # merged cells: for individuals who may decide, and for finding them among all
 _STEPS = 4  # steps of a cell in the tables
 _BLOCK = 400_000  # masses held at once by a thread
 _LEVELS = 12  # bandwidths that have a table of their own
@@ -49,30 +49,30 @@ def scores(
     p = weights @ with_all
     presence = results.presence[individuals]
 
-    def see(some: IntArray) -> None:
-        most = int(presence[some].max())
+    def see(block: IntArray) -> None:
+        most = int(presence[block].max())
         if most == 0:
             return
-        there = np.arange(most) < presence[some][:, None]
-        slots = np.where(there, results.starts[individuals[some]][:, None] + np.arange(most), 0)
+        present = np.arange(most) < presence[block][:, None]
+        slots = np.where(present, results.starts[individuals[block]][:, None] + np.arange(most), 0)
         where = results.entry_database[slots]
         widths = cases.entry_widths[slots]
-        for k, i in enumerate(individuals[some]) if cases.own else ():
+        for k, i in enumerate(individuals[block]) if cases.own else ():
             if int(i) in cases.own:
-                widths[k, : presence[some][k]] = cases.own[int(i)][1]
+                widths[k, : presence[block][k]] = cases.own[int(i)][1]
         moved = look.masses(
             cases.entries[slots].reshape(-1, m), widths.reshape(-1, m), cases.entry_codes[slots].reshape(-1, m)
-        ).reshape(len(some), most, -1)
+        ).reshape(len(block), most, -1)
         moved -= with_all[where]
-        moved[~there] = 0.0
-        q = np.moveaxis(weights[:, where], 0, 1) @ moved  # (some, weightings, merged)
+        moved[~present] = 0.0
+        q = np.moveaxis(weights[:, where], 0, 1) @ moved  # (block, weightings, merged)
         q += p
-        out[some] = _worst(p, np.maximum(q, 0.0, out=q), epsilon, delta)
+        out[block] = _worst(p, np.maximum(q, 0.0, out=q), epsilon, delta)
 
     blocks = list(_blocks(presence, max(1, m) * with_all.shape[1], len(weights)))
     if len(blocks) < 4 or workers(_MOST_WORKERS) == 1:
-        for some in blocks:
-            see(some)
+        for block in blocks:
+            see(block)
     else:
         with ThreadPoolExecutor(workers(_MOST_WORKERS)) as pool:
             list(pool.map(see, blocks))
@@ -140,9 +140,9 @@ class _Look:
         for draw in range(values.shape[1]):
             number = codes[:, draw] == 0
             place = np.where(number, values[:, draw], 0.0) * (_STEPS / self.cases.cell)
-            whole = np.ceil(place)
-            share = (whole - place)[:, None]  # the same for all bounds, which are whole steps
-            index = self.bounds - whole.astype(np.int64)[:, None]
+            ceiling = np.ceil(place)
+            share = (ceiling - place)[:, None]  # the same for all bounds, which are whole steps
+            index = self.bounds - ceiling.astype(np.int64)[:, None]
             index += self.middle
             np.clip(index, 0, steps - 1, out=index)
             if len(self.levels) > 1:
@@ -151,13 +151,13 @@ class _Look:
             under = self.rise.ravel().take(index)
             under *= share
             under += self.table.ravel().take(index)
-            here = np.empty((len(values), merged))
-            here[:, 0] = under[:, 0]
-            np.subtract(under[:, 1:], under[:, :-1], out=here[:, 1:-1])
-            np.subtract(1.0, under[:, -1], out=here[:, -1])
+            on_cells = np.empty((len(values), merged))
+            on_cells[:, 0] = under[:, 0]
+            np.subtract(under[:, 1:], under[:, :-1], out=on_cells[:, 1:-1])
+            np.subtract(1.0, under[:, -1], out=on_cells[:, -1])
             if not number.all():
-                here[~number] = 0.0
-            out[:, :merged] += here
+                on_cells[~number] = 0.0
+            out[:, :merged] += on_cells
             for column, code in enumerate(self.cases.categories):
                 out[:, merged + column] += codes[:, draw] == code
         if values.shape[1] > 1:
@@ -181,8 +181,8 @@ def _worst(p: FloatArray, q: FloatArray, epsilon: float, delta: float) -> FloatA
     """Of the last axis, in the worse direction: the hockey stick, or at delta = 0 the largest log ratio."""
     if delta > 0:
         e = np.exp(epsilon)
-        one = np.maximum(p - e * q, 0.0).sum(-1)
-        return np.asarray(np.maximum(one, np.maximum(q - e * p, 0.0).sum(-1)))
+        stick = np.maximum(p - e * q, 0.0).sum(-1)
+        return np.asarray(np.maximum(stick, np.maximum(q - e * p, 0.0).sum(-1)))
     tiny = 1e-13  # masses below are rounding
     ratio = np.log(np.maximum(q, tiny))
     ratio -= np.log(np.maximum(p, tiny))

@@ -1,9 +1,9 @@
 """Screen, then cut: which rows of all individuals and resamples decide a design, and the least noise for them.
 
 Individuals whose influence proves that they can do no harm are left out; the others are ranked by a quick look on
-merged cells (`look`), the worst become rows, the programme is solved on those, and the quick look under the noise
-found tells who has to join. It ends when nobody does. Sums over all individuals are kept on the worst of them and on
-some who stand for the others.
+merged cells (`quick_look`). The worst become rows, the programme is solved on those, and a quick look under its noise
+shows who has to join. It ends when nobody does. Sums over all individuals are limited on the worst of them and on a
+sample of the others.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from empriv.results import FloatArray, IntArray
 Label = tuple[int, int, int]
 """Aim, individual, weighting."""
 
-_RESAMPLED = 256  # individuals whose resamples are looked at
+_RESAMPLED = 256  # individuals whose resamples are evaluated
 _FIRST, _MORE = 32, 24  # rows to begin with, and those that may join in a round
 _NEAR = 0.95  # of the target: rows whose quick look reaches this are made exact
 _ROUNDS = 12
-_WORST, _STRATA = 64, 192  # individuals who stand for all in a sum: the worst, and one of each stratum of the others
+_WORST, _STRATA = 64, 192  # individuals who represent all in a sum: the worst, and one of each stratum of the others
 _SUMS = 3  # weightings whose sums join in a round
 
 
@@ -39,7 +39,7 @@ class Aim:
 
 
 class HopelessError(Exception):
-    """No noise, however wide, keeps the target: outcomes that are no numbers tell too much."""
+    """No noise, however wide, keeps the target: outcomes that are not numbers reveal too much."""
 
 
 def gather(aims: Sequence[Aim], labels: Sequence[Label]) -> ConstrainedRows:
@@ -65,7 +65,7 @@ def gather(aims: Sequence[Aim], labels: Sequence[Label]) -> ConstrainedRows:
 
 
 def ranked(aim: Aim, parts: Parts, delta: float) -> IntArray:
-    """Individuals of an aim whom no screening clears, worst first by a coarse look at the databases as they are."""
+    """Individuals of an aim not cleared by screening, worst first by a coarse look at the databases as they are."""
     subject = aim.cases.subject(aim.epsilon)
     score = scores(
         aim.cases,
@@ -90,19 +90,19 @@ def pool(aim: Aim, worst_first: IntArray) -> IntArray:
 
 def near(aims: Sequence[Aim], pools: Sequence[IntArray], parts: Parts, delta: float) -> list[tuple[float, Label]]:
     """Rows by the share of their target that a quick look sees them reach under this noise, largest first."""
-    found: list[tuple[float, Label]] = []
+    shares: list[tuple[float, Label]] = []
     for k, (aim, individuals) in enumerate(zip(aims, pools, strict=True)):
         score = scores(aim.cases, individuals, parts=parts, epsilon=aim.epsilon, delta=delta)
         score = score / (delta if delta > 0 else aim.epsilon)
         flat = np.argsort(-score, axis=None, kind="stable")[: 4 * _FIRST]
         for place in flat:
             i, s = divmod(int(place), score.shape[1])
-            found.append((float(score[i, s]), (k, int(individuals[i]), s)))
-    return sorted(found, key=lambda one: -one[0])
+            shares.append((float(score[i, s]), (k, int(individuals[i]), s)))
+    return sorted(shares, key=lambda entry: -entry[0])
 
 
 def keeps(aims: Sequence[Aim], delta: float, parts: Parts) -> bool:
-    """Whether this noise keeps every aim, by the exact rows of those whom a quick look sees nearest to their target."""
+    """Whether this noise keeps every aim, by the exact rows of those nearest to their target in a quick look."""
     pools = [pool(aim, ranked(aim, parts, delta)) for aim in aims]
     labels = [label for _, label in near(aims, pools, parts, delta)]
     return not labels or worst(Needs(gather(aims, labels), delta), parts) <= 0.0
@@ -110,7 +110,7 @@ def keeps(aims: Sequence[Aim], delta: float, parts: Parts) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """Individuals who stand for all of an aim in sums over individuals, and for how many each."""
+    """Individuals who represent all of an aim in sums over individuals, and how many each represents."""
 
     individuals: IntArray
     share: FloatArray
@@ -120,19 +120,19 @@ class _Sample:
         head, others = worst_first[:_WORST], worst_first[_WORST:]
         strata = np.array_split(others, min(_STRATA, len(others))) if len(others) else []
         return _Sample(
-            individuals=np.concatenate((head, [one[len(one) // 2] for one in strata])).astype(np.int64),
-            share=np.concatenate((np.ones(len(head)), [len(one) for one in strata])).astype(float),
+            individuals=np.concatenate((head, [stratum[len(stratum) // 2] for stratum in strata])).astype(np.int64),
+            share=np.concatenate((np.ones(len(head)), [len(stratum) for stratum in strata])).astype(float),
         )
 
     def sums(self, aim: Aim, parts: Parts) -> FloatArray:
         """(weightings,) what the sum of -log(1 - delta_i) seems to reach."""
-        seen = scores(aim.cases, self.individuals, parts=parts, epsilon=aim.epsilon, delta=1.0)
-        return np.asarray(self.share @ -np.log1p(-np.minimum(seen, 1.0 - 1e-6)))
+        delta_i = scores(aim.cases, self.individuals, parts=parts, epsilon=aim.epsilon, delta=1.0)
+        return np.asarray(self.share @ -np.log1p(-np.minimum(delta_i, 1.0 - 1e-6)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What is known while the least noise is looked for: needs so far, and who may still join."""
+    """The state of a search for the least noise: the needs so far, and the individuals who may still join."""
 
     aims: Sequence[Aim]
     pools: Sequence[IntArray]
@@ -160,9 +160,9 @@ class _Search:
 
     def joined(self, parts: Parts) -> _Search | None:
         """With the needs that this noise brings near their target; None where there are none."""
-        known = set(self.needs.rows.labels)
-        found = near(self.aims, self.pools, parts, self.needs.delta)
-        more = [label for share, label in found if share > _NEAR and label not in known][:_MORE]
+        present = set(self.needs.rows.labels)
+        shares = near(self.aims, self.pools, parts, self.needs.delta)
+        more = [label for share, label in shares if share > _NEAR and label not in present][:_MORE]
         search = self
         if more:
             rows = ConstrainedRows.join((self.needs.rows, gather(self.aims, more)))
@@ -175,21 +175,21 @@ class _Search:
         totals = self.needs.totals
         if totals is None:
             return None
-        known = {(aim, weighting) for aim, _, weighting in totals.rows.labels}
-        found: list[tuple[float, int, int]] = []
+        present = {(aim, weighting) for aim, _, weighting in totals.rows.labels}
+        largest: list[tuple[float, int, int]] = []
         for k, (aim, sample) in enumerate(zip(self.aims, self.samples, strict=True)):
             if len(sample.individuals):
-                found += [(float(one), k, s) for s, one in enumerate(sample.sums(aim, parts))]
-        found = [one for one in found if one[0] > least * totals.most and one[1:] not in known]
-        found = sorted(found, key=lambda one: -one[0])[:_SUMS]
-        if not found:
+                largest += [(float(reached), k, s) for s, reached in enumerate(sample.sums(aim, parts))]
+        largest = [entry for entry in largest if entry[0] > least * totals.most and entry[1:] not in present]
+        largest = sorted(largest, key=lambda entry: -entry[0])[:_SUMS]
+        if not largest:
             return None
-        labels = [(k, int(i), s) for _, k, s in found for i in self.samples[k].individuals]
+        labels = [(k, int(i), s) for _, k, s in largest for i in self.samples[k].individuals]
         rows = ConstrainedRows.join((totals.rows, gather(self.aims, labels)))
-        stands = [dict(zip(one.individuals.tolist(), one.share, strict=True)) for one in self.samples]
+        represented = [dict(zip(drawn.individuals.tolist(), drawn.share, strict=True)) for drawn in self.samples]
         groups: dict[tuple[int, int], int] = {}
         group = [groups.setdefault((aim, weighting), len(groups)) for aim, _, weighting in rows.labels]
-        share = [stands[aim][individual] for aim, individual, _ in rows.labels]
+        share = [represented[aim][individual] for aim, individual, _ in rows.labels]
         new = Totals(rows, np.array(share), np.array(group, np.int64), totals.most)
         return replace(self, needs=replace(self.needs, totals=new))
 
@@ -248,7 +248,7 @@ def _possible(search: _Search) -> bool:
 
 
 def _calibrated(search: _Search, scale: float) -> float:
-    found = calibrate(search.needs, scale) if _possible(search) else None
-    if found is None:
+    calibrated = calibrate(search.needs, scale) if _possible(search) else None
+    if calibrated is None:
         raise HopelessError
-    return found
+    return calibrated

@@ -1,4 +1,4 @@
-"""One design of noise: what is asked, checked, and how a law found for it is certified.
+"""One design of noise: what is asked for, checked, and how a law found for it is certified.
 
 Methods are in `design` and `least`; here is what they share.
 """
@@ -81,13 +81,13 @@ class Task:
             _check_bound(risk, bound)
         declared = granularity is not None
         chosen = check_granularity(granularity) if granularity is not None else design_cell(risk, None)
-        asked = None if delta is None else float(delta)
-        return Task(risk, float(epsilon), asked, total_risk, method, chosen, declared, bound, study)
+        largest_delta = None if delta is None else float(delta)
+        return Task(risk, float(epsilon), largest_delta, total_risk, method, chosen, declared, bound, study)
 
     @property
     def largest(self) -> float:
         """The largest delta_i that anybody may have: nobody's exceeds the total."""
-        return min(one for one in (self.delta, self.total_risk) if one is not None)
+        return min(limit for limit in (self.delta, self.total_risk) if limit is not None)
 
     def certificate(self, law: Law) -> Certificate:
         """What the law achieves."""
@@ -98,7 +98,7 @@ class Task:
         return self._certified(law, notes, self.study)
 
     def tried(self, law: Law, *notes: str) -> Noise:
-        """The same whether or not it holds: the certificate is computed once, and says who misses."""
+        """The same whether or not it holds: the certificate is computed once, and shows who misses."""
         noise = self._certified(law, notes, True)
         return replace(noise, study=self.study or not noise.certificate.holds)
 
