@@ -310,7 +310,8 @@ def study(job: tuple[bool, int, int, int]) -> dict[str, Any]:
         accused.append(alone.lower > delta)
         # Without the checks, which take time and only ever take a pass back.
         failed.append(
-            verdict(audit.risk, epsilon=epsilon, delta=min(delta + SLACK, 1.0), found=alone, looked=()) == "fail"
+            verdict(audit.risk, epsilon=epsilon, delta=min(delta + SLACK, 1.0), bounds_there=alone, checks_made=())
+            == "fail"
         )
     lower, estimate, upper = np.moveaxis(np.array(found), 1, 0)
     above, below = upper >= truth - 1e-12, lower <= truth + 1e-12

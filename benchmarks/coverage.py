@@ -194,7 +194,7 @@ def study(job: tuple[int, int, int]) -> dict[str, float]:
         found.append((b.lower, b.estimate, b.upper))
         # Without the checks, which only ever take a pass back.
         for kind, limit in zip(KINDS, (3.0 * family.truth, 0.999 * family.truth, 0.5 * family.truth), strict=True):
-            given = verdict(risk, epsilon=EPSILON, delta=min(limit, 1.0), found=b, looked=())
+            given = verdict(risk, epsilon=EPSILON, delta=min(limit, 1.0), bounds_there=b, checks_made=())
             verdicts[kind, str(given)] = verdicts.get((kind, str(given)), 0) + 1
     lower, estimate, upper = np.array(found).T
     return {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import empriv
 from empriv.measuring import measure
 from empriv.validate.checks.iid import _concordance
-from empriv.validate.checks.robustness import of_some, other_densities, peak_excess, sensitivity
+from empriv.validate.checks.robustness import other_densities, peak_excess, risk_of_rows, sensitivity
 
 
 @settings(max_examples=60, deadline=None)
@@ -49,7 +49,7 @@ def test_some_individuals_have_the_same_risk() -> None:
     without = q - rng.exponential(0.1, size=(7, 50)) * (rng.random((7, 50)) < 0.5)
     risk = measure(q, without)
     rows = np.array([5, 0, 3])
-    assert np.array_equal(of_some(risk, rows).delta_i([0.0, 0.1]), risk.delta_i([0.0, 0.1])[rows])
+    assert np.array_equal(risk_of_rows(risk, rows).delta_i([0.0, 0.1]), risk.delta_i([0.0, 0.1])[rows])
 
 
 @pytest.mark.slow

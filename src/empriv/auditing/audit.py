@@ -199,7 +199,7 @@ class Audit:
         """
         return verdict(
             self.measured, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level,
-            found=self.bounds(float(epsilon), level), looked=self.checks,
+            bounds_there=self.bounds(float(epsilon), level), checks_made=self.checks,
         )  # fmt: skip
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:

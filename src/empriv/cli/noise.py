@@ -155,7 +155,7 @@ def _verdicts(audit: Any, made: Noise) -> tuple[Any, Any, int]:
     draws = max(1, min(_DRAWS, _POINTS // max(1, audit.results.q.size)))
     risk = made.remeasure(draws=draws, rng=0, most=RISKIEST)
     kept = [check for check in before.checks if check.code in _KEPT]
-    after = verdict(risk, epsilon=made.epsilon, delta=made.delta, looked=[*kept, *leak_checks(risk)])
+    after = verdict(risk, epsilon=made.epsilon, delta=made.delta, checks_made=[*kept, *leak_checks(risk)])
     return before, after, risk.results.n_individuals
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray
 from empriv.validate.bounds.bootstrap import bootstrap_bounds
-from empriv.validate.checks.robustness import of_some
+from empriv.validate.checks.robustness import risk_of_rows
 from empriv.validate.ground import ground_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def resampled_upper(
     n = risk.results.n_individuals
     count = max(1, min(n, engine.parts()))
     whose = [np.arange(number, n, count) for number in range(count)]
-    parts = [of_some(risk, rows) for rows in whose]
+    parts = [risk_of_rows(risk, rows) for rows in whose]
 
     def work(number: int) -> bytes:
         return bootstrap_bounds(ground_of(parts[number]), epsilons, level, rng, False).tobytes()

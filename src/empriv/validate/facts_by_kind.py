@@ -1,6 +1,6 @@
 """`facts_of`: what the words need to know of a risk, by its kind.
 
-Whoever adds a kind of risk, and has more to say of it than of any, registers a function here.
+To say more about a new kind of risk than what any kind has, register a function for it here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from empriv.words.outcomes import outcome_name
 
 @singledispatch
 def facts_of(risk: RiskContract, epsilons: Sequence[float]) -> RiskFacts:
-    """RiskFacts at these epsilons. Of a kind that is not known here: what any risk has."""
+    """RiskFacts at these epsilons. For a kind not known here, what any risk has."""
     return RiskFacts(
         n_databases=risk.results.n_databases,
         n_individuals=risk.n_individuals,
@@ -111,11 +111,11 @@ def atoms_of(risk: Risk) -> tuple[Atom, ...]:
     """Outcomes with a mass of their own, those of single individuals by kind."""
     pairs = risk.pairs
     atoms = [_atom(code, pairs.mass[column], pairs.mass_without[:, column]) for column, code in enumerate(pairs.names)]
-    own: dict[str, list[Pairs]] = {}
+    by_code: dict[str, list[Pairs]] = {}
     for _, alone in pairs.own:
-        own.setdefault(alone.names[-1], []).append(alone)
-    for code, group in own.items():
-        # Each has another value, hence its own share with everyone.
+        by_code.setdefault(alone.names[-1], []).append(alone)
+    for code, group in by_code.items():
+        # Each individual's value differs, and so does its share with everyone.
         parts = [_atom(code, alone.mass[-1], alone.mass_without[:, -1]) for alone in group]
         atoms.append(
             Atom(

@@ -1,8 +1,8 @@
 """What every bound stands on: the points, which of them are atoms, and the Laplace one-SE bandwidth.
 
-Bounds are defined with the Laplace kernel at its one-SE bandwidth (shared/design: VALIDITY, "Bounds"), whatever
-density the risk was measured with: a risk measured otherwise is split into atoms and fitted anew here.
-Every outcome gets a number: those that are none (NULL, an error) stand beyond all others, each kind at its own place.
+Bounds are defined with the Laplace kernel at its one-SE bandwidth (docs/validity.md, "Bounds"), whatever density the
+risk was measured with: a risk measured otherwise is split into atoms and fitted anew here. Every outcome gets a number:
+outcomes that are not numbers (NULL, an error) get one beyond all others, each kind its own.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Ground:
         by: FloatArray | None = None,
         most: int | None = None,
     ) -> Iterator[tuple[IntArray, Answer]]:
-        """``task`` done on each block of these individuals, blocks as `blocks` has them."""
+        """``task`` done on each block of these individuals, as `blocks` makes them."""
         blocks = list(self.blocks(rows, by=by, most=most))
         if len(blocks) < 2 or workers() < 2:
             for block in blocks:
@@ -93,9 +93,9 @@ class Ground:
             yield from zip(blocks, pool.map(task, blocks), strict=True)
 
     def smooth(self, rows: IntArray) -> BoolArray | None:
-        """(rows, 2N): which points with everyone, then without each individual, are not atoms; None if all are not."""
-        own = dict(self.marked.own)
-        alone = [int(row) for row in rows if int(row) in own] if own else []
+        """(rows, 2N): which points with everyone, then without each, are not atoms; None if no point is an atom."""
+        own_pairs = dict(self.marked.own)
+        alone = [int(row) for row in rows if int(row) in own_pairs] if own_pairs else []
         if not len(self.marked.names) and not alone:
             return None
         size = len(self.marked.points)
@@ -104,8 +104,8 @@ class Ground:
         out[:, size:] = np.isfinite(self.marked.dense(rows))
         for row in alone:
             place = int(np.flatnonzero(rows == row)[0])
-            out[place, :size] = np.isfinite(own[row].points)
-            out[place, size:] = np.isfinite(own[row].dense(np.array([0]))[0])
+            out[place, :size] = np.isfinite(own_pairs[row].points)
+            out[place, size:] = np.isfinite(own_pairs[row].dense(np.array([0]))[0])
         return out
 
 

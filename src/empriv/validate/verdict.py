@@ -104,8 +104,8 @@ def verdict(
     total_risk: float | None = None,
     basis: str = "bound",
     level: float | None = None,
-    found: Bounds | None = None,
-    looked: Sequence[Check] | None = None,
+    bounds_there: Bounds | None = None,
+    checks_made: Sequence[Check] | None = None,
 ) -> Verdict:
     """Judge a risk against targets.
 
@@ -116,7 +116,7 @@ def verdict(
     delta, total_risk : the most that is allowed; at least one
     basis : "bound" (default) or "estimate", the paper's own definition
     level : of confidence of the bounds; default 0.95
-    found, looked : bounds at this one epsilon and checks, if they are at hand already
+    bounds_there, checks_made : bounds at this epsilon and checks, if they are at hand already
     """
     one_of("basis", basis, BASES)
     if delta is None and total_risk is None:
@@ -124,24 +124,37 @@ def verdict(
     for name, limit in (("delta", delta), ("total_risk", total_risk)):
         if limit is not None:
             probability(name, limit)
-    found = bounds(risk, float(epsilon), level) if found is None else found
-    looked = checks(risk, float(epsilon)) if looked is None else looked
+    bounds_there = bounds(risk, float(epsilon), level) if bounds_there is None else bounds_there
+    checks_made = checks(risk, float(epsilon)) if checks_made is None else checks_made
     targets = []
     if delta is not None:
-        targets.append(Judged("delta", delta, found.lower, found.estimate, found.upper))
+        targets.append(Judged("delta", delta, bounds_there.lower, bounds_there.estimate, bounds_there.upper))
     if total_risk is not None:
         targets.append(
-            Judged("total_risk", total_risk, found.total_risk_lower, found.total_risk, found.total_risk_upper)
+            Judged(
+                "total_risk",
+                total_risk,
+                bounds_there.total_risk_lower,
+                bounds_there.total_risk,
+                bounds_there.total_risk_upper,
+            )
         )
-    errors = [check for check in looked if check.severity == "error"]
-    by_bound, bound_reasons = _by_bound(targets, errors, found.level)
+    errors = [check for check in checks_made if check.severity == "error"]
+    by_bound, bound_reasons = _by_bound(targets, errors, bounds_there.level)
     by_estimate, estimate_reasons = _by_estimate(targets, errors)
-    need, missing = _needed(targets, found.n_databases, found.level) if by_bound == UNRESOLVED else (None, False)
+    need, missing = (
+        _needed(targets, bounds_there.n_databases, bounds_there.level) if by_bound == UNRESOLVED else (None, False)
+    )
     out = Verdict(by_bound if basis == "bound" else by_estimate)
     out.basis, out.by_bound, out.by_estimate = basis, by_bound, by_estimate
     ordered = bound_reasons + estimate_reasons if basis == "bound" else estimate_reasons + bound_reasons
     out.findings, out.databases_needed, out.unresolved_by_bound = tuple(ordered), need, missing
-    out.level, out.epsilon, out.targets, out.checks = found.level, float(epsilon), tuple(targets), tuple(looked)
+    out.level, out.epsilon, out.targets, out.checks = (
+        bounds_there.level,
+        float(epsilon),
+        tuple(targets),
+        tuple(checks_made),
+    )
     return out
 
 
@@ -172,7 +185,7 @@ def _by_estimate(targets: Sequence[Judged], errors: Sequence[Check]) -> tuple[st
     reasons: Reasons = [_held_against(target, "estimate", target.estimate) for target in targets]
     if any(target.estimate > target.limit for target in targets):
         return FAIL, reasons
-    # The estimate holds exact leaks already, and is defined for any number of databases; i.i.d. it takes for granted.
+    # The estimate holds exact leaks already, and is defined for any number of databases; it assumes i.i.d. databases.
     dependent = [check for check in errors if check.code == "iid"]
     return (UNRESOLVED if dependent else PASS), [*reasons, *dependent]
 

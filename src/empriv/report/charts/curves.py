@@ -230,7 +230,7 @@ def _otherwise(material: Material, risk: Risk, grid: FloatArray) -> dict[str, Fl
     rows = np.unique(np.concatenate([robustness.riskiest(risk, one, most) for one in ends]))
     found: dict[str, FloatArray] = {}
     if isinstance(risk.density, Mixture):
-        some = robustness.of_some(risk, rows)
+        some = robustness.risk_of_rows(risk, rows)
         for name, factor in robustness.SCALES.items():
             found[name] = np.asarray(robustness.scaled(some, factor).delta(grid))
     others = robustness.other_densities(risk, rows, most_variable=_MOST_VARIABLE)

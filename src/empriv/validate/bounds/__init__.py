@@ -1,4 +1,4 @@
-"""Between which figures delta and total risk lie: `bounds` gives `Bounds`, by the kind of risk."""
+"""Lower and upper bounds on delta and total risk: `bounds` gives `Bounds`, by the kind of risk."""
 
 from empriv.validate.bounds.figures import LEAST_DATABASES, METHODS, Bounds, bounds, bounds_of
 

@@ -35,14 +35,14 @@ def bootstrap_bounds(
 
         def task(rows: IntArray) -> FloatArray:
             merged = merged_of(ground, rows)
-            found = np.empty((RESAMPLES, len(rows), len(e)))
+            sticks = np.empty((RESAMPLES, len(rows), len(e)))
             for k, counts in enumerate(resamples):
                 cut = Smooth.of(merged, TOTAL_WIDTH * ground.bandwidth, np.repeat(counts, draws))
-                for column, one in enumerate(e):
-                    both = [cut.values(direction, float(one), draws) @ counts / n for direction in (0, 1)]
-                    found[k, :, column] = np.maximum(*both)
+                for column, factor in enumerate(e):
+                    by_direction = [cut.values(direction, float(factor), draws) @ counts / n for direction in (0, 1)]
+                    sticks[k, :, column] = np.maximum(*by_direction)
                 advance()
-            upper = np.quantile(found, level, axis=0)
+            upper = np.quantile(sticks, level, axis=0)
             points, without = ground.values.points, ground.values.dense(rows)
             for sign in (1.0, -1.0):
                 x, y = sign * points, sign * without

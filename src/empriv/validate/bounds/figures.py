@@ -145,11 +145,11 @@ def bounds(
 
 @singledispatch
 def bounds_of(risk: RiskContract, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    """Bounds by the kind of risk. Of one that is not known here: what it demonstrates itself, and nothing above."""
+    """Bounds by the kind of risk. A kind not known here gets the lower bound that it demonstrates, and no upper one."""
     grid = np.atleast_1d(np.asarray(epsilon, float))
     lower = np.minimum(risk.lower_bounds(grid, asked.level, asked.rng), 1.0)
     findings = [Finding("no-bound-of-kind")]
-    return made(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
+    return make_bounds(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
 
 
 @bounds_of.register
@@ -177,17 +177,17 @@ def _(risk: Risk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
         findings.append(Finding("draws", {"m": ground.draws}))
     findings += other_level(level)
     finest = narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan")
-    return made(risk, epsilon, asked, lower, upper_i, total_upper, finest=finest, findings=findings)
+    return make_bounds(risk, epsilon, asked, lower, upper_i, total_upper, finest=finest, findings=findings)
 
 
 @bounds_of.register
 def _(risk: AdversaryRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    # None from above has been validated, and that from below needs no knowledge: the hockey stick is jointly convex,
-    # so that averaged over what is known it is at least the one of somebody who knows nothing.
+    # No upper bound has been validated. The lower bound is that against somebody who knows nothing: the hockey stick is
+    # jointly convex, so its average over what is known is at least as large.
     grid = np.atleast_1d(np.asarray(epsilon, float))
     lower = np.minimum(lower_bounds(ground_of(risk.unconditional), grid, asked.level, asked.rng), 1.0)
     findings = [Finding("no-adversary-bound")]
-    return made(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
+    return make_bounds(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
 
 
 @bounds_of.register
@@ -209,7 +209,7 @@ def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     if risk.results.draws is not None and risk.results.draws > 1:
         findings.append(Finding("draws", {"m": risk.results.draws}))
     findings += other_level(level)
-    return made(risk, epsilon, asked, lower, upper_i, total_upper, findings=findings)
+    return make_bounds(risk, epsilon, asked, lower, upper_i, total_upper, findings=findings)
 
 
 def other_level(level: float) -> list[Finding]:
@@ -221,7 +221,7 @@ def _no_upper(risk: RiskContract, grid: FloatArray) -> FloatArray:
     return np.ones((risk.results.n_individuals, len(grid)))
 
 
-def made(
+def make_bounds(
     risk: RiskContract,
     epsilon: float | Several,
     asked: BoundsAsked,

@@ -15,7 +15,7 @@ from empriv.validate.bounds.moments import bound_from_raw
 
 
 def edges_of_draws(a: FloatArray, b: FloatArray, e: FloatArray, draws: int, depth: int, level: float) -> FloatArray:
-    """Largest bound over the half-lines {x < B_(m+1)}, m = 0..depth, (rows, len(e)); as `moments.edges`, which see.
+    """Largest bound over the half-lines {x < B_(m+1)}, m = 0..depth, (rows, len(e)); the same as `moments.edges`.
 
     With c_j points of a database in the half-line, sum c_j^2 grows by 2r - 1 and sum c_j^3 by 3r^2 - 3r + 1 where the
     database's r-th point comes in; products of both samples grow with the pairs that are both in.
@@ -51,10 +51,10 @@ def edges_of_draws(a: FloatArray, b: FloatArray, e: FloatArray, draws: int, dept
 
 def _smallest(values: FloatArray, count: int, draws: int) -> tuple[FloatArray, IntArray, IntArray]:
     """(rows, count) the smallest values, rising; the database of each; and which of its database's points it is."""
-    which = np.argpartition(values, count - 1, axis=1)[:, :count]
-    found = np.take_along_axis(values, which, axis=1)
-    order = np.argsort(found, axis=1, kind="stable")
-    database = np.take_along_axis(which, order, axis=1) // draws
+    columns = np.argpartition(values, count - 1, axis=1)[:, :count]
+    smallest = np.take_along_axis(values, columns, axis=1)
+    order = np.argsort(smallest, axis=1, kind="stable")
+    database = np.take_along_axis(columns, order, axis=1) // draws
     # among equals of a stable sort by database the values still rise
     sort = np.argsort(database, axis=1, kind="stable")
     ordered = np.take_along_axis(database, sort, axis=1)
@@ -63,7 +63,7 @@ def _smallest(values: FloatArray, count: int, draws: int) -> tuple[FloatArray, I
     new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     rank = np.empty(ordered.shape, np.int64)
     np.put_along_axis(rank, sort, place - np.maximum.accumulate(np.where(new, place, 0), axis=1) + 1, axis=1)
-    return np.take_along_axis(found, order, axis=1), database, rank
+    return np.take_along_axis(smallest, order, axis=1), database, rank
 
 
 def _lines(values: FloatArray, thresholds: FloatArray) -> IntArray:
@@ -72,17 +72,17 @@ def _lines(values: FloatArray, thresholds: FloatArray) -> IntArray:
     parts = [np.broadcast_to(part, (rows, part.shape[1])) for part in (thresholds, values)]
     order = np.argsort(np.concatenate(parts, axis=1), axis=1, kind="stable")  # a threshold before values that equal it
     passed = np.cumsum(order < count, axis=1)
-    found = np.empty_like(passed)
-    np.put_along_axis(found, order, passed, axis=1)
-    return np.asarray(found[:, count:])
+    first_line = np.empty_like(passed)
+    np.put_along_axis(first_line, order, passed, axis=1)
+    return np.asarray(first_line[:, count:])
 
 
 def _grown(line: IntArray, row: IntArray, weights: Sequence[Any], shape: tuple[int, int]) -> list[FloatArray]:
     """Sums over what lies in each half-line, row after row."""
     inside = line < shape[1]
     place = row[inside] * shape[1] + line[inside]
-    counts = (np.bincount(place, one[inside], shape[0] * shape[1]).reshape(shape) for one in weights)
-    return [np.asarray(np.cumsum(one, axis=1, dtype=float).ravel()) for one in counts]
+    added = (np.bincount(place, weight[inside], shape[0] * shape[1]).reshape(shape) for weight in weights)
+    return [np.asarray(np.cumsum(growth, axis=1, dtype=float).ravel()) for growth in added]
 
 
 def _alike(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:

@@ -32,17 +32,17 @@ def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> U
     n = risk.results.n_databases
     out = np.full((len(risk.shifts), len(epsilons)), floor(n, level))
     if not risk.complete:
-        # Of numbers two by two there are bounds, of all together none: whoever moves anything may be told apart.
+        # Pairs of numbers have bounds, all of them together have none: anyone who moves anything may be told apart.
         moves = risk.shifts > 0
         out[moves] = 1.0
         total, lost = (1.0, np.inf) if moves.any() else (floor(n, level), 0.0)
         shape = len(epsilons)
         return Upper(out, np.full(shape, total), np.full(shape, lost), np.zeros((shape, n)))
-    for one in (*risk.components.values(), *_axes(risk)):
-        np.maximum(out, upper_bounds(ground_of(one), epsilons, level).upper_i, out=out)
+    for part in (*risk.components.values(), *_axes(risk)):
+        np.maximum(out, upper_bounds(ground_of(part), epsilons, level).upper_i, out=out)
     for leak in risk.leaks:
-        told = np.arange(n)[None, :] < np.round(leak.shares * n)[:, None]
-        out[leak.rows] = np.maximum(out[leak.rows], bound_of(told.astype(float), level)[:, None])
+        given_away = np.arange(n)[None, :] < np.round(leak.shares * n)[:, None]
+        out[leak.rows] = np.maximum(out[leak.rows], bound_of(given_away.astype(float), level)[:, None])
     pairs = risk.pairs.narrowed(narrowing(n))
     shifts = risk.shifts / narrowing(n)
     rows = np.flatnonzero((shifts > epsilons.min()) & (shifts > 0))
@@ -52,9 +52,9 @@ def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> U
     def task(row: int) -> FloatArray:
         return paired_values(pairs, engines, row, epsilons)
 
-    for some, values in risk.in_threads(rows, task):  # values: (rows, epsilons, directions, n)
+    for block_rows, values in risk.in_threads(rows, task):  # values: (rows, epsilons, directions, n)
         bound = bound_of(values, level)
-        out[some] = np.maximum(out[some], bound.max(axis=2))
+        out[block_rows] = np.maximum(out[block_rows], bound.max(axis=2))
         means = values.mean(axis=3)
         larger = np.take_along_axis(values, means.argmax(axis=2)[:, :, None, None], axis=2)[:, :, 0]
         d = np.clip(means.max(axis=2), 0.0, 1.0)
@@ -74,17 +74,17 @@ def paired_values(pairs: JointPairs, engines: tuple[Grid | Cloud, ...], row: int
     e = np.exp(epsilons)
     with_all, without = np.zeros((2, len(e), 2, pairs.size))
     for engine in engines:
-        one, other = (
+        share, share_without = (
             _grid_shares(engine, pairs, row, e) if isinstance(engine, Grid) else _cloud_shares(engine, pairs, row, e)
         )
-        with_all += one
-        without += other
+        with_all += share
+        without += share_without
     if len(pairs.names):
         _add_categories(pairs, row, e, with_all, without)
     first = with_all[:, 0] - e[:, None] * without[:, 0]
     second = without[:, 1] - e[:, None] * with_all[:, 1]
-    both = np.stack((first, second), axis=1)
-    return np.asarray(both.reshape(len(e), 2, -1, pairs.draws).mean(axis=3))
+    values = np.stack((first, second), axis=1)
+    return np.asarray(values.reshape(len(e), 2, -1, pairs.draws).mean(axis=3))
 
 
 def _grid_shares(grid: Grid, pairs: JointPairs, row: int, e: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -123,9 +123,9 @@ def _add_categories(pairs: JointPairs, row: int, e: FloatArray, with_all: FloatA
     places[where.ravel()] = pairs.entry_places[entries].ravel()
     for k, factor in enumerate(e.tolist()):
         for direction, inside in enumerate((mass > factor * mass_without, mass_without > factor * mass)):
-            here, there = pairs.places < 0, places < 0
-            with_all[k, direction, here] = inside[-1 - pairs.places[here]]
-            without[k, direction, there] = inside[-1 - places[there]]
+            in_category, in_category_without = pairs.places < 0, places < 0
+            with_all[k, direction, in_category] = inside[-1 - pairs.places[in_category]]
+            without[k, direction, in_category_without] = inside[-1 - places[in_category_without]]
 
 
 def _engines(pairs: JointPairs, integration: str) -> tuple[Grid | Cloud, ...]:
@@ -138,10 +138,10 @@ def _engines(pairs: JointPairs, integration: str) -> tuple[Grid | Cloud, ...]:
 
 
 def _axes(risk: JointRisk) -> list[Risk]:
-    """The risk along each white axis: half-lines and clusters that the components do not show are seen there."""
+    """The risk along each white axis, which shows half-lines and clusters that the components do not show."""
     if not risk.pairs.spaces:
         return []
-    space = max(risk.pairs.spaces, key=lambda one: one.rank)
+    space = max(risk.pairs.spaces, key=lambda candidate: candidate.rank)
     if len(space.columns) < 2:
         return []
     names = [list(risk.components)[c] for c in space.columns]
@@ -162,13 +162,13 @@ def joint_lower_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed
     """
     if not risk.complete:
         share = (1.0 - level) / len(risk.pairwise)
-        found = [joint_lower_bounds(one, epsilons, 1.0 - share, seed) for one in risk.pairwise.values()]
-        return np.asarray(np.max(found, axis=0))
+        lower = [joint_lower_bounds(part, epsilons, 1.0 - share, seed) for part in risk.pairwise.values()]
+        return np.asarray(np.max(lower, axis=0))
     share = 0.5 * (1.0 - level)
     alone = 1.0 - share / len(risk.components)
-    found = [lower_bounds(ground_of(one), epsilons, alone, seed) for one in risk.components.values()]
-    found.append(_set_bounds(risk, epsilons, 1.0 - share, seed))
-    return np.asarray(np.max(found, axis=0))
+    lower = [lower_bounds(ground_of(part), epsilons, alone, seed) for part in risk.components.values()]
+    lower.append(_set_bounds(risk, epsilons, 1.0 - share, seed))
+    return np.asarray(np.max(lower, axis=0))
 
 
 def _set_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) -> FloatArray:
@@ -178,18 +178,20 @@ def _set_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) 
         return out
     shuffled = np.random.default_rng(seed).permutation(n)
     train, test = np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
-    seen = measure_joint(risk.results.on_databases(train), integration=risk.integration)
-    if not seen.pairs.spaces:
+    trained = measure_joint(risk.results.on_databases(train), integration=risk.integration)
+    if not trained.pairs.spaces:
         return out
-    leaked = seen.leaked()
-    delta_i = seen.delta_i(epsilons)
+    leaked = trained.leaked()
+    delta_i = trained.delta_i(epsilons)
     for k, epsilon in enumerate(epsilons.tolist()):
         row = int(np.argmax(delta_i[:, k]))
         if delta_i[row, k] <= 0:
             continue
         e = float(np.exp(epsilon))
-        direction, member = _chosen(seen, row, e, plane=bool(leaked[row] > 0))
-        w_train, w_test = (_judged(risk.results, row, some, member, direction, e) for some in (train, test))
+        direction, member = _choose_set(trained, row, e, plane=bool(leaked[row] > 0))
+        w_train, w_test = (
+            _evaluate_set(risk.results, row, databases, member, direction, e) for databases in (train, test)
+        )
         out[k] = betting_bound(w_test, e, level, best_stake(w_train, e))
     order = np.argsort(epsilons)
     return np.asarray(np.minimum.accumulate(out[order])[np.argsort(order)])
@@ -198,36 +200,36 @@ def _set_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) 
 Membership = Callable[[FloatArray], npt.NDArray[np.bool_]]
 
 
-def _chosen(seen: JointRisk, row: int, e: float, *, plane: bool) -> tuple[int, Membership]:
-    """The direction, and the set: off the plane of the results without, or where one density exceeds e times other."""
-    number = int(np.argmax([space.rank for space in seen.pairs.spaces]))
-    space, pairs = seen.pairs.spaces[number], seen.pairs
+def _choose_set(trained: JointRisk, row: int, e: float, *, plane: bool) -> tuple[int, Membership]:
+    """The direction and the set: off the plane of the results without, or where one density exceeds e times another."""
+    number = int(np.argmax([space.rank for space in trained.pairs.spaces]))
+    space, pairs = trained.pairs.spaces[number], trained.pairs
     leave, _, _, new = pairs.changes(row, number)
-    here = pairs.places == number
-    kept = here.copy()
+    in_space = pairs.places == number
+    kept = in_space.copy()
     kept[leave] = False
     points = pairs.coordinates[number]
     without = np.concatenate((points[kept], new))
     if plane and off_own_plane(pairs, number, row).any():
         centre = without.mean(axis=0)
         turned = np.linalg.svd((without - centre).T, full_matrices=False)[0]
-        spread = float(points[here].std(axis=0).max())
+        spread = float(points[in_space].std(axis=0).max())
         flat = turned[:, np.abs((without - centre) @ turned).max(axis=0) <= 1e-6 * spread]
         return 0, lambda x: np.asarray(np.abs((space.coordinates(x) - centre) @ flat).max(axis=1) > 1e-5 * spread)
-    parts = seen.both_directions(row, np.array([np.log(e)]))
+    parts = trained.both_directions(row, np.array([np.log(e)]))
     direction = int(parts[1][0] > parts[0][0])
 
     def member(x: FloatArray) -> npt.NDArray[np.bool_]:
         y = space.coordinates(x)
-        one, other = cubature.kernel_sums(y, points[here]), cubature.kernel_sums(y, without)
-        inside = one > e * other if direction == 0 else other > e * one
-        # Results with everyone are never off their plane: whatever is, is without.
+        density, density_without = cubature.kernel_sums(y, points[in_space]), cubature.kernel_sums(y, without)
+        inside = density > e * density_without if direction == 0 else density_without > e * density
+        # Results with everyone are never off their plane: a result that is must be without the individual.
         return np.where(space.off_plane(x), direction == 1, inside)
 
     return direction, member
 
 
-def _judged(
+def _evaluate_set(
     results: Results, row: int, databases: IntArray, member: Membership, direction: int, e: float
 ) -> FloatArray:
     """W of the individual and set on these databases, averaged over draws; what is no number is not in the set."""

@@ -67,8 +67,8 @@ class Check:
     @property
     def sentence(self) -> str:
         """What was found, in plain words."""
-        said = check_sentence(self.code, self.severity, self.numbers, self.subject)
-        return said if self.component is None else f"{self.component}: {said}"
+        text = check_sentence(self.code, self.severity, self.numbers, self.subject)
+        return text if self.component is None else f"{self.component}: {text}"
 
     def to_json(self) -> dict[str, Any]:
         numbers = {
@@ -102,7 +102,7 @@ def checks(risk: RiskContract, epsilon: float, *, rng: int = 0) -> tuple[Check, 
 
 @singledispatch
 def checks_of(risk: RiskContract, epsilon: float, rng: int) -> list[Check]:  # noqa: ARG001 — results have no epsilon
-    """Checks by the kind of risk, in any order. Of one that is not known here: what its results alone show."""
+    """Checks by the kind of risk, in any order. For a kind not known here, those that need the results alone."""
     results, n = risk.results, risk.results.n_databases
     parts = {"": results}
     if results.components is not None:
@@ -143,7 +143,7 @@ def number_check(n: int) -> Check:
 
 
 def floor_check(n: int) -> Check:
-    """The least delta that they support."""
+    """The least delta that so many databases support."""
     return Check("floor", "info", {"floor": floor(n, 0.95), "n": n})
 
 
@@ -164,7 +164,7 @@ def leak_check(name: str, individuals: int, share: float) -> Check:
 
 
 def _by_database(results: Results) -> FloatArray:
-    """(n,) results averaged over draws; what is no number stands beyond all numbers, each kind at its own place."""
+    """(n,) results averaged over draws; outcomes that are not numbers get one beyond all numbers, each kind its own."""
     numbers = results.q[results.outcomes == 0]
     far = 1.0 + 2.0 * float(np.abs(numbers).max(initial=0.0))
     q = np.where(results.outcomes == 0, results.q, far * results.outcomes)

@@ -53,11 +53,13 @@ def battery(series: FloatArray, *, permutations: int = PERMUTATIONS, rng: int = 
     order = np.concatenate(
         (np.arange(n)[None, :], generator.permuted(np.tile(np.arange(n), (permutations, 1)), axis=1))
     )
-    found = np.concatenate([_statistics(one, order) for one in series])  # (4k, 1 + permutations)
+    statistics = np.concatenate([_statistics(numbers, order) for numbers in series])  # (4k, 1 + permutations)
     # p of each statistic in each arrangement among all arrangements, ties counted against
-    ranked = np.sort(found, axis=1)
-    p = np.stack([1.0 - np.searchsorted(r, f - 1e-9, side="left") / len(r) for r, f in zip(ranked, found, strict=True)])
-    # The smallest p; the mean of all only parts arrangements where it is the same, which are many.
+    ranked = np.sort(statistics, axis=1)
+    p = np.stack(
+        [1.0 - np.searchsorted(r, f - 1e-9, side="left") / len(r) for r, f in zip(ranked, statistics, strict=True)]
+    )
+    # The smallest p. The mean of all p only separates the many arrangements in which it is the same.
     least = p.min(axis=0) + p.mean(axis=0) / (10 * len(order))
     strongest = int(np.argmin(p[:, 0]))
     return Battery(

@@ -25,7 +25,7 @@ from empriv.validate.checks.check import (
 from empriv.validate.ground import Ground, ground_of
 from empriv.words.outcomes import outcome_name
 
-_CUSP = 1.25  # an interior cusp gave 1.36; but where the risk is small for so many databases, any shape gives more
+_CUSP = 1.25  # an interior cusp gave 1.36, but any shape gives more where the risk is small for so many databases
 _PEAK, _SHARP_PEAK = 1.0, 1.3  # `python benchmarks/coverage.py --peaks` prints how often
 _HEAVY = 0.5
 _FEW = 5  # individuals in a mode of contribution
@@ -58,11 +58,11 @@ def _(risk: Risk, epsilon: float, rng: int) -> list[Check]:
 
 @checks_of.register
 def _(risk: AdversaryRisk, epsilon: float, rng: int) -> list[Check]:
-    known = [
+    cautions = [
         Check("adversary", "error" if caution.code == "determined" else "warning", caution.numbers, caution.code)
         for caution in risk.cautions
     ]
-    return [*checks_of(risk.unconditional, epsilon, rng), *known]
+    return [*checks_of(risk.unconditional, epsilon, rng), *cautions]
 
 
 def influences(ground: Ground, rows: IntArray) -> FloatArray:
@@ -80,9 +80,9 @@ def leak_checks(risk: Risk, component: str | None = None) -> list[Check]:
 
 
 def _bandwidth(risk: Risk, epsilon: float) -> Check:
-    own = risk.delta(float(epsilon))
-    deltas = {"as measured": own, **robustness.sensitivity(risk, epsilon)}
-    far = max(deltas.values()) > 2 * max(own, floor(risk.results.n_databases, 0.95))
+    measured = risk.delta(float(epsilon))
+    deltas = {"as measured": measured, **robustness.sensitivity(risk, epsilon)}
+    far = max(deltas.values()) > 2 * max(measured, floor(risk.results.n_databases, 0.95))
     return Check("bandwidth", "warning" if far else "info", deltas)
 
 
@@ -98,7 +98,7 @@ def cusp_check(risk: Risk, ground: Ground, epsilon: float) -> Check:
 
 
 def representative_checks(risk: RiskContract, epsilon: float, rng: int) -> list[Check]:
-    """Whether the individuals seen stand for others."""
+    """Whether the individuals seen are representative of others."""
     delta_i, presence = risk.delta_i(float(epsilon)), risk.results.presence
     groups = robustness.modes(np.nan_to_num(risk.influence(), nan=0.0))
     small = sum(count < _FEW for count in groups)

@@ -1,4 +1,4 @@
-"""How far the estimate hangs on what could have been otherwise: the bandwidth, the kernel, the individuals at hand.
+"""How far the estimate depends on choices and luck: the bandwidth, the kernel, the individuals at hand.
 
 Figures only; what they mean, and how grave they are, is for `checks`.
 """
@@ -45,20 +45,20 @@ def subset(results: Results, rows: IntArray) -> Results:
     )
 
 
-def of_some(risk: Risk, rows: IntArray) -> Risk:
+def risk_of_rows(risk: Risk, rows: IntArray) -> Risk:
     """The risk of some individuals, with the same density."""
     pairs = risk.pairs
     starts, entry = _entries(pairs.starts, rows)
     place = {int(row): k for k, row in enumerate(rows)}
-    kept = replace(
+    their_pairs = replace(
         pairs,
         starts=starts,
         entry_database=pairs.entry_database[entry],
         entries=pairs.entries[entry],
         mass_without=pairs.mass_without[rows],
-        own=tuple((place[row], own) for row, own in pairs.own if row in place),
+        own=tuple((place[row], own_pairs) for row, own_pairs in pairs.own if row in place),
     )
-    return Risk(subset(risk.results, rows), risk.density, kept, risk.shifts[rows])
+    return Risk(subset(risk.results, rows), risk.density, their_pairs, risk.shifts[rows])
 
 
 def _entries(starts: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
@@ -75,14 +75,14 @@ def riskiest(risk: Risk | JointRisk, epsilon: float, most: int = _MOST) -> IntAr
 
 def sensitivity(risk: Risk, epsilon: float) -> dict[str, float]:
     """delta at half and double the bandwidth over everyone, and with other densities over the riskiest."""
-    found = {}
+    deltas = {}
     if isinstance(risk.density, Mixture):
         for name, factor in SCALES.items():
-            found[name] = float(scaled(risk, factor).delta(epsilon))
+            deltas[name] = float(scaled(risk, factor).delta(epsilon))
     # a Gaussian takes time with the square of the points, for each individual
     most = max(3, min(_MOST, _MOST * _EACH_CHOSEN // max(1, len(risk.pairs.points))))
-    others = other_densities(risk, riskiest(risk, epsilon, most))
-    return {**found, **{name: float(other.delta(epsilon)) for name, other in others.items()}}
+    alternatives = other_densities(risk, riskiest(risk, epsilon, most))
+    return {**deltas, **{name: float(alternative.delta(epsilon)) for name, alternative in alternatives.items()}}
 
 
 def scaled(risk: Risk, factor: float) -> Risk:
@@ -95,24 +95,24 @@ def scaled(risk: Risk, factor: float) -> Risk:
 def other_densities(risk: Risk, rows: IntArray, *, most_variable: int = MOST_VARIABLE) -> dict[str, Risk]:
     """These individuals measured with other densities.
 
-    Bandwidths of each point's own are tried for up to ``most_variable`` points, since their choice takes time with the
-    square of the points. With more than 2,000 the Gaussian's bandwidth is not chosen but that of the Laplace kernel in
-    its own unit, for the same reason.
+    A bandwidth for each point is tried for up to ``most_variable`` points, since choosing them takes time with the
+    square of the points. For the same reason, with more than 2,000 points the Gaussian takes over the bandwidth of the
+    Laplace kernel, in its own unit.
     """
-    some = subset(risk.results, rows)
-    found: dict[str, Risk] = {}
+    their_results = subset(risk.results, rows)
+    risks: dict[str, Risk] = {}
     for name, density in FAMILIES.items():
         many = len(risk.pairs.points) > _EACH_CHOSEN
         if isinstance(density, VariableKde) and len(risk.pairs.points) > most_variable:
             continue
         try:
             if many and isinstance(density, Kde) and density.kernel == "gaussian":
-                found[name] = _gaussian(found["laplace kernel"])
+                risks[name] = _gaussian(risks["laplace kernel"])
             else:
-                found[name] = measure_line(some, density)
+                risks[name] = measure_line(their_results, density)
         except (InputError, KeyError):  # this family cannot be fitted to these results
             continue
-    return found
+    return risks
 
 
 def _gaussian(risk: Risk) -> Risk:
@@ -173,10 +173,10 @@ def halves(delta_i: FloatArray, rng: int = 0) -> Halves:
     if n < 2 or delta_i.max() <= 0:
         return Halves(n, 1.0)
     generator = np.random.default_rng(rng)
-    top = np.sort(delta_i)[::-1][: min(n, 64)]  # nobody further down is ever a half's largest but by a miracle
+    top = np.sort(delta_i)[::-1][: min(n, 64)]  # anyone further down is next to never a half's largest
     sides = generator.random((_SPLITS, len(top))) < 0.5
-    one, other = np.where(sides, top, 0.0).max(axis=1), np.where(sides, 0.0, top).max(axis=1)
-    low, high = np.minimum(one, other), np.maximum(one, other)
+    first_half, second_half = np.where(sides, top, 0.0).max(axis=1), np.where(sides, 0.0, top).max(axis=1)
+    low, high = np.minimum(first_half, second_half), np.maximum(first_half, second_half)
     with np.errstate(divide="ignore"):
         return Halves(n, float(np.median(np.where(low > 0, high / np.where(low > 0, low, 1.0), np.inf))))
 
@@ -218,14 +218,14 @@ def togetherness(influence: FloatArray) -> float:
 def leaks(pairs: Pairs) -> dict[str, tuple[int, float]]:
     """Atoms that one of two worlds never shows, by code: how many individuals they give away, and in what share of
     results."""
-    found: dict[str, tuple[int, float]] = {}
+    by_code: dict[str, tuple[int, float]] = {}
     parts = [(name, pairs.mass[k], pairs.mass_without[:, k]) for k, name in enumerate(pairs.names)]
-    parts += [(own.names[-1], own.mass[-1], own.mass_without[:, -1]) for _, own in pairs.own]
+    parts += [(own_pairs.names[-1], own_pairs.mass[-1], own_pairs.mass_without[:, -1]) for _, own_pairs in pairs.own]
     for name, mass, without in parts:
         # seen in one world only: the atom itself, or all that is not it
         share = np.maximum(np.where(without == 0, mass, 0.0), np.where(without == 1, 1.0 - mass, 0.0))
         share = np.maximum(share, np.where(mass == 0, without, np.where(mass == 1, 1.0 - without, 0.0)))
         share = np.where(without == mass, 0.0, share)
-        count, most = found.get(name, (0, 0.0))
-        found[name] = count + int(np.count_nonzero(share)), max(most, float(share.max(initial=0.0)))
-    return {name: leak for name, leak in found.items() if leak[0]}
+        count, most = by_code.get(name, (0, 0.0))
+        by_code[name] = count + int(np.count_nonzero(share)), max(most, float(share.max(initial=0.0)))
+    return {name: leak for name, leak in by_code.items() if leak[0]}

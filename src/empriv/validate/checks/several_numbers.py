@@ -1,6 +1,6 @@
 """Checks of several numbers released together: those of one number for each, and what only a vector has.
 
-Of a check that each component has, the gravest is shown, with the component's name.
+Where every component has the same check, only the gravest is shown, with the component's name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from empriv.validate.checks.one_number import (
 from empriv.validate.ground import ground_of
 from empriv.words.checks import JOINTLY
 
-_COARSE = 0.01  # an integration error beyond this is worth a word
+_COARSE = 0.01  # an integration error beyond this is worth mentioning
 
 
 @checks_of.register
@@ -77,14 +77,14 @@ def _dimension(risk: JointRisk, epsilon: float) -> Check:
 
 
 def _bandwidth(risk: JointRisk, epsilon: float) -> Check:
-    own = risk.delta(float(epsilon))
-    deltas = {"as measured": own}
+    measured = risk.delta(float(epsilon))
+    deltas = {"as measured": measured}
     if risk.complete and risk.pairs.spaces:
         rows = robustness.riskiest(risk, epsilon)
         least = max((part.delta(float(epsilon)) for part in risk.components.values()), default=0.0)
         for name, factor in robustness.SCALES.items():
             deltas[name] = max(scaled_delta(risk, rows.tolist(), epsilon, factor), least)
-    far = max(deltas.values()) > 2 * max(own, floor(risk.results.n_databases, 0.95))
+    far = max(deltas.values()) > 2 * max(measured, floor(risk.results.n_databases, 0.95))
     return Check("bandwidth", "warning" if far else "info", deltas, JOINTLY)
 
 
