@@ -2,8 +2,7 @@
 
 `sentences` says bounds and verdicts, `checks` checks, `what_is_known` what an adversary knows, `outcomes` single
 outcomes, `side_by_side` several protocols; a `Finding` is a code that gets its sentence here; `summary` puts the
-`facts` of an audit in words. This room knows no risk and no data: whoever has something to say gives it codes and
-numbers.
+`facts` of an audit in words. This room knows no risk and no data: others give it codes and numbers.
 """
 
 from empriv.words.facts import Figure, Question, RiskFacts

@@ -59,12 +59,12 @@ def _adversary(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: A
 def _bandwidth(severity: str, numbers: Numbers, subject: str) -> str:
     low, high = number(min(numbers.values())), number(max(numbers.values()))
     if subject == JOINTLY:
-        said = f"The joint delta is between {low} and {high} at half and double the bandwidth"
+        text = f"The joint delta is between {low} and {high} at half and double the bandwidth"
     else:
-        said = f"delta is between {low} and {high} at half and double the bandwidth and with other kernels"
+        text = f"delta is between {low} and {high} at half and double the bandwidth and with other kernels"
     if severity == "info":
-        return f"{said}, against {number(numbers['as measured'])} as measured."
-    return f"{said}: the estimate hangs on the smoothing."
+        return f"{text}, against {number(numbers['as measured'])} as measured."
+    return f"{text}: the estimate depends on the smoothing."
 
 
 def _cusp(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
@@ -96,10 +96,10 @@ def _dimension(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: A
     dimension, vouched = numbers["dimension"], numbers["vouched"]
     if severity != "info" and dimension > vouched:
         return words.beyond_dimension(dimension, vouched, numbers["n"])
-    said = f"The results vary in {dimension} of the {vouched} dimensions that so many databases can carry"
+    text = f"The results vary in {dimension} of the {vouched} dimensions that so many databases can carry"
     if severity == "info":
-        return f"{said}."
-    return f"{said}; the integration is coarse (±{number(numbers['integration_error'])})."
+        return f"{text}."
+    return f"{text}; the integration is coarse (±{number(numbers['integration_error'])})."
 
 
 def _exact_leak(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
@@ -117,7 +117,7 @@ def _held_out(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: AR
             f"The risk of a random half predicts the other half's within a factor of {ratio:.2g} in half of the splits."
         )
     times = f" by a factor of {ratio:.2g}" if math.isfinite(ratio) else ""
-    return f"The risk of a random half of the individuals misses the other half's{times}: it hangs on a few."
+    return f"The risk of a random half of the individuals misses the other half's{times}: it depends on a few."
 
 
 def _iid(severity: str, numbers: Numbers, subject: str) -> str:
@@ -157,8 +157,8 @@ def _ties(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
         return "Hardly any result occurs twice, and they lie on no lattice."
     if numbers["lattice_step"] is not None:
         return (
-            "All results lie on a lattice; smoothing spreads them between its points. Whoever moves results off the "
-            "lattice is an exact leak."
+            "All results lie on a lattice; smoothing spreads them between its points. An individual who moves results "
+            "off the lattice is an exact leak."
         )
     return f"{percent(numbers['tied_share'])} of the results are tied: repeated values are compared by counts as well."
 

@@ -1,6 +1,6 @@
 """`Finding`: something that is to be said, as a code and its numbers; here it gets its sentence.
 
-What bounds assume, why a verdict is as it is, what an adversary knows: whoever finds it writes down a `Finding`, and
+What bounds assume, why a verdict is as it is, what an adversary knows: the code that finds it writes down a `Finding`,
 never a sentence. Nothing reads a sentence back.
 """
 

@@ -15,7 +15,7 @@ OUTCOMES = {
     "constant_without": "is constant, or mostly so, without the individual",
     "round_without": "is not round, as all results without the individual are",
 }
-_CODES = {f"result {said}": code for code, said in OUTCOMES.items()}
+_CODES = {f"result {words}": code for code, words in OUTCOMES.items()}
 
 
 def outcome_name(code: str) -> str:

@@ -1,4 +1,4 @@
-"""The words in which bounds, checks and verdicts are said: terminal, JSON and report take them from here."""
+"""Bounds, checks and verdicts in words: terminal, JSON and report take them from here."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def upper(value: float, level: float, finest: float) -> str:
 
 
 def lower(value: float, level: float) -> str:
-    said = f"Lower bound ({percent(level)}, needs only i.i.d.): delta ≥ {number(value)}."
-    return said if value > 0 else f"{said} No loss demonstrated; this is not evidence of privacy."
+    text = f"Lower bound ({percent(level)}, needs only i.i.d.): delta ≥ {number(value)}."
+    return text if value > 0 else f"{text} No loss demonstrated; this is not evidence of privacy."
 
 
 def total_upper(value: float, level: float) -> str:
@@ -59,7 +59,7 @@ def total_upper(value: float, level: float) -> str:
 
 
 def floor(n: int, least: float, *, below: bool = False) -> str:
-    """``below`` tells whether estimates that are shown are smaller."""
+    """``below`` says whether some of the estimates shown are smaller."""
     return (
         f"{databases(n)} cannot support any delta below {number(least)}: "
         "behaviour rarer than that may never have been seen."
@@ -81,12 +81,12 @@ def departure(name: str, p: float, where: str) -> str:
     )
 
 
-def exact_leak(what: str, n_individuals: int, share: float) -> str:
-    whom = "one individual" if n_individuals == 1 else f"each of {n_individuals:,} individuals"
+def exact_leak(leak: str, n_individuals: int, share: float) -> str:
+    individuals = "one individual" if n_individuals == 1 else f"each of {n_individuals:,} individuals"
     most = "" if n_individuals == 1 else "up to "
     return (
-        f"EXACT LEAK: {what}. For {whom} this gives away whether they are in the data, in {most}{percent(share)} of "
-        "databases; smoothing cannot hide this."
+        f"EXACT LEAK: {leak}. For {individuals} this gives away whether they are in the data, "
+        f"in {most}{percent(share)} of databases; smoothing cannot hide this."
     )
 
 

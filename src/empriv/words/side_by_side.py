@@ -21,7 +21,7 @@ def not_one_number() -> str:
 
 
 def few(n: int, least: int) -> str:
-    return f"{databases(n)} tell no differences: at least {least} are needed."
+    return f"{databases(n)} cannot show a difference: at least {least} are needed."
 
 
 def held_together(level: float, count: int) -> str:
@@ -68,20 +68,20 @@ def share(value: float) -> str:
 def difference_sentence(
     verdict: str, figure: str, epsilon: float, names: tuple[str, str], interval: tuple[float, float, float]
 ) -> str:
-    """How much more the first risks than the second: the difference, and where it lies at least and at most."""
+    """How much more the first risks than the second: the difference, and its lower and upper bound."""
     (first, second), (difference, lower, upper) = names, interval
-    what = f"{figure.replace('_', ' ')} at epsilon {epsilon:g}"
+    at_epsilon = f"{figure.replace('_', ' ')} at epsilon {epsilon:g}"
     if verdict == NONE:
-        return f"{first} and {second} have the same {what} on these databases."
+        return f"{first} and {second} have the same {at_epsilon} on these databases."
     if verdict == REAL:
         word = "less" if difference < 0 else "more"
         size = sorted((abs(lower), abs(upper)))
         return (
-            f"{first} has {word} {what} than {second}, by {number(abs(difference))} "
+            f"{first} has {word} {at_epsilon} than {second}, by {number(abs(difference))} "
             f"({number(size[0])} to {number(size[1])})."
         )
     return (
-        f"Whether {first} or {second} has more {what} cannot be told: the difference may be anything "
+        f"Whether {first} or {second} has more {at_epsilon} cannot be told: the difference may be anything "
         f"from {number(lower)} to {number(upper)}."
     )
 
@@ -100,7 +100,7 @@ def no_truth() -> str:
 
 
 def front(names: str) -> str:
-    return f"Neither more private nor more exact is possible among them: {names}."
+    return f"The best trade-offs between privacy and error: {names}."
 
 
 def against(truth: str) -> str:

@@ -1,6 +1,6 @@
 """An audit in words: the terminal, the JSON file and reports all say these.
 
-Made from `facts` alone, which hold nobody's identifier. How words are laid out is for whoever shows them.
+Made from `facts` alone, which hold nobody's identifier. Their layout is left to what shows them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Summary:
         return "\n".join((self.asked, *self.alarms, *self.sentences, *self.warnings, *self.notes))
 
 
-def summarise(facts: RiskFacts, asked: Question) -> Summary:
+def summarise(facts: RiskFacts, question: Question) -> Summary:
     """Put an audit in words."""
     first = facts.figures[0]
     leaks = [(leak.name, leak.n_individuals, leak.largest_share) for leak in facts.leaks]
@@ -57,34 +57,34 @@ def summarise(facts: RiskFacts, asked: Question) -> Summary:
     if facts.adversary is not None:
         alarms += [caution.sentence for caution in facts.adversary.cautions if caution.code == "determined"]
         notes += _adversary_sentences(facts.adversary)
-    if asked.earlier:
+    if question.earlier:
         notes.append(
-            f"Measured together with {asked.earlier:,} earlier {'release' if asked.earlier == 1 else 'releases'} from "
-            "the same databases, each with its noise."
+            f"Measured together with {question.earlier:,} earlier "
+            f"{'release' if question.earlier == 1 else 'releases'} from the same databases, each with its noise."
         )
     below = any(figure.delta < facts.floor for figure in facts.figures)
     notes.append(words.floor(facts.n_databases, facts.floor, below=below))
     if facts.fits_density:
         notes.append(model_sentence(facts.model))
     return Summary(
-        asked=asked_sentence(facts, asked),
+        asked=asked_sentence(facts, question),
         figures=facts.figures,
         sentences=tuple(map(figure_sentence, facts.figures)),
         alarms=tuple(alarms),
-        warnings=tuple(_warnings(facts, asked)),
+        warnings=tuple(_warnings(facts, question)),
         notes=tuple(notes),
     )
 
 
-def _warnings(facts: RiskFacts, asked: Question) -> list[str]:
+def _warnings(facts: RiskFacts, question: Question) -> list[str]:
     warnings = []
-    if asked.component is not None:
+    if question.component is not None:
         others, reason = "", "others released beside it reveal more"
-        if asked.n_components is not None:
-            count = asked.n_components - 1
+        if question.n_components is not None:
+            count = question.n_components - 1
             others = f", not the {count:,} {'others' if count > 1 else 'other'} released beside it"
             reason = "together they reveal more"
-        warnings.append(f"This covers one number only, {asked.component!r}{others}: {reason}.")
+        warnings.append(f"This covers one number only, {question.component!r}{others}: {reason}.")
     if facts.joint is not None and not facts.joint.complete:
         warnings.append(dimension_sentence(facts.joint, facts.n_databases))
     warnings += outcome_sentences(facts.not_numbers)
@@ -109,13 +109,15 @@ def joint_sentences(joint: JointFacts, figure: Figure) -> list[str]:
     if len(alone) > _MOST_LISTED:
         listed += f", and {len(alone) - _MOST_LISTED:,} more"
     count = len(alone)
-    whole = f"of all {count:,} numbers together" if joint.complete else f"the largest over two of {count:,} numbers"
+    scope = (
+        f"of all {count:,} numbers together" if joint.complete else f"the largest over pairs of the {count:,} numbers"
+    )
     if count == 1:
-        whole = "of the one number"
+        scope = "of the one number"
     error = joint.errors[0]
     bar = f" (integration error ±{number(error)})" if error > 0 else ""
     return [
-        f"The figures above are {whole}: delta = {number(figure.delta)} at epsilon {figure.epsilon:g}{bar}.",
+        f"The figures above are {scope}: delta = {number(figure.delta)} at epsilon {figure.epsilon:g}{bar}.",
         f"Each number alone, delta at epsilon {figure.epsilon:g}: {listed}.",
     ]
 
@@ -134,30 +136,30 @@ def dimension_sentence(joint: JointFacts, n_databases: int) -> str:
     )
 
 
-def asked_sentence(facts: RiskFacts, asked: Question) -> str:
+def asked_sentence(facts: RiskFacts, question: Question) -> str:
     """What was asked of what."""
-    text = shorten(" ".join(asked.query.split()))
+    text = shorten(" ".join(question.query.split()))
     draws = "" if facts.draws is None else f", {facts.draws:,} draws each"
-    databases, who = words.databases(facts.n_databases), people(facts.n_individuals)
-    if asked.individual is None:
-        return f"{text} was asked of {databases}{draws}, with everyone and without each of {who}."
-    source = _source_words(asked, facts.n_databases)
+    databases, individuals = words.databases(facts.n_databases), people(facts.n_individuals)
+    if question.individual is None:
+        return f"{text} was asked of {databases}{draws}, with everyone and without each of {individuals}."
+    source = _source_words(question, facts.n_databases)
     return (
-        f"{text} was asked of {databases} ({source}{draws}), with everyone and without each of {who} "
-        f"(by {', '.join(asked.individual)})."
+        f"{text} was asked of {databases} ({source}{draws}), with everyone and without each of {individuals} "
+        f"(by {', '.join(question.individual)})."
     )
 
 
-def _source_words(asked: Question, n_databases: int) -> str:
+def _source_words(question: Question, n_databases: int) -> str:
     named = (
-        shorten(" ".join(asked.sources[0].split()))
-        if len(asked.sources) == 1
-        else f"{len(asked.sources):,} sources, the first {shorten(asked.sources[0])}"
+        shorten(" ".join(question.sources[0].split()))
+        if len(question.sources) == 1
+        else f"{len(question.sources):,} sources, the first {shorten(question.sources[0])}"
     )
-    if asked.drawn is not None:
-        return f"{asked.drawn} from {named}"
-    if asked.database is not None:
-        return f"by {shorten(asked.database)} in {named}"
+    if question.drawn is not None:
+        return f"{question.drawn} from {named}"
+    if question.database is not None:
+        return f"by {shorten(question.database)} in {named}"
     return named if n_databases == 1 else f"one for each of {named}"
 
 

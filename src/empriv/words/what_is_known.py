@@ -1,4 +1,4 @@
-"""What an adversary knows, and how well that was looked at, in sentences."""
+"""What an adversary knows, and how well that was measured, in sentences."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from empriv.words.sentences import number
 
 
 def conditions(kind: str, adversaries: int, count: int, least: float, most: float, n: int) -> str:
-    """Who the adversary is, and how many values of what is known were looked at."""
-    who = {
+    """Who the adversary is, and over how many values of what they know delta is the largest."""
+    adversary = {
         "own contribution": (
             f"Each of {adversaries:,} individuals is taken for an adversary who knows their own contribution"
         ),
         "buckets": "The adversary knows in which bucket a known quantity lies",
         "weighted": "The adversary knows a quantity of each database",
     }[kind]
-    what = "buckets" if kind == "buckets" else "values of it"
+    values = "buckets" if kind == "buckets" else "values of it"
     return (
-        f"{who}; delta is the largest over {count:,} {what}, each seen through {least:.0f} to {most:.0f} effective "
-        f"databases of {n:,}."
+        f"{adversary}; delta is the largest over {count:,} {values}, each seen through {least:.0f} to {most:.0f} "
+        f"effective databases of {n:,}."
     )
 
 
 def some_adversaries(looked_at: int, of: int) -> str:
-    return f"Only {looked_at:,} of {of:,} adversaries were looked at, drawn at random: another may know more."
+    return f"Only {looked_at:,} of {of:,} adversaries were measured, drawn at random: another may know more."
 
 
 def contributions_not_given() -> str:
     return (
         "Contributions were not given: each individual is taken to know the change that their rows make to the result, "
-        "which is their contribution if the query adds up over individuals (a sum, a count) and is not for averages, "
+        "which is their contribution if the query adds up over individuals (a sum, a count) but not for averages, "
         "ratios and quantiles."
     )
 
@@ -53,9 +53,9 @@ def adversaries_left_out(count: int) -> str:
 
 def not_a_sum(opposed: int, judged: int) -> str:
     return (
-        f"NOT A SUM: what they change falls as the result without them rises for {opposed:,} of {judged:,} "
-        "individuals, as in an average and not in a sum, so that knowing it is knowing more than one's own "
-        "contribution: do not rely on these figures. Hint: OwnContribution(contributions=...)."
+        f"NOT A SUM: for {opposed:,} of {judged:,} individuals, the change that they make falls as the result without "
+        "them rises, as in an average and not in a sum. Knowing it is knowing more than one's own contribution: do not "
+        "rely on these figures. Hint: OwnContribution(contributions=...)."
     )
 
 
