@@ -1,8 +1,8 @@
 """`Results`: query results with everyone, and without each individual.
 
 This is the one hand-over from collecting to measuring. It is sparse: an individual has an entry only for the
-databases they are in, since elsewhere the result without them is the result with everyone. Whoever computes
-results by other means starts here, with `Results.from_arrays` or the constructor.
+databases they are in, since elsewhere the result without them is the result with everyone. Results that
+were computed by other means start here, with `Results.from_arrays` or the constructor.
 """
 
 from __future__ import annotations
@@ -176,10 +176,10 @@ class Results:
 
     def position(self, individual: Any) -> int:
         """Index of an individual, by label."""
-        found = np.flatnonzero(self.individuals == individual)
-        if len(found) != 1:
-            raise InputError(f"`individual` must name one of the individuals, got a label that matches {len(found)}.")
-        return int(found[0])
+        matches = np.flatnonzero(self.individuals == individual)
+        if len(matches) != 1:
+            raise InputError(f"`individual` must name one of the individuals, got a label that matches {len(matches)}.")
+        return int(matches[0])
 
     def without(self, individual: Any) -> FloatArray:
         """Result on every database without this individual (given by label), shaped like ``q``."""
@@ -192,8 +192,8 @@ class Results:
     def component(self, name: str) -> Results:
         """One component of a vector query, as results of a scalar query."""
         if self.components is None or name not in self.components:
-            known = ", ".join(self.components or ())
-            raise InputError(f"`name` must be one of the components ({known}), got {name!r}.")
+            names = ", ".join(self.components or ())
+            raise InputError(f"`name` must be one of the components ({names}), got {name!r}.")
         c = self.components.index(name)
         return Results(
             q=np.ascontiguousarray(self.q[..., c]),
@@ -229,7 +229,7 @@ class Results:
         )
 
     def combined(self, weights: Mapping[str, float]) -> Results:
-        """A weighted sum of components, as results of a scalar query; no number where one of them is none."""
+        """A weighted sum of components, as results of a scalar query; not a number where one of them is not."""
         parts = [(weight, self.component(name)) for name, weight in weights.items()]
         if not parts:
             raise InputError("`weights` must name at least one component, got none.")
@@ -237,8 +237,8 @@ class Results:
 
         def codes(arrays: Sequence[npt.NDArray[np.int8]]) -> npt.NDArray[np.int8]:
             out = arrays[0].copy()
-            for other in arrays[1:]:
-                out = np.where(out == 0, other, out)
+            for further in arrays[1:]:
+                out = np.where(out == 0, further, out)
             return out
 
         outcomes = codes([part.outcomes for _, part in parts])
@@ -257,18 +257,18 @@ class Results:
         """Results of several queries on the same databases and individuals, as those of one vector query.
 
         An individual has an entry wherever one of the queries has one; a query without it keeps its result with
-        everyone there. Each name stands before the names of a vector's components. A deterministic query beside a
-        randomised one is repeated for each draw.
+        everyone there. The name of a vector query is put before the names of its components. A deterministic query
+        beside a randomised one is repeated for each draw.
         """
         if not parts:
             raise InputError("`parts` must hold the results of at least one query, got none.")
-        known = list(parts.values())
-        first = known[0]
-        counts = {part.draws for part in known} - {None}
+        results = list(parts.values())
+        first = results[0]
+        counts = {part.draws for part in results} - {None}
         if len(counts) > 1:
             raise InputError(f"Queries audited together must have as many draws each, got {len(counts)} numbers.")
         draws = counts.pop() if counts else None
-        aligned = [_aligned(part, first) for part in known]
+        aligned = [_aligned(part, first) for part in results]
         keys = [_entry_keys(part) for part in aligned]
         union = np.unique(np.concatenate(keys))
         owner, database = np.divmod(union, first.n_databases)
@@ -353,11 +353,11 @@ def _aligned(part: Results, first: Results) -> Results:
     if np.array_equal(part.databases, first.databases) and np.array_equal(part.individuals, first.individuals):
         return part
     order = []
-    for mine, other in ((part.databases, first.databases), (part.individuals, first.individuals)):
+    for mine, target in ((part.databases, first.databases), (part.individuals, first.individuals)):
         place = np.argsort(mine, kind="stable")
-        if len(mine) != len(other) or not np.array_equal(mine[place], np.sort(other)):
+        if len(mine) != len(target) or not np.array_equal(mine[place], np.sort(target)):
             raise InputError("Queries audited together must be on the same databases and individuals.")
-        order.append(place[np.argsort(np.argsort(other, kind="stable"), kind="stable")])
+        order.append(place[np.argsort(np.argsort(target, kind="stable"), kind="stable")])
     databases, individuals = order
     counts = part.presence[individuals]
     starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
@@ -412,13 +412,13 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 def _finite(name: str, values: npt.ArrayLike) -> FloatArray:
     try:
-        given = np.asarray(values)
-        # NumPy would make numbers of text and of times, and halve complex ones.
-        text = given.dtype == object and any(isinstance(value, str | bytes) for value in given.flat)
-        if text or given.dtype.kind not in "biufO":
+        raw = np.asarray(values)
+        # NumPy would turn text and times into numbers, and drop the imaginary part of complex ones.
+        text = raw.dtype == object and any(isinstance(value, str | bytes) for value in raw.flat)
+        if text or raw.dtype.kind not in "biufO":
             raise TypeError
         with np.errstate(over="ignore"):  # a longer float beyond a double is infinite, which is refused below
-            array = np.ascontiguousarray(given, dtype=np.float64)
+            array = np.ascontiguousarray(raw, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"`{name}` must be a rectangular array of numbers.") from None
     if not np.isfinite(array).all():

@@ -274,7 +274,7 @@ class TestPolicy:
 
     def test_total_risk(self, tmp_path: Path) -> None:
         ledger = self.limited(tmp_path, epsilon=0.1, total_risk=0.05)
-        with pytest.raises(RefusalError, match="does not say its total_risk"):
+        with pytest.raises(RefusalError, match="does not state its total_risk"):
             ledger.release(asked(achieved=Figures(0.1, 0.0)), forbidden)
         ledger.release(asked("q1"), lambda: 1.0)
         with pytest.raises(RefusalError, match=r"total_risk 0\.06 at epsilon 0\.1, above the limit 0\.05"):

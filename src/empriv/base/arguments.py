@@ -131,11 +131,11 @@ def one_of(name: str, value: Any, allowed: Collection[str]) -> str:
     return value
 
 
-def _rising(name: str, given: Any, *, most: float) -> tuple[float, ...]:
-    if isinstance(given, str | bytes):
-        raise InputError(f"`{name}` must be a number, or several, got {type(given).__name__}.")
+def _rising(name: str, values: Any, *, most: float) -> tuple[float, ...]:
+    if isinstance(values, str | bytes):
+        raise InputError(f"`{name}` must be a number, or several, got {type(values).__name__}.")
     try:
-        numbers = [float(number) for number in (given if np.ndim(given) else [given])]
+        numbers = [float(number) for number in (values if np.ndim(values) else [values])]
     except (TypeError, ValueError):
         raise InputError(f"`{name}` must be a number, or several.") from None
     if not numbers:

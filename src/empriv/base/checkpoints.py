@@ -1,7 +1,7 @@
 """Finished pieces of work, kept in a file from which an interrupted run goes on.
 
-The file is an SQLite database with the mark of the run and one row for each piece. A piece is there as soon as it is
-put, whatever becomes of this process; a crash of the machine loses what was put in the last quarter of a second. The
+The file is an SQLite database with the mark of the run and one row for each piece. A piece is safe as soon as it is
+put, whatever happens to this process; a crash of the machine loses what was put in the last quarter of a second. The
 file holds results without individuals, hence mode 0600. What a piece means is for the caller; nothing is pickled.
 """
 
@@ -86,7 +86,7 @@ def _opened(connection: sqlite3.Connection, path: str | PathLike[str], mark: byt
     tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
     if tables not in ([], _TABLES):
         raise sqlite3.DatabaseError  # somebody else's, or with tables that would do more than hold pieces
-    if tables and [found for (found,) in connection.execute("SELECT mark FROM run")] != [mark]:
+    if tables and [stored for (stored,) in connection.execute("SELECT mark FROM run")] != [mark]:
         raise InputError(
             f"`checkpoint` must be of this very run, got one of another: the {of} differ. "
             "Hint: name another file, or delete this one."

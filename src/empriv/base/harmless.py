@@ -24,8 +24,8 @@ def visible(text: str) -> str:
 
 def shortened(text: str, longest: int = 60) -> str:
     """Visible text of at most so many characters."""
-    seen = visible(text)
-    return seen if len(seen) <= longest else seen[: longest - 3] + "..."
+    escaped = visible(text)
+    return escaped if len(escaped) <= longest else escaped[: longest - 3] + "..."
 
 
 def _escape(character: str) -> str:
@@ -34,7 +34,7 @@ def _escape(character: str) -> str:
 
 
 def pseudonyms(labels: Sequence[Any], salt: bytes, *, shortest: int = 8) -> list[str]:
-    """Names of at least so many digits that differ with the salt; nobody without it can tell who is meant."""
+    """Names of at least so many digits that differ with the salt; without it nobody can tell whom they mean."""
     digests = [hmac.digest(salt, repr(label).encode("utf-8", "backslashreplace"), "sha256").hex() for label in labels]
     names = digests
     for digits in range(shortest, 65, 4):

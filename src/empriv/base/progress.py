@@ -1,6 +1,6 @@
 """A progress bar on the terminal, for work that lasts; quick work prints nothing.
 
-It knows nothing of the work itself: whoever does it says how much there is, and advances.
+It knows nothing of the work itself: the caller says how much there is, and advances.
 """
 
 from __future__ import annotations

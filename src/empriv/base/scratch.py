@@ -1,4 +1,4 @@
-"""Folders for people's rows on disk, and what becomes of them and of workers when a process is ended from outside.
+"""Folders for people's rows on disk, and how they and workers are cleaned up when a process is ended from outside.
 
 A folder is removed when its work is over, after an error, Ctrl-C, SIGTERM and SIGHUP. What SIGKILL leaves behind is
 swept by the next process that makes such a folder in the same place. Workers end when their parent is gone.
@@ -63,23 +63,23 @@ def orderly_exit(*, by_signal: bool = False) -> Iterator[None]:
             unwinding_until = time.monotonic() + _UNWINDING_SECONDS
             raise SystemExit(128 + number)
 
-    taken = []
+    handled = []
     if threading.current_thread() is threading.main_thread():
         numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-        taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
-    for number in taken:
+        handled = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in handled:
         signal.signal(number, leave)
     try:
         yield
     finally:
-        for number in taken:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
         if received and by_signal:
             os.kill(os.getpid(), received[0])
 
 
 def sweep(parent: str) -> None:
-    """Remove the folders of this user's processes that are no more; never one of which that is not certain."""
+    """Remove the folders of this user's processes that have ended; never one that may still be in use."""
     if sys.platform == "win32":
         return
     with suppress(OSError), os.scandir(parent) as entries:
@@ -105,7 +105,7 @@ def _sweep_one(path: str) -> None:
 
 
 def _made(parent: str) -> tuple[str, int | None]:
-    """A new folder, and the lock that tells that its owner lives; None where there are no locks."""
+    """A new folder, and the lock that shows that its owner is alive; None where there are no locks."""
     while True:
         path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         if sys.platform == "win32":
