@@ -126,9 +126,9 @@ class RiskContract(ABC):
         return ranking(self.results, self.delta_i(float(epsilon)), self.influence(), top)[1]
 
     def influence(self) -> FloatArray:
-        """Largest change that each individual makes to a result; NaN where a result is no number on one side only.
+        """Largest change that each individual makes to a result; NaN where a result is not a number on one side only.
 
-        Of several numbers, the largest over them in units of each number's spread: min(sd, IQR/1.349) of its results
+        For several numbers, the largest over them in units of each number's spread: min(sd, IQR/1.349) of its results
         with everyone, or 1 where that is zero.
         """
         names = self.results.components
@@ -210,7 +210,7 @@ def table_of(
 
 
 def largest_influence(results: Results) -> FloatArray:
-    """Largest change that each individual makes to the results of one number, as `RiskContract.influence` has it."""
+    """Largest change that each individual makes to the results of one number, as in `RiskContract.influence`."""
     with np.errstate(invalid="ignore"):
         change = np.abs(results.entry_q - results.q[results.entry_database])
     if results.entry_outcomes.any():

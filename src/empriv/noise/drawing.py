@@ -35,7 +35,7 @@ def release(law: Law, value: float) -> float:
 
 
 def cell_of(law: Law, value: Any) -> int:
-    """The cell that an answer is rounded to, refusing what is no number or lies beyond the lattice's range."""
+    """The cell that an answer is rounded to, refusing what is not a number or lies beyond the lattice's range."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"`value` must be a number, got {type(value).__name__}.")
     if not math.isfinite(value):

@@ -3,7 +3,7 @@
 Splitting epsilon over the numbers is not valid here: they share the data's randomness. What holds under any
 dependence is Laplace noise on each with ``sum_c |d_c| / s_c <= epsilon`` for every observed influence d: then each
 pair of databases, and so their mixtures, stay within e^epsilon. The scales that keep this at the least noise are
-found here, and certified on the lattice on which the noise is drawn. One number's noise is for `design`.
+found here, and certified on the lattice on which the noise is drawn. Noise for one number is in `design`.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _achieved(influence: FloatArray, laws: Mapping[str, Law]) -> float:
 def lattice_influence(results: Results, steps: Sequence[float]) -> FloatArray:
     """(entries, numbers) change of each rounded answer: rounding may add a whole step to an influence.
 
-    0 where a side is no number: the noise does not touch those (`achieved_delta` counts them).
+    0 where a side is not a number: the noise does not touch those (`achieved_delta` counts them).
     """
     d = results.q.shape[-1]
     draws = results.draws or 1
@@ -275,7 +275,7 @@ def _spread(risk: JointRisk, name: str) -> float:
 
 
 def _changes_of_kind(results: Results) -> float:
-    """Largest share, over individuals, of databases in which a component changes to or from what is no number."""
+    """Largest share, over individuals, of databases in which a component's outcome changes kind: number, NULL, ..."""
     before = results.outcomes[results.entry_database]
     changed = np.any((before != results.entry_outcomes).reshape(len(before), -1), axis=1)
     owner = np.repeat(np.arange(results.n_individuals), results.presence)

@@ -189,7 +189,7 @@ class Law:
         """The least noise that is not exceeded with probability ``p``, in units of the result."""
         if not 0.0 < p < 1.0:
             raise InputError(f"`p` must lie between 0 and 1, got {p}.")
-        if p < 0.5:  # the least k with cdf(k) >= p, looked for on the left, where the cdf is accurate
+        if p < 0.5:  # the least k with cdf(k) >= p, sought on the left, where the cdf is accurate
             low, high = -1, 0
             while float(self.cdf(low)) >= p:
                 low *= 2

@@ -47,7 +47,7 @@ class Verdict(str):
     findings : the reasons, those of the deciding basis first: codes and numbers, or checks
     databases_needed : how many would resolve it, by extrapolation; None if it is resolved, or none would
     unresolved_by_bound : whether a bound that is too wide is what leaves it unresolved
-    level, epsilon, targets, checks : what was asked, and what was looked at
+    level, epsilon, targets, checks : what was asked, and what was checked
 
     Examples
     --------

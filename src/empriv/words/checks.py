@@ -37,7 +37,7 @@ Numbers = Mapping[str, Any]
 
 
 def check_title(code: str, subject: str = "") -> str:
-    """What was looked at."""
+    """What was checked."""
     return "Sensitivity to bandwidth" if code == "bandwidth" and subject == JOINTLY else TITLES[code]
 
 

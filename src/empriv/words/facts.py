@@ -66,7 +66,7 @@ class JointFacts:
 
     Attributes
     ----------
-    dimension, vouched, complete : as `JointRisk` has them
+    dimension, vouched, complete : as in `JointRisk`
     n_pairs, most_pairs : pairs of numbers, and how many of them are measured at most
     errors : of the integration, at each epsilon
     components : figures of each number alone
@@ -85,7 +85,7 @@ class JointFacts:
 
 @dataclass(frozen=True)
 class AdversaryFacts:
-    """An adversary: what is to be said, what asks to be read, and the figures of somebody who knows nothing."""
+    """An adversary: findings, cautions to be read, and the figures against somebody who knows nothing."""
 
     findings: tuple[Finding, ...]
     cautions: tuple[Finding, ...]
@@ -101,7 +101,7 @@ class RiskFacts:
     n_databases, n_individuals, draws : what was measured
     figures : one for each epsilon asked for
     floor : no delta below is supported by so many databases
-    not_numbers : how many results are none
+    not_numbers : how many results are not numbers
     atoms : outcomes with a mass of their own
     leaks : exact leaks that are not among the atoms
     model : the fitted density in words; None if none was

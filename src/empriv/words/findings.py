@@ -1,4 +1,4 @@
-"""`Finding`: something that is to be said, as a code and its numbers; here it gets its sentence.
+"""`Finding`: something worth saying, as a code and its numbers; it gets its sentence here.
 
 What bounds assume, why a verdict is as it is, what an adversary knows: the code that finds it writes down a `Finding`,
 never a sentence. Nothing reads a sentence back.
@@ -15,7 +15,7 @@ from empriv.words import sentences, what_is_known
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is to be said.
+    """Something worth saying.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "estimate": sentences.estimate_meets,
     "bound": sentences.bound_meets,
     "lower-bound": sentences.lower_breaks,
-    # what an adversary knows, and how well that was looked at
+    # what an adversary knows, and how well that was measured
     "conditions": what_is_known.conditions,
     "some-adversaries": what_is_known.some_adversaries,
     "contributions-not-given": what_is_known.contributions_not_given,

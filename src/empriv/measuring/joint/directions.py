@@ -20,7 +20,7 @@ from empriv.measuring.line.atoms import Pairs, split
 from empriv.results import FloatArray, IntArray, Results
 from empriv.words.outcomes import OUTCOMES
 
-MOST_PAIRED = 8  # components whose sums and differences are looked at one by one
+MOST_PAIRED = 8  # components whose sums and differences are examined one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def merged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
 
 
 def atom_curves(pairs: Pairs, epsilon: FloatArray) -> FloatArray:
-    """(individuals, epsilons) what the atoms alone tell apart; the rest counts as one outcome."""
+    """(individuals, epsilons) delta_i by the atoms alone; everything else counts as one outcome."""
     out = _hockey_sticks(pairs.mass, pairs.mass_without, epsilon)
     for row, own_pairs in pairs.own:
         out[row] = np.maximum(out[row], _hockey_sticks(own_pairs.mass, own_pairs.mass_without, epsilon)[0])
@@ -129,9 +129,9 @@ def certain(mass: float, without: FloatArray) -> FloatArray:
 
 
 def _rounding_removed(results: Results, a: str, b: str, sign: float) -> Results:
-    """a + sign b, where values that differ by what rounding a and b makes are made one.
+    """a + sign b, where values that differ only by the rounding of a and b are made equal.
 
-    A difference of large numbers keeps their roundings, which atoms would take for other values.
+    A difference of large numbers keeps their roundings, and would be split into several atoms.
     """
     summed = results.combined({a: 1.0, b: sign})
     size = [np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in (results.select((a, b)).q, summed.entry_q)]

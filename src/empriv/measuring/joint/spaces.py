@@ -323,8 +323,8 @@ def _numbers(vectors: FloatArray) -> FloatArray:
 def _codes(
     results: Results, alone: Sequence[Pairs], q: FloatArray, entries: FloatArray
 ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
-    """0 for a number that has a part in its component's density, its outcome if it is none; for an atom of numbers
-    10 and more, and 9 where no result with everyone is."""
+    """0 for a number in its component's density, its outcome if it is not a number; for an atom of numbers 10 and more,
+    or 9 if no result with everyone is there."""
     codes = results.outcomes.reshape(q.shape).astype(np.int16)
     entry_codes = results.entry_outcomes.reshape(entries.shape).astype(np.int16)
     for column, pairs in enumerate(alone):

@@ -39,7 +39,7 @@ class Pairs:
     draws : points for each database
     starts, entry_database : as in `Results`
     entries : (n_entries, draws) results without the individual
-    names : the code of each atom, as `words.outcomes` says it
+    names : the code of each atom; `words.outcomes` puts it in words
     mass, mass_without : (atoms,), (n_individuals, atoms)
         Share of the N points at each atom, with everyone and without each individual.
     own : individuals who have an atom of their own, each with their own pairs
@@ -257,7 +257,7 @@ def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
 
 
 def _is_round(values: FloatArray) -> npt.NDArray[np.bool_]:
-    """Which values are multiples of 1e-6; an atom (+inf) is none."""
+    """Which values are multiples of 1e-6; an atom (+inf) is not."""
     scaled = np.where(np.isfinite(values), values, 0.5 / _ROUND) * _ROUND
     return np.asarray(np.abs(scaled - np.round(scaled)) <= 1e-4)
 

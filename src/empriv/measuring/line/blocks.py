@@ -61,7 +61,7 @@ class Block:
         return ups[0], ups[1]
 
     def curves(self, epsilon: FloatArray) -> FloatArray:
-        """(rows, epsilons): the larger hockey stick, rounded up; 0 where the supremum shows that there is none."""
+        """(rows, epsilons): the larger hockey stick, rounded up; 0 where the supremum proves it."""
         epsilon = np.minimum(epsilon, LARGEST_EPSILON)
         e = np.exp(epsilon) * (1.0 - self.slack)
         if isinstance(self.source, laplace.LaplaceBlock) and not len(self.mass):
@@ -212,7 +212,7 @@ def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
             change = np.abs(pairs.entries - np.take(q, pairs.entry_database, axis=0))
             change /= h[0, 0] if np.all(h == h[0, 0]) else h[pairs.entry_database]
             shifts = largest_of(np.where(np.isnan(change), 0.0, change) if len(pairs.mass) else change, pairs.starts)
-    # A pair at an atom on both sides counts as no change here; the masses tell whether it is at the same one.
+    # A pair at an atom on both sides counts as no change here; the masses show whether it is the same atom.
     if len(pairs.mass):
         shifts[np.any(pairs.mass_without != pairs.mass, axis=1)] = np.inf
     for row, _ in pairs.own:

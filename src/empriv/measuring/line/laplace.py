@@ -27,7 +27,7 @@ from empriv.results import FloatArray, IntArray
 SCAN_REACH = 300.0  # exp(±300) squared stays a double
 CROSSING_LIMIT = 8.0  # e^epsilon up to which a hockey stick is taken from its crossings
 
-# Of some cells: L of the numerator and of the denominator, R of both, T
+# For some cells: L of the numerator and of the denominator, R of both, T
 Sums = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 

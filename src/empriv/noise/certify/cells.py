@@ -37,7 +37,7 @@ class AnswerSide:
     Attributes
     ----------
     points : (rows, N) points of the density; +inf elsewhere
-    bandwidths : (rows or 1, N), or None if the model is no mixture
+    bandwidths : (rows or 1, N), or None if the model is not a mixture
     atoms : (rows, N) cells of atoms that are numbers, in granularities; NaN elsewhere
     others : (rows, codes) share of each outcome that is not a number
     low, high : (rows,) least and largest answer that is a number, or where a density of another kind ends;
@@ -79,7 +79,7 @@ class RoundedAnswers:
 
     @property
     def bandwidths(self) -> FloatArray | None:
-        """Of each point, in granularities; None if the model is no mixture."""
+        """The bandwidth of each point, in granularities; None if the model is not a mixture."""
         return self.model.bandwidths / self.granularity if isinstance(self.model, Mixture) else None
 
     def blocks(self, rows: IntArray, size: int) -> Iterator[tuple[IntArray, AnswerSide, AnswerSide]]:

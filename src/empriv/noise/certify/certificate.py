@@ -2,7 +2,7 @@
 
 The answer is rounded to the lattice (`cells`) and convolved with every part of the law (`convolve`), cell by cell
 (`window`), with everyone and without each individual; delta_i is what remains above e^epsilon times the other side.
-Nothing of the designer is used. What lies beyond a window is counted in full, or bounded by the tails' own form;
+Nothing from the design is used. What lies beyond a window is counted in full, or bounded by the tails' own form;
 rounding is counted too: a certificate never understates. Individuals that a bound clears (`screen`) are not convolved.
 """
 
@@ -272,7 +272,7 @@ def _total(delta_i: FloatArray) -> float:
 
 
 def _growing(count: int, step: int) -> Iterator[tuple[int, int]]:
-    """Stretches of 0..count, each four times the one before: the worst are first, and often enough."""
+    """Stretches of 0..count, each four times the one before: the worst come first, and are often enough."""
     start = 0
     while start < count:
         stop = min(count, start + step)

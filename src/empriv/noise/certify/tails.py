@@ -1,4 +1,4 @@
-"""Tails: how answers go on beyond a window of cells, how wide the window must be, and what lies beyond it at most.
+"""Tails: how answers continue beyond a window of cells, how wide the window must be, and what lies beyond it at most.
 
 The window itself is in `window`, the answers in `cells`, noise in `convolve`.
 """
@@ -93,7 +93,7 @@ def kernel_reach(answers: RoundedAnswers, delta: float) -> float:
 
 
 def _tails(answers: RoundedAnswers) -> tuple[str, float | None]:
-    """How answers go on far out, and their rate if they are geometric there."""
+    """How answers continue far out, and their rate if they are geometric there."""
     model = answers.model
     if model is None or isinstance(model, Differences):
         return "bounded", None

@@ -31,7 +31,7 @@ class Cases:
     Attributes
     ----------
     risk : what was measured
-    kernel : of the smoothing; that of a one-SE Laplace estimate where the density is no mixture
+    kernel : of the smoothing; that of a one-SE Laplace estimate where the density is not a mixture
     cell : width of a cell
     points, widths, codes : (N,) results with everyone, bandwidths (0 at an atom), outcomes
     entries, entry_widths, entry_codes : (n_entries, draws), without the individual
@@ -40,7 +40,7 @@ class Cases:
     cells : number of cells
     weights : (S, n) shares of the databases; the first row is the databases as they are
     factor : of all bandwidths
-    categories : outcomes that are no numbers; they are cells that noise does not touch
+    categories : outcomes that are not numbers; they are cells that noise does not touch
     """
 
     risk: Risk
@@ -73,8 +73,8 @@ class Cases:
     ) -> Cases:
         """Cases of a risk.
 
-        ``literal`` keeps a density that is no mixture as it is, instead of a mixture near it. ``pure`` looks three
-        times as far beyond the results: at delta = 0 a ratio far out in the tails counts like any other.
+        ``literal`` keeps a density that is not a mixture, instead of a mixture near it. ``pure`` goes three times as
+        far beyond the results: at delta = 0 a ratio far out in the tails counts like any other.
         """
         results, pairs = risk.results, risk.pairs
         draws = pairs.draws
@@ -253,7 +253,7 @@ def _not_a_mixture(model: Model | None) -> bool:
 
 
 def _stand_in(risk: Risk) -> Mixture | None:
-    """A mixture near a density that is none: the one-SE Laplace estimate of the same points."""
+    """A mixture near a density that is not one: the one-SE Laplace estimate of the same points."""
     points = risk.pairs.points
     if not np.isfinite(points).any():
         return None

@@ -110,7 +110,7 @@ def design_noise(
             return least(task, rng, advance)
         except HopelessError:
             raise InputError(
-                "Noise must be able to hide an individual, which it cannot here: results that are no numbers "
+                "Noise must be able to hide an individual, which it cannot here: results that are not numbers "
                 "(NULL, NaN, an error) come and go with somebody too often for this target. "
                 "Hint: a query that always gives a number, or a larger `delta`."
             ) from None
@@ -163,7 +163,7 @@ def _widened(task: Task, make: Callable[[float], Law], *notes: str) -> Noise:
             return task.finish(make(wider), *notes)
     raise CertificateError(
         f"The {task.method} design must keep its target, but no widening up to {WIDER[-1]:g} times makes it. "
-        "Hint: results that are no numbers cannot be hidden by noise."
+        "Hint: results that are not numbers cannot be hidden by noise."
     )
 
 

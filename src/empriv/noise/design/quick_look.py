@@ -1,8 +1,8 @@
 """A quick look at many individuals: what each seems to reach under noise, seen on a few merged cells.
 
-Merging cells can only hide, so a look sees no more than there is, up to interpolation of its tables. It ranks
-individuals and resamples (`search`), and decides nothing: rows that matter are made exact by `constraints`, and the law
-is certified anew.
+Merging cells can only hide a risk, so a quick look never shows more than there is, up to interpolation of its tables.
+It ranks individuals and resamples (`search`), and decides nothing: `constraints` makes the rows that matter exact, and
+the law is certified anew.
 """
 
 from __future__ import annotations

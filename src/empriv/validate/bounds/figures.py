@@ -1,7 +1,7 @@
-"""`bounds`: between which figures delta and total risk lie, at a level of confidence.
+"""`bounds`: lower and upper bounds on delta and total risk, at a level of confidence.
 
-The upper bound is `analytic` (or `bootstrap`, its cross-check), the lower one `lower`; what they assume is said in
-``notes``. How they are found depends on the kind of risk (`bounds_of`). Whether a target is met is for `verdict`.
+The upper bound is `analytic` (or `bootstrap`, its cross-check), the lower one `lower`; ``notes`` say what they assume.
+How they are computed depends on the kind of risk (`bounds_of`). `verdict` decides whether a target is met.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Half-lines at the ends of samples with several draws for each database, by what each adds to the one before.
 
-`moments.edges`, the oracle, counts every half-line anew; here only the few points near the end are looked at.
+`moments.edges`, the oracle, counts every half-line anew; this module visits only the few points near the end.
 """
 
 from __future__ import annotations

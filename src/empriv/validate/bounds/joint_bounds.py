@@ -232,7 +232,7 @@ def _choose_set(trained: JointRisk, row: int, e: float, *, plane: bool) -> tuple
 def _evaluate_set(
     results: Results, row: int, databases: IntArray, member: Membership, direction: int, e: float
 ) -> FloatArray:
-    """W of the individual and set on these databases, averaged over draws; what is no number is not in the set."""
+    """W of the individual and set on these databases, averaged over draws; what is not a number is not in the set."""
     d, draws = results.q.shape[-1], results.draws or 1
     dense, codes = results.q.copy(), results.outcomes.copy()
     entries = slice(results.starts[row], results.starts[row + 1])

@@ -1,7 +1,7 @@
 """`checks`: what could make the figures wrong, each with a code, a severity and its numbers.
 
-"error" stands in the way of a verdict "pass"; "warning" asks to be read; "info" says what was looked at. What is looked
-at depends on the kind of risk (`checks_of`); here is what needs the results alone, and so is looked at for any kind.
+"error" rules out a verdict "pass"; "warning" asks to be read; "info" says what was checked. The checks depend on the
+kind of risk (`checks_of`); those here need the results alone, and so are made for any kind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FEWEST_TESTED = 8
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One thing that was checked.
 
     Made by `empriv.checks`, and by `checks` of an audit.
 
@@ -61,7 +61,7 @@ class Check:
 
     @property
     def title(self) -> str:
-        """What was looked at."""
+        """What was checked."""
         return check_title(self.code, self.subject)
 
     @property
@@ -85,7 +85,7 @@ class Check:
 
 
 def checks(risk: RiskContract, epsilon: float, *, rng: int = 0) -> tuple[Check, ...]:
-    """Look at everything that could make the figures at ``epsilon`` wrong; gravest first.
+    """Check everything that could make the figures at ``epsilon`` wrong; gravest first.
 
     Examples
     --------

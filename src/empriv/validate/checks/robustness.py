@@ -1,6 +1,6 @@
 """How far the estimate depends on choices and luck: the bandwidth, the kernel, the individuals at hand.
 
-Figures only; what they mean, and how grave they are, is for `checks`.
+Figures only; `one_number` and `several_numbers` judge how grave they are.
 """
 
 from __future__ import annotations
