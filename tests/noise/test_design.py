@@ -345,7 +345,7 @@ def test_outcomes_that_are_no_numbers_use_up_delta() -> None:
     risk = empriv.measure(nulls(0.02))
     noise = design_noise(risk, epsilon=0.3, delta=0.05, method="optimal")
     assert 0.02 <= noise.certificate.achieved_delta(0.3) <= 0.05
-    with pytest.raises(InputError, match="no numbers") as caught:
+    with pytest.raises(InputError, match="not numbers") as caught:
         design_noise(risk, epsilon=0.3, delta=0.01)
     assert "zq77" not in str(caught.value)
 
