@@ -98,8 +98,13 @@ def test_the_same_query_of_another_day_is_no_second_query(tmp_path: Path, data: 
     ledger = empriv.Ledger(tmp_path / "a.ledger", policy=empriv.Policy(queries=1))
     first = empriv.audit(data, SUM, ledger=ledger)
     noise = noise_for(first)
-    answers = {first.release(12.5, noise=noise, ledger=ledger, database=day).answer for day in (3, 4, 40)}
+    answers = {first.release(q, noise=noise, ledger=ledger, database=day).answer
+               for day, q in enumerate(first.results.q[:3].tolist())}  # fmt: skip
     assert len(entries(ledger)) == 3
+    # A day that was not audited, or an answer that was not, may be one of these by another name.
+    for value, day in ((12.5, 40), (float(first.results.q[0]), 5)):
+        with pytest.raises(RefusalError, match=r"not audited, .* counts as a further query"):
+            first.release(value, noise=noise, ledger=ledger, database=day)
     assert len(answers) > 1
     again = empriv.audit(data, SUM.lower(), ledger=ledger)
     assert again.composition is not None

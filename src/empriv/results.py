@@ -7,16 +7,19 @@ were computed by other means start here, with `Results.from_arrays` or the const
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.storage import read_archive, write_archive
+from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import FileFormatError, InputError
 
 FloatArray = npt.NDArray[np.float64]
@@ -136,6 +139,46 @@ class Results:
     def presence(self) -> IntArray:
         """In how many databases each individual has an entry."""
         return np.diff(self.starts)
+
+    def check_values(self) -> None:
+        """Refuse what no query gave: unknown outcomes, numbers that are none, people twice in one database."""
+        for q, outcomes in ((self.q, self.outcomes), (self.entry_q, self.entry_outcomes)):
+            if not np.isin(outcomes, list(Outcome)).all():
+                raise InputError("`outcomes` must be those of `Outcome`.")
+            if not np.array_equal(np.isfinite(q), outcomes == Outcome.NUMBER):
+                raise InputError("`q` must be finite where the outcome is a number, and NaN elsewhere.")
+        for name, labels in (("databases", self.databases), ("individuals", self.individuals)):
+            if labels.ndim != 1 or len(np.unique(labels)) != len(labels):
+                raise InputError(f"`{name}` must hold distinct labels.")
+        if self.components is not None and len(set(self.components)) != len(self.components):
+            raise InputError("`components` must have distinct names.")
+        if np.any(np.diff(_entry_keys(self)) <= 0):
+            raise InputError("`entry_database` must rise for each individual.")
+
+    def same_as(self, other: Results) -> bool:
+        """Whether the other results are these in full: everything but the types of labels."""
+        if (self.components, self.draws) != (other.components, other.draws):
+            return False
+        for name in _ARRAYS:
+            mine, given = getattr(self, name), getattr(other, name)
+            if name in _LABELS:
+                mine, given = mine.astype(np.str_), given.astype(np.str_)
+            if not np.array_equal(mine, given, equal_nan=mine.dtype.kind == "f"):
+                return False
+        return True
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all of it: labels as texts, numbers to the last bit."""
+        digest = hashlib.sha256(json.dumps([self.components, self.draws]).encode())
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if name in _LABELS:
+                content = json.dumps([str(label) for label in array.tolist()]).encode()
+            else:
+                content = np.ascontiguousarray(array).tobytes()
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+        return digest.hexdigest()
 
     @classmethod
     def from_arrays(
@@ -316,16 +359,23 @@ class Results:
     def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Results:
         """The inverse of `to_parts`."""
         try:
-            components = meta["components"]
-            return Results(
+            components, draws = meta["components"], meta["draws"]
+            if components is not None and not (isinstance(components, list) and all(map(_is_text, components))):
+                raise TypeError("components")
+            if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
+                raise TypeError("draws")
+            results = Results(
                 **{name: arrays[name] for name in _ARRAYS},
                 components=None if components is None else tuple(components),
-                draws=meta["draws"],
+                draws=draws,
             )
-        except (KeyError, InputError) as error:
+            results.check_values()
+            return results
+        except WRONG_FACTS as error:  # InputError is a ValueError
             raise FileFormatError("The file is damaged: its arrays do not fit together.") from error
 
 
+_LABELS = ("databases", "individuals")
 _ARRAYS = (
     "q",
     "outcomes",
@@ -336,6 +386,10 @@ _ARRAYS = (
     "entry_q",
     "entry_outcomes",
 )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def outcomes_of(values: npt.ArrayLike) -> npt.NDArray[np.int8]:

@@ -147,6 +147,7 @@ def rewrite(path: Path, change: Callable[[list[dict[str, object]]], list[dict[st
             connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (number, body, previous, new))
             previous = new
         connection.execute("UPDATE head SET count = ?, hash = ?", (number, previous))
+        connection.execute("DELETE FROM policies WHERE entry > ?", (number,))
         for trigger in _TRIGGERS:
             connection.execute(trigger)
 

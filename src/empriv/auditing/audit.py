@@ -89,6 +89,7 @@ class Audit:
     text: str | None = field(default=None, repr=False)
     scope: str = ""
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
+    _certified: dict[str, Noise | JointNoise] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def measured(self) -> RiskContract:
@@ -334,6 +335,9 @@ class Audit:
     ) -> Released:
         """Release a noisy answer through the ledger: it is written down before anybody sees it.
 
+        The noise is certified anew for this audit, whatever it or its file says. What was released of this query with
+        this noise from a database of the same content gives the same answer, whatever the database is called.
+
         Parameters
         ----------
         value : the answer on ``database``, or the answers by name for several numbers
@@ -347,8 +351,9 @@ class Audit:
             ``answer``, ``repeated`` (the same release gives the same answer), ``entry``.
         """
         asked = Asked(
-            self.alone.results, self.query, self.text, self.component, self.origin, self.scope, self.composition
-        )
+            self.alone.risk, self.query, self.text, self.component, self.origin, self.scope, self.composition,
+            self._certified,
+        )  # fmt: skip
         return release_through(ledger, asked, value, noise=noise, database=database)
 
     def report(self, path: str | PathLike[str], **options: Any) -> empriv.report.Written:

@@ -14,8 +14,10 @@ import numpy as np
 
 from empriv.collecting.origins import Origin
 from empriv.errors import InputError
-from empriv.ledger import Figures, Identity, Joint, Ledger, Release, Released, ReleaseEntry, identity_of
-from empriv.measuring import measure
+from empriv.ledger import Content, Figures, Identity, Joint, Ledger, Release, Released, ReleaseEntry, identity_of
+from empriv.ledger.values import label_text
+from empriv.measuring import RiskContract, measure
+from empriv.noise.drawing import cell_of
 from empriv.noise.drawn import with_noise
 from empriv.noise.joint_noise import JointNoise
 from empriv.noise.law import Law
@@ -122,26 +124,27 @@ class Asked:
 
     Attributes
     ----------
-    results : of the query alone
+    risk : of the query alone
     query, text, component, origin, scope, composition : as in `Audit`
+    certified : noise that was certified for this risk already, by what it claims
     """
 
-    results: Results = field(repr=False)
+    risk: RiskContract = field(repr=False)
     query: str
     text: str | None
     component: str | None
     origin: Origin | None
     scope: str
     composition: Composition | None
+    certified: dict[str, Noise | JointNoise] = field(repr=False)
 
 
 def release_through(
     ledger: Ledger, asked: Asked, value: float | Mapping[str, float], *, noise: Noise | JointNoise, database: Any
 ) -> Released:
     """Release a noisy answer through the ledger; see `Audit.release`."""
-    results = asked.results
-    if not _same(noise.risk.results, results):
-        raise InputError("`noise` must be designed for this audit, got noise for other results.")
+    noise = _certified(asked, noise)
+    results = asked.risk.results
     laws: Mapping[str, Law]
     if isinstance(noise, JointNoise):
         laws, target = noise.laws, Figures(noise.epsilon, noise.delta)
@@ -162,6 +165,7 @@ def release_through(
         joint=None if asked.composition is None else asked.composition.joint(own, epsilon),
         n_individuals=results.n_individuals,
         results=results if asked.text is None else None,
+        content=_content(results, value, laws, database),
     )
 
     def draw() -> float | tuple[float, ...]:
@@ -177,6 +181,57 @@ def release_through(
     return ledger.release(release, draw)
 
 
+def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:
+    """The noise with a certificate for the audit at hand: what it says of itself, and of its results, is a claim."""
+    claim = f"{type(noise).__name__} {noise.claim}"
+    if claim not in asked.certified:
+        if not noise.risk.results.same_as(asked.risk.results):
+            raise InputError("`noise` must be designed for this audit, got noise for other results.")
+        asked.certified[claim] = noise.certified_for(asked.risk)
+    return asked.certified[claim]
+
+
+def _content(results: Results, value: float | Mapping[str, float], laws: Mapping[str, Law], database: Any) -> Content:
+    """What the database that is released holds, on the lattice on which it is released.
+
+    On the lattice, so that digits lost in summing rows in another order do not make another database.
+    """
+    given = [value.get(name) for name in laws] if isinstance(value, Mapping) else [value]
+    if isinstance(value, Mapping) == (results.components is None) or len(given) != len(laws):
+        raise InputError(
+            "`value` must be one number, got several."
+            if results.components is None
+            else "`value` must hold each number by name, got one number or other names."
+        )
+    answer = _cells(laws, given)
+    label = label_text(database)
+    here = [place for place, name in enumerate(results.databases.tolist()) if label_text(name) == label]
+    # Another answer than was audited is not of the rows that were audited, whatever label it is given.
+    if len(here) != 1 or results.outcomes[here[0]].any() or answer != _cells(laws, results.q[here[0]]):
+        return Content(answer, None, results.digest)
+    return Content(answer, _people(results, here[0], list(laws.values())), results.digest)
+
+
+def _cells(laws: Mapping[str, Law], values: Any) -> str:
+    """Numbers as multiples of the granularity that each is released in."""
+    numbers = np.ravel(values).tolist() if not isinstance(values, list) else values
+    return repr([cell_of(law, number) for law, number in zip(laws.values(), numbers, strict=True)])
+
+
+def _people(results: Results, place: int, laws: Sequence[Law]) -> str:
+    """The answers without each individual of a database, in the order of the individuals' names."""
+    here = np.flatnonzero(results.entry_database == place)
+    owners = np.searchsorted(results.starts, here, side="right") - 1
+    steps = np.array([law.granularity for law in laws])
+    cells = np.rint(results.entry_q[here].reshape(len(here), -1) / steps)
+    outcomes = results.entry_outcomes[here].reshape(len(here), -1)
+    lines = [
+        repr((str(results.individuals[owner]), cell.tolist(), outcome.tolist()))
+        for owner, cell, outcome in zip(owners, cells, outcomes, strict=True)
+    ]
+    return "\n".join(sorted(lines))
+
+
 def _achieved(noise: Noise | JointNoise, epsilon: float) -> Figures:
     """What the release achieves by itself, at the epsilon that the ledger asks for."""
     if isinstance(noise, Noise):
@@ -186,10 +241,6 @@ def _achieved(noise: Noise | JointNoise, epsilon: float) -> Figures:
         return Figures(epsilon, 0.0, 0.0)
     risk = noise.remeasure(draws=_DRAWS, rng=_SEED)
     return Figures(epsilon, risk.delta(epsilon), risk.total_risk(epsilon))
-
-
-def _same(one: Results, other: Results) -> bool:
-    return one.components == other.components and np.array_equal(one.q, other.q, equal_nan=True)
 
 
 def _inner(name: str) -> str:
@@ -204,11 +255,15 @@ def _laws(entry: ReleaseEntry) -> list[Law]:
 
 
 def _different(entries: Sequence[ReleaseEntry]) -> list[ReleaseEntry]:
-    """One entry of each query and noise: asked of another database it is no further query."""
-    found: dict[tuple[str, str | None, str], ReleaseEntry] = {}
+    """One entry of each query and noise, and those that may be of the same database once more.
+
+    The same query and noise asked of another database is no further query.
+    """
+    different: dict[Any, ReleaseEntry] = {}
     for entry in entries:
-        found.setdefault((entry.query, entry.component, repr(sorted(dict(entry.law).items()))), entry)
-    return list(found.values())
+        asked = (entry.query, entry.component, repr(sorted(dict(entry.law).items())))
+        different.setdefault(entry.id if entry.further else asked, entry)
+    return list(different.values())
 
 
 def _asked_again(entry: ReleaseEntry, ledger: Ledger, again: Callable[[str], Results]) -> Results:

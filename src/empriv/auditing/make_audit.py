@@ -11,7 +11,7 @@ from empriv.auditing.audit import Audit
 from empriv.auditing.composing import Composition, composition
 from empriv.auditing.knowledge import adversary_from_parts, known_values
 from empriv.base.arguments import rising_epsilons
-from empriv.base.storage import read_archive
+from empriv.base.storage import WRONG_FACTS, read_archive
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
 from empriv.ledger import Ledger, identity_of
@@ -173,7 +173,7 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
         # Files of earlier versions know neither adversaries nor earlier releases.
         against = adversary_from_parts(meta.get("adversary"), arrays, results, density)
         together = Composition.from_json(meta.get("composition"), results)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except WRONG_FACTS as error:
         raise FileFormatError(_DAMAGED) from error
     return replace(_composed(made, together), against=against)
 
@@ -246,5 +246,5 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
             "text": text_or_none(meta.get("text")),
             "scope": text(meta.get("scope", "")),
         }
-    except (KeyError, TypeError, ValueError) as error:
+    except WRONG_FACTS as error:
         raise FileFormatError(_DAMAGED) from error

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
+import re
 import secrets
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -25,11 +27,28 @@ import numpy.typing as npt
 from empriv.errors import FileFormatError, InputError
 
 FORMAT_VERSION = 1
+# Arrays of each kind of file, and what each holds: labels, or numbers of a type.
+_LABELS, _FLOAT = None, np.dtype(np.float64)
+_INT8, _INT32, _INT64 = np.dtype(np.int8), np.dtype(np.int32), np.dtype(np.int64)
+_RESULTS: dict[str, np.dtype[Any] | None] = {
+    "q": _FLOAT, "outcomes": _INT8, "databases": _LABELS, "individuals": _LABELS, "starts": _INT64,
+    "entry_database": _INT32, "entry_q": _FLOAT, "entry_outcomes": _INT8,
+}  # fmt: skip
+_TALLY: dict[str, np.dtype[Any] | None] = {
+    **dict.fromkeys(("worst", "kept", "upper", "exponent", "spread", "epsilon_at"), _FLOAT),
+    **dict.fromkeys(("riskiest_delta_i", "riskiest_influence"), _FLOAT),
+    **dict.fromkeys(("exposed", "histogram", "not_numbers"), _INT64),
+}
+_KNOWN = re.compile(r"known_\d{1,4}\.npy")
+# At the level that files are written with, zlib makes nothing smaller than by 230 times.
+_MOST_TIMES, _SMALL = 250, 2**24
 # What zipfile, zlib, json and NumPy raise on bytes that are not what was written. OSError stays: that is the disk's.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError, RuntimeError,
     struct.error, MemoryError, RecursionError,
 )  # fmt: skip
+WRONG_FACTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What facts raise that are not those that were written, when they are understood."""
 
 
 def file_path(path: str | PathLike[str]) -> Path:
@@ -71,36 +90,85 @@ def write_archive(
 
 
 def read_archive(path: str | PathLike[str], *, kinds: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Meta and arrays of an archive of one of these kinds."""
+    """Meta and arrays of an archive of one of these kinds. A file may come from anybody.
+
+    What each member would need is read from its header first, and members that are not of the kind are not read.
+    """
     # Read whole first: whatever fails after that is damage, and not the disk's.
-    content = io.BytesIO(file_path(path).read_bytes())
+    whole = file_path(path).read_bytes()
     try:
-        with zipfile.ZipFile(content) as archive:
-            meta = json.loads(archive.read("meta.json"))
-            if not isinstance(meta, dict) or meta.get("format") != "empriv":
-                raise FileFormatError("The file was not written by empriv.")
-            if not isinstance(meta["version"], int):
-                raise FileFormatError("The file is damaged: it does not say its format version.")
-            if meta["version"] > FORMAT_VERSION:
+        with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+            members = {member.filename: member for member in archive.infolist()}
+            if sum(member.file_size for member in archive.infolist()) > max(_SMALL, _MOST_TIMES * len(whole)):
                 raise FileFormatError(
-                    f"The file has format version {meta['version']}; this empriv reads up to {FORMAT_VERSION}."
+                    "The file is damaged, or was not written by empriv: it would need far more memory than its size."
                 )
-            if meta["kind"] not in kinds:
-                raise FileFormatError(f"The file holds {meta['kind']!r}, expected {' or '.join(map(repr, kinds))}.")
+            meta = _meta(archive, kinds)
             arrays = {
-                name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
-                for name in archive.namelist()
-                if name.endswith(".npy")
+                name: _array(archive, members[f"{name}.npy"], wanted)
+                for name, wanted in _arrays_of(meta["kind"], members)
+                if f"{name}.npy" in members
             }
-    except _DAMAGE as error:
+    except (OSError, *_DAMAGE) as error:
         raise FileFormatError("The file is damaged, or was not written by empriv.") from error
     return meta, arrays
+
+
+def _meta(archive: zipfile.ZipFile, kinds: tuple[str, ...]) -> dict[str, Any]:
+    meta = json.loads(archive.read("meta.json"))
+    if not isinstance(meta, dict) or meta.get("format") != "empriv":
+        raise FileFormatError("The file was not written by empriv.")
+    if not isinstance(meta["version"], int):
+        raise FileFormatError("The file is damaged: it does not say its format version.")
+    if meta["version"] > FORMAT_VERSION:
+        raise FileFormatError(
+            f"The file has format version {meta['version']}; this empriv reads up to {FORMAT_VERSION}."
+        )
+    if not isinstance(meta["kind"], str) or meta["kind"] not in kinds:
+        raise FileFormatError(f"The file holds {meta['kind']!r}, expected {' or '.join(map(repr, kinds))}.")
+    return meta
+
+
+def _arrays_of(kind: str, members: Iterable[str]) -> Iterator[tuple[str, np.dtype[Any] | None]]:
+    """Names of the arrays that a kind of file holds, and the type of each."""
+    yield from _RESULTS.items()
+    if kind in ("scan", "scan checkpoint"):
+        yield from _TALLY.items()
+    if kind == "audit":
+        for member in members:
+            if _KNOWN.fullmatch(member):
+                yield member.removesuffix(".npy"), _LABELS
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, wanted: np.dtype[Any] | None) -> npt.NDArray[Any]:
+    """One array, if its header says as many bytes as there are, and numbers of the type wanted, or labels for None."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("compression")
+    with archive.open(member) as file:
+        major, minor = np.lib.format.read_magic(file)
+        read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[major]
+        shape, _, dtype = read(file)
+        size = math.prod(shape) * dtype.itemsize
+        if minor != 0 or min(shape, default=0) < 0 or size != member.file_size - file.tell():
+            raise ValueError("size")
+        if dtype.kind not in ("biufUSMm" if wanted is None else "iu" if wanted.kind == "i" else "f"):
+            raise ValueError("type")
+    array = np.ascontiguousarray(np.lib.format.read_array(io.BytesIO(archive.read(member)), allow_pickle=False))
+    if wanted is None or array.dtype == wanted:
+        return array
+    # Whole numbers of another size are the same numbers, if they fit.
+    numbers = array.astype(wanted)
+    if wanted.kind == "f" or not np.array_equal(numbers, array):
+        raise ValueError("type")
+    return numbers
 
 
 def kind_of(path: str | PathLike[str]) -> str | None:
     """What an archive holds, without its arrays; None for what is no archive: `read_archive` says why."""
     try:
         with zipfile.ZipFile(path) as archive:
+            if archive.getinfo("meta.json").file_size > _SMALL:
+                return None
             meta = json.loads(archive.read("meta.json"))
             return str(meta["kind"]) if meta["format"] == "empriv" else None
     except (OSError, *_DAMAGE):

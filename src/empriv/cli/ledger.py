@@ -157,6 +157,26 @@ def export(path: str, target: str) -> None:
     _say(f"Wrote {_count(count)} to {Path(target).name}.")
 
 
+@ledger.command(short_help="Bring an old ledger to this version.")
+@_path
+def upgrade(path: str) -> None:
+    """Bring a ledger of an earlier version to this one, in place; a copy is kept beside it.
+
+    All entries and hashes stay as they are, so that heads noted earlier still hold. Added are what releases are found
+    by, which old entries say by their labels and queries only, and an entry that says so.
+
+    \b
+    Example:
+      empriv ledger upgrade releases.ledger
+    """
+    kept = _open(path).upgrade()
+    if kept is None:
+        _say(f"{Path(path).name} is of this version already: nothing was done.")
+        return
+    _say(f"Upgraded {Path(path).name}: its entries stay as they are, and one was added that says so.")
+    _say(f"The ledger as it was is kept in {kept.name}.")
+
+
 def _open(path: str) -> Ledger:
     from empriv.ledger import Ledger
 
@@ -185,12 +205,14 @@ def _policy_words(policy: Policy) -> str:
 
 
 def _lines(entry: Entry) -> list[str]:
-    from empriv.ledger import PolicyEntry, ReleaseEntry
+    from empriv.ledger import PolicyEntry, ReleaseEntry, UpgradeEntry
 
     first = f"{entry.id:>4}  {entry.time[:19].replace('T', ' ')} UTC  "
     if isinstance(entry, PolicyEntry):
         what = "made" if entry.kind == "created" else "policy changed"
         return [f"{first}{what}: {_policy_words(entry.policy)}"]
+    if isinstance(entry, UpgradeEntry):
+        return [f"{first}upgraded from an earlier version"]
     assert isinstance(entry, ReleaseEntry)
     answers = entry.answer if isinstance(entry.answer, tuple) else (entry.answer,)
     shown = ", ".join(f"{answer:.10g}" for answer in answers[:4]) + (", ..." if len(answers) > 4 else "")

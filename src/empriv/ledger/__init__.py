@@ -6,6 +6,7 @@ are what it is told. See docs/ledger.md.
 
 from empriv.ledger.book import Ledger, Released, Verification
 from empriv.ledger.values import (
+    Content,
     Entry,
     Figures,
     Head,
@@ -15,10 +16,12 @@ from empriv.ledger.values import (
     PolicyEntry,
     Release,
     ReleaseEntry,
+    UpgradeEntry,
     identity_of,
 )
 
 __all__ = [
+    "Content",
     "Entry",
     "Figures",
     "Head",
@@ -30,6 +33,7 @@ __all__ = [
     "Release",
     "ReleaseEntry",
     "Released",
+    "UpgradeEntry",
     "Verification",
     "identity_of",
 ]

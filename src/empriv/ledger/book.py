@@ -1,13 +1,16 @@
 """`Ledger`: releases are checked, drawn and written in one transaction, and shown only after it.
 
-    repeated verbatim? ──yes──▶ the stored answer
+    the ends of the chain, and a stretch of it, as they were written? ──no──▶ LedgerError
+           │ yes
+    released before, by this name or another? ──yes──▶ the stored answer
            │ no
     policy allows it? ──no──▶ RefusalError, nothing is written
            │ yes
     draw the noise ──▶ write the entry ──▶ commit ──▶ the answer
 
 A crash before the commit leaves nothing, and nothing was shown. A crash after it leaves an entry whose answer may not
-have been shown: asking again gives that answer. The file is `store`'s, the chain `chain`'s, the policy `limits`'.
+have been shown: asking again gives that answer. The work does not grow with the entries: the whole chain is read by
+`verify` alone. The file is `store`'s, the chain `chain`'s, the policy `limits`'.
 """
 
 from __future__ import annotations
@@ -17,40 +20,53 @@ import json
 import secrets
 import sqlite3
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from empriv.collecting.sql.forms import form_of
 from empriv.errors import InputError, LedgerError, RefusalError
 from empriv.ledger import store
 from empriv.ledger.chain import (
+    START,
     Digests,
+    Indexed,
     Row,
     database_digest,
     digests_of,
     entries_of,
     faults_of,
     head_of,
+    index_digest,
+    index_faults,
+    indexed,
+    indexed_before,
     key_digest,
-    last_policy,
+    keyed,
+    link_faults,
+    text_faults,
 )
-from empriv.ledger.limits import refusal
+from empriv.ledger.limits import refusal, spent_words
 from empriv.ledger.values import (
     Answer,
     Entry,
     Head,
     Identity,
     Policy,
+    PolicyEntry,
     Release,
     ReleaseEntry,
+    UpgradeEntry,
     answer_of,
     answer_to_json,
     canonical,
     entry_from_json,
-    label_text,
+    former_label_text,
     to_json,
 )
 
@@ -58,6 +74,7 @@ if TYPE_CHECKING:
     from empriv.results import Results
 
 _TIMEOUT = 30.0
+_LOOKED_AT = 32  # entries at the end, and somewhere in the chain, that each step computes anew
 
 
 @dataclass(frozen=True)
@@ -87,8 +104,6 @@ class _Content:
     """All that a ledger holds, except results; no entries if the chain has faults."""
 
     rows: list[Row]
-    key: bytes
-    identities: dict[str, Digests]
     entries: tuple[Entry, ...] = ()
     faults: list[str] = field(default_factory=list)
 
@@ -144,29 +159,46 @@ class Ledger:
     @property
     def policy(self) -> Policy:
         """The policy that holds."""
-        return last_policy(self._content().entries).policy
+        with self._reading() as connection:
+            if store.version_of(connection)[0] == 1:
+                content = _whole(connection, self.path)
+                return [entry.policy for entry in content.entries if isinstance(entry, PolicyEntry)][-1]
+            _glance(connection, self.path)
+            return _policy(connection, self.path)
 
     @property
     def head(self) -> Head:
         """Where the chain ends: noted elsewhere, it lets `verify` see that the file was replaced or cut short."""
-        return head_of(self._content().rows)
+        with self._reading() as connection:
+            if store.version_of(connection)[0] == 1:
+                return head_of(_whole(connection, self.path).rows)
+            return _glance(connection, self.path)[1]
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries, in the order in which they were written."""
-        return self._content().entries
+        with self._reading() as connection:
+            return _whole(connection, self.path).entries
 
     def released(self, identity: Identity) -> tuple[ReleaseEntry, ...]:
         """Earlier releases from databases that overlap with these, in their order."""
-        content = self._content()
-        return tuple(entry for entry, _ in _overlapping(content, digests_of(identity, content.key)))
+        with self._reading() as connection:
+            key, _ = _glance(connection, self.path)
+            names = store.overlaps(connection, digests_of(identity, key))
+            rows = {row.entry: row for row in map(_one(connection), store.entries_from(connection, names))}
+            return tuple(_entry(connection, row, self.path) for row in rows.values())
 
     def overlap(self, identity: Identity) -> dict[int, int]:
         """How many of these databases each earlier release shares, by the entry's id.
 
         0 stands for the same source cut into other databases, of which labels cannot tell what they share.
         """
-        content = self._content()
-        return {entry.id: shared for entry, shared in _overlapping(content, digests_of(identity, content.key))}
+        with self._reading() as connection:
+            key, _ = _glance(connection, self.path)
+            shared = store.overlaps(connection, digests_of(identity, key))
+            counts = {
+                number: count for name, count in shared.items() for number in store.entries_from(connection, [name])
+            }
+            return dict(sorted(counts.items()))
 
     def results_of(self, entry: ReleaseEntry) -> Results | None:
         """Results kept with a release, None if there are none."""
@@ -195,43 +227,79 @@ class Ledger:
             The ledger cannot be read or written, or was tampered with.
         """
         archive = None if release.results is None else _packed(release.results)
+        form_of(release.query)  # parsed, and remembered, before others have to wait
         with store.opened(self.path, timeout=self.timeout) as connection:
             with store.transaction(connection, write=True):
-                content = _read(connection, self.path)
-                digests = digests_of(release.identity, content.key)
-                facts = _facts(release, digests, content.key)
-                for earlier in content.entries:
-                    if isinstance(earlier, ReleaseEntry) and earlier.verbatim == facts["verbatim"]:
-                        return Released(earlier.answer, True, earlier)
-                policy = last_policy(content.entries).policy
-                reason = refusal(policy, release, _overlapping(content, digests))
+                key, head = _glance(connection, self.path)
+                digests = digests_of(release.identity, key)
+                asked = indexed(release, digests, key, entry=head.count + 1, further=False)
+                sharing = store.overlaps(connection, digests)
+                known = _Known(connection, release, digests, asked, key, tuple(sharing))
+                stored = known.stored()
+                if stored is not None:
+                    earlier = _entry(connection, stored, self.path)
+                    return Released(earlier.answer, True, earlier)
+                asked = replace(asked, further=known.further())
+                reason = _reason(connection, release, asked, sharing, self.path)
                 if reason is not None:
                     raise RefusalError(f"The ledger {self.path.name!r} refuses the release. {reason}")
+                facts = _facts(release, digests, asked, key)
                 facts["answer"] = answer_to_json(answer_of(draw()))
                 facts["results"] = None if archive is None else _sha(archive)
-                body = _body(len(content.entries) + 1, "release", facts)
+                body = _body(asked.entry, "release", facts)
                 store.add_identity(connection, digests)
-                previous = content.rows[-1].hash
-                written = store.append(connection, body, previous=previous)
+                written = store.append(connection, body, previous=head.hash)
+                store.add_release(connection, asked)
                 if archive is not None:
-                    store.add_results(connection, len(content.entries) + 1, archive)
+                    store.add_results(connection, asked.entry, archive)
             # Only here, after the commit, may anybody see the answer.
-            entry = entry_from_json(json.loads(body), previous=previous, hash=written)
+            entry = entry_from_json(json.loads(body), previous=head.hash, hash=written)
             assert isinstance(entry, ReleaseEntry)
-            return Released(entry.answer, False, entry)
+            return Released(entry.answer, False, replace(entry, further=asked.further))
 
     def change_policy(self, policy: Policy) -> Entry:
         """Set the policy from here on; the change is an entry of its own."""
         if not isinstance(policy, Policy):
             raise InputError(f"`policy` must be a Policy, got {type(policy).__name__}.")
         with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=True):
-            content = _read(connection, self.path)
-            body = _body(len(content.rows) + 1, "policy", {"policy": to_json(policy)})
-            written = store.append(connection, body, previous=content.rows[-1].hash)
-            return entry_from_json(json.loads(body), previous=content.rows[-1].hash, hash=written)
+            _, head = _glance(connection, self.path)
+            body = _body(head.count + 1, "policy", {"policy": to_json(policy)})
+            written = store.append(connection, body, previous=head.hash)
+            store.add_policy(connection, head.count + 1)
+            return entry_from_json(json.loads(body), previous=head.hash, hash=written)
+
+    def upgrade(self) -> Path | None:
+        """Bring a ledger of an earlier version to this one, in place; the copy that is kept, None if it is of this one.
+
+        All entries and their hashes stay, so that heads noted earlier still hold; what releases are found by is added,
+        and an entry that says so. A ledger with a fault is left as it is.
+        """
+        kept = self.path.with_name(f"{self.path.name}.version1")
+        with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=True):
+            if store.version_of(connection)[0] == store.VERSION:
+                return None
+            content = _whole(connection, self.path)
+            store.copy(self.path, kept, timeout=self.timeout)
+            key = store.read_key(connection)
+            releases = [entry for entry in content.entries if isinstance(entry, ReleaseEntry)]
+            rows = [indexed_before(entry, key) for entry in releases]
+            store.upgrade(connection)
+            for digests in store.read_identities(connection).values():
+                store.add_identity(connection, digests)
+            for entry in content.entries:
+                if isinstance(entry, PolicyEntry):
+                    store.add_policy(connection, entry.id)
+            body = _body(len(content.rows) + 1, "upgraded", {"index": index_digest(rows), "version": store.VERSION})
+            store.append(connection, body, previous=content.rows[-1].hash)
+            for row in rows:
+                store.add_release(connection, row)
+        return kept
 
     def verify(self, head: Head | str | None = None) -> Verification:
         """Compute every hash anew, and say what is wrong.
+
+        A fault in the file is noted in the file: from then on nothing is released, until `verify` finds none, as of a
+        copy put back. A head that is not the one noted is no fault of the file.
 
         Parameters
         ----------
@@ -241,11 +309,14 @@ class Ledger:
         noted = Head.parse(head) if isinstance(head, str) else head
         with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=False):
             damage = store.damage(connection)
-            if damage is not None:
-                return Verification(0, None, (damage,))
-            content = _content(connection)
+            content = _content(connection) if damage is None else _Content([], faults=[damage])
             faults = content.faults or _results_faults(connection, content)
+        # Where nothing may be written, nothing is released either.
+        with suppress(LedgerError), store.opened(self.path, timeout=self.timeout) as connection:
+            store.mark_damaged(connection, bool(faults))
         rows = content.rows
+        if damage is not None:
+            return Verification(0, None, tuple(faults))
         if noted is not None and (noted.count > len(rows) or rows[noted.count - 1].hash != noted.hash):
             faults = [*faults, f"Entry {noted.count} is not the one whose hash was noted, or is missing."]
         return Verification(len(rows), head_of(rows) if rows else None, tuple(faults))
@@ -261,7 +332,8 @@ class Ledger:
         target = Path(path)
         if store.exists(target) and target.samefile(self.path):
             raise LedgerError("The export must go to another file than the ledger.")
-        rows = self._content().rows
+        with self._reading() as connection:
+            rows = _whole(connection, self.path).rows
         lines = [f'{{"entry":{row.body},"hash":"{row.hash}","previous":"{row.previous}"}}\n' for row in rows]
         try:
             write_atomically(target, "".join(lines).encode())
@@ -269,36 +341,211 @@ class Ledger:
             raise LedgerError(f"The export cannot be written to {target.name!r}: {error.strerror}.") from None
         return len(rows)
 
-    def _content(self) -> _Content:
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
         with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=False):
-            return _read(connection, self.path)
+            yield connection
 
 
-def _read(connection: sqlite3.Connection, path: Path) -> _Content:
+def _glance(connection: sqlite3.Connection, path: Path) -> tuple[bytes, Head]:
+    """The key and the end of a chain whose first and last entries, and some between, are as they were written.
+
+    The work is the same however many entries there are. Which entries between is chance, so that damage that stays is
+    met sooner or later; `verify` meets it at once.
+    """
+    version, damaged = store.version_of(connection)
+    if version != store.VERSION:
+        raise LedgerError(
+            f"The ledger {path.name!r} has format version {version}: it can be read and verified, and must be upgraded "
+            f"for anything else. Hint: empriv ledger upgrade {path.name}."
+        )
+    if damaged:
+        raise _tampered(path, "`verify` found damage, and nothing is released until it finds none.")
+    faults = store.schema_faults(connection, version)
+    if faults:
+        raise _tampered(path, faults[0])
+    key, head, last = store.read_key(connection), store.read_head(connection), store.read_last(connection)
+    if head is None or last == 0 or head[0] != last:
+        # Few steps come here, and then the whole chain says best what is wrong.
+        raise _tampered(path, (faults_of(store.read_rows(connection), head, key) or ["Its end is not clear."])[0])
+    start = max(1, last - _LOOKED_AT + 1)
+    middle = 1 + secrets.randbelow(start)
+    stretches = ((1, 1), (middle, min(start, middle + _LOOKED_AT - 1)), (start, last))
+    for first, end in stretches:
+        rows = store.read_rows(connection, first, end)
+        found = link_faults(rows, start=first, previous=START if first == 1 else None) or text_faults(rows, key)
+        if len(rows) != end - first + 1:
+            found = found or [f"Entry {first + len(rows)} is missing."]
+        faults += found or index_faults(entries_of(rows), store.read_releases(connection, first, end), key)
+    if not faults and rows[-1].hash != head[1]:
+        faults = ["The last entry is not the one that the ledger ended with."]
+    if faults:
+        raise _tampered(path, faults[0])
+    return key, Head(*head)
+
+
+def _policy(connection: sqlite3.Connection, path: Path) -> Policy:
+    number = store.read_policy(connection)
+    entries = _intact(connection, number, path)
+    if not isinstance(entries, PolicyEntry):
+        raise _tampered(path, "The list of policies is missing or was changed.")
+    return entries.policy
+
+
+def _intact(connection: sqlite3.Connection, number: int, path: Path) -> Entry | None:
+    """One entry, whose hash is that of its text; None if there is none of that number."""
+    rows = store.read_rows(connection, number, number)
+    faults = link_faults(rows, start=number, previous=None)
+    if faults:
+        raise _tampered(path, faults[0])
+    return entries_of(rows)[0] if rows else None
+
+
+def _one(connection: sqlite3.Connection) -> Callable[[int], Indexed]:
+    return lambda number: store.read_releases(connection, number, number)[number]
+
+
+def _entry(connection: sqlite3.Connection, row: Indexed, path: Path) -> ReleaseEntry:
+    """The entry that was found, if it is the one that was written."""
+    entry = _intact(connection, row.entry, path)
+    faults = index_faults([] if entry is None else [entry], {row.entry: row}, store.read_key(connection))
+    if faults or not isinstance(entry, ReleaseEntry):
+        raise _tampered(path, (faults or [f"Entry {row.entry} is missing."])[0])
+    return replace(entry, further=row.further)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the ledger knows of the database that is released from.
+
+    Two databases are told apart where the audit at hand has both, since each row is in one of its databases only, or
+    where they have different labels in the same cut of the same source. A database that was not audited is told apart
+    from none.
+    """
+
+    connection: sqlite3.Connection
+    release: Release
+    digests: Digests
+    asked: Indexed
+    key: bytes
+    sharing: tuple[str, ...]
+
+    def stored(self) -> Indexed | None:
+        """The release that was made of this question and this content before, under this label or another."""
+        for row in self._same_label():
+            # Without its content a database is known by its label alone.
+            if row.answer is None or self.asked.answer is None or row.answer == self.asked.answer:
+                return row
+        if self.asked.people is None:
+            return None
+        alike = store.released_alike(self.connection, self.asked.question, self.asked.people)
+        return next((row for row in alike if not self._told_apart(row.fingerprint, row.database)), None)
+
+    def further(self) -> bool:
+        """Whether the same question may have been asked of this database before, with other rows or by another name."""
+        if self._same_label():
+            return True
+        return any(
+            not self._told_apart(name, database)
+            for name in self.sharing
+            if not self._same_cut(name)
+            for database in store.released_databases(self.connection, self.asked.question, name)
+        )
+
+    def _same_label(self) -> list[Indexed]:
+        former = former_label_text(self.release.database)
+        scope = self.release.identity.scope
+        names = {self.asked.database, database_digest(former, scope=scope, key=self.key)}
+        return store.released_from(self.connection, self.asked.question, names)
+
+    def _told_apart(self, fingerprint: str, database: str) -> bool:
+        return self._same_cut(fingerprint) or (self._audited and database in self._beside)
+
+    @property
+    def _audited(self) -> bool:
+        content = self.release.content
+        return content is None or content.people is not None
+
+    @cached_property
+    def _beside(self) -> frozenset[str]:
+        return self.digests.databases
+
+    def _same_cut(self, fingerprint: str) -> bool:
+        if not (self._audited and self.release.identity.named):
+            return False
+        other = store.read_cut(self.connection, fingerprint)
+        return other == (self.digests.cut, self.digests.sources)
+
+
+def _reason(
+    connection: sqlite3.Connection, release: Release, asked: Indexed, sharing: Mapping[str, int], path: Path
+) -> str | None:
+    """Why the policy that holds does not allow the release, None if it does."""
+    policy = _policy(connection, path)
+    queries = 0
+    if policy.queries is not None:
+        questions, beside = store.questions_from(connection, sharing)
+        queries = len(questions | {asked.question}) + beside + asked.further
+    entries = [] if policy.epsilon is None else store.entries_from(connection, sharing)
+
+    def spent() -> str:
+        count, last = store.last_from(connection, sharing)
+        entry = _entry(connection, _one(connection)(last), path) if last else None
+        return spent_words(count, max(sharing.values(), default=0), entry, release)
+
+    return refusal(policy, release, queries=queries, entries=entries, spent=spent)
+
+
+def _whole(connection: sqlite3.Connection, path: Path) -> _Content:
     """All that the ledger holds; one with a fault is neither read nor written."""
     content = _content(connection)
     if content.faults:
         raise _tampered(path, content.faults[0])
+    if store.version_of(connection)[1]:
+        raise _tampered(path, "`verify` found damage, and must find none first.")
     return content
 
 
 def _content(connection: sqlite3.Connection) -> _Content:
-    faults = store.schema_faults(connection)
-    if not store.has_tables(connection):
-        return _Content([], b"", {}, faults=faults)
+    version, _ = store.version_of(connection)
+    faults = store.schema_faults(connection, version)
+    if not store.has_tables(connection, version):
+        return _Content([], faults=faults)
     rows, key = store.read_rows(connection), store.read_key(connection)
-    identities = store.read_identities(connection)
     broken = faults_of(rows, store.read_head(connection), key)
     if broken:
-        return _Content(rows, key, identities, faults=faults + broken)
+        return _Content(rows, faults=faults + broken)
     entries = entries_of(rows)
+    identities = store.read_identities(connection)
     wrong = {name for name, digests in identities.items() if digests.fingerprint != name}
     faults += [
         f"What entry {entry.id} says of its databases is missing or was changed."
         for entry in entries
         if isinstance(entry, ReleaseEntry) and (entry.fingerprint in wrong or entry.fingerprint not in identities)
     ]
-    return _Content(rows, key, identities, entries, faults)
+    if version == 1:
+        return _Content(rows, entries, faults)
+    index = store.read_releases(connection)
+    faults += index_faults(entries, index, key) + _upgrade_faults(entries, index)
+    if index.keys() - {entry.id for entry in entries}:
+        faults.append("More releases are kept than there are entries.")
+    if not faults:
+        policies = [entry.id for entry in entries if isinstance(entry, PolicyEntry)]
+        faults += store.search_faults(connection, identities, policies)
+    known = (
+        replace(e, further=index[e.id].further) if isinstance(e, ReleaseEntry) and e.id in index else e for e in entries
+    )
+    return _Content(rows, tuple(known), faults)
+
+
+def _upgrade_faults(entries: Sequence[Entry], index: Mapping[int, Indexed]) -> list[str]:
+    """What an upgrade added must still be what its entry says."""
+    return [
+        f"What was added to the entries before entry {entry.id}, to know them again, was changed."
+        for entry in entries
+        if isinstance(entry, UpgradeEntry)
+        and entry.index != index_digest(index[number] for number in sorted(index) if number < entry.id)
+    ]
 
 
 def _results_faults(connection: sqlite3.Connection, content: _Content) -> list[str]:
@@ -311,28 +558,21 @@ def _results_faults(connection: sqlite3.Connection, content: _Content) -> list[s
     return faults
 
 
-def _overlapping(content: _Content, digests: Digests) -> list[tuple[ReleaseEntry, int]]:
-    """Earlier releases from overlapping databases, and how many each shares."""
-    releases = [entry for entry in content.entries if isinstance(entry, ReleaseEntry)]
-    shared = {name: digests.overlap(content.identities[name]) for name in {entry.fingerprint for entry in releases}}
-    counted = ((entry, shared[entry.fingerprint]) for entry in releases)
-    return [(entry, count) for entry, count in counted if count is not None]
-
-
-def _facts(release: Release, digests: Digests, key: bytes) -> dict[str, Any]:
+def _facts(release: Release, digests: Digests, asked: Indexed, key: bytes) -> dict[str, Any]:
     """What an entry says of a release, without its answer."""
-    same = {
-        "fingerprint": digests.fingerprint,
-        "database": database_digest(label_text(release.database), scope=release.identity.scope, key=key),
+    results = None if release.content is None else release.content.results
+    return {
+        "verbatim": keyed(key, "verbatim", asked.question, asked.database, asked.answer or ""),
+        "fingerprint": asked.fingerprint,
+        "database": asked.database,
+        "question": asked.question,
+        "content": asked.commitment(key),
+        "audited": None if results is None else keyed(key, "audited", results),
         "query": release.query.strip(),
         "component": release.component,
         "method": release.method,
         "law": dict(release.law),
         "asked": to_json(release.asked),
-    }
-    return {
-        **same,
-        "verbatim": _sha(canonical(same, name="release").encode()),
         "achieved": to_json(release.achieved),
         "joint": None if release.joint is None else to_json(release.joint),
         "n_databases": digests.n_databases,

@@ -10,11 +10,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 
-from empriv.errors import InputError
-from empriv.ledger.values import Entry, Head, Identity, PolicyEntry, canonical, entry_from_json
+from empriv.collecting.sql.forms import form_of
+from empriv.ledger.values import (
+    Entry,
+    Head,
+    Identity,
+    Release,
+    ReleaseEntry,
+    canonical,
+    entry_from_json,
+    label_text,
+)
 
 START = "0" * 64
 _SIZE = 32
@@ -39,13 +48,15 @@ class Row:
 class Digests:
     """An `Identity` with every name replaced by a keyed digest.
 
-    ``labels`` and ``sources`` are sorted digests of 32 bytes, one after the other.
+    ``labels``, ``sources`` and ``former`` are sorted digests of 32 bytes, one after the other; ``former`` are those of
+    labels as version 1 wrote them, empty where they are the same, and belong to no fingerprint.
     """
 
     cut: str
     individual: str
     labels: bytes
     sources: bytes
+    former: bytes = b""
 
     @property
     def fingerprint(self) -> str:
@@ -57,36 +68,91 @@ class Digests:
     def n_databases(self) -> int:
         return len(self.labels) // _SIZE
 
-    def overlap(self, other: Digests) -> int | None:
-        """How many databases are in both, None if the data have nothing in common.
-
-        Where the same source was cut in another way (weeks instead of days) labels cannot tell: the databases then
-        overlap although none is shared by name, and 0 is returned.
-        """
-        shared = len(_pieces(self.labels) & _pieces(other.labels))
-        if shared:
-            return shared
-        recut = self.cut != other.cut and _pieces(self.sources) & _pieces(other.sources)
-        return 0 if recut else None
+    @property
+    def databases(self) -> frozenset[str]:
+        """Digests of the databases, as an entry has the one that it was released from."""
+        return frozenset(piece.hex() for piece in (*pieces(self.labels), *pieces(self.former)))
 
 
 def digests_of(identity: Identity, key: bytes) -> Digests:
     """Keyed digests of an identity."""
 
     def many(kind: str, names: Iterable[str]) -> bytes:
-        return b"".join(sorted(bytes.fromhex(_keyed(key, kind, identity.scope, name)) for name in names))
+        return b"".join(sorted(bytes.fromhex(keyed(key, kind, identity.scope, name)) for name in names))
 
     return Digests(
-        cut=_keyed(key, "cut", identity.scope, identity.cut),
-        individual=_keyed(key, "individual", identity.scope, *identity.individual),
+        cut=keyed(key, "cut", identity.scope, identity.cut),
+        individual=keyed(key, "individual", identity.scope, *identity.individual),
         labels=many("database", identity.labels),
         sources=many("source", identity.sources),
+        former=b"" if identity.former == identity.labels else many("database", identity.former),
     )
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What is kept of a release apart from the chain, by which it is found again; all digests are keyed.
+
+    Attributes
+    ----------
+    entry : its number
+    fingerprint : of the databases audited
+    question : query in its one form, component and law
+    database : the label of the one released from
+    answer, people : its true answer, and those without each individual; None where nobody said
+    further : whether it may be of the same database as an earlier release of the same question
+    """
+
+    entry: int
+    fingerprint: str
+    question: str
+    database: str
+    answer: str | None
+    people: str | None
+    further: bool
+
+    def commitment(self, key: bytes) -> str:
+        """What the entry says of it. Other databases have other commitments: it does not tell equal answers."""
+        return keyed(
+            key, "content", self.question, self.database, self.answer or "", self.people or "", str(self.further)
+        )
+
+
+def indexed(release: Release, digests: Digests, key: bytes, *, entry: int, further: bool) -> Indexed:
+    """What is kept of a release that is asked for."""
+    question = question_digest(release, key)
+    content = release.content
+    answer = None if content is None else keyed(key, "answer", question, content.answer)
+    people = None
+    if content is not None and content.people is not None:
+        # The scope is left out: the same people with the same answers are the same under any name.
+        unit = canonical(release.identity.individual, name="individual")
+        people = keyed(key, "people", question, content.answer, unit, content.people)
+    database = database_digest(label_text(release.database), scope=release.identity.scope, key=key)
+    return Indexed(entry, digests.fingerprint, question, database, answer, people, further)
+
+
+def indexed_before(entry: ReleaseEntry, key: bytes) -> Indexed:
+    """The same for an entry of version 1, of whose content nothing is known."""
+    question = question_digest(entry, key)
+    return Indexed(entry.id, entry.fingerprint, question, entry.database, None, None, False)
+
+
+def question_digest(release: Release | ReleaseEntry, key: bytes) -> str:
+    """Keyed digest of what is asked: the same query, component and law, however the query is spelt."""
+    form = form_of(release.query)
+    law = canonical(dict(release.law), name="law")
+    return keyed(key, "question", form, canonical(release.component, name="component"), law)
+
+
+def index_digest(rows: Iterable[Indexed]) -> str:
+    """One digest of what an upgrade added for the entries before it."""
+    return _sha(canonical([list(astuple(row)) for row in rows], name="index").encode())
 
 
 def database_digest(label: str, *, scope: str, key: bytes) -> str:
     """Keyed digest of one database's label."""
-    return _keyed(key, "database", scope, label)
+    return keyed(key, "database", scope, label)
 
 
 def key_digest(key: bytes) -> str:
@@ -96,27 +162,46 @@ def key_digest(key: bytes) -> str:
 
 def faults_of(rows: Sequence[Row], head: tuple[int, str] | None, key: bytes) -> list[str]:
     """What is wrong with a chain, in sentences; nothing if it is whole."""
-    previous = START
-    faults = []
-    for place, row in enumerate(rows, start=1):
-        if row.id != place:
-            faults.append(f"Entry {place} is missing: entry {row.id} stands in its place.")
-            break
-        if row.previous != previous:
-            faults.append(f"Entry {place} does not follow the entry before it.")
-        if row.hash != link(row.previous, row.body):
-            faults.append(f"Entry {place} was changed: its hash is not that of its text.")
-        previous = row.hash
     if not rows:
         return ["There is no entry, not even the first."]
+    faults = link_faults(rows, start=1, previous=START)
     if head is None:
-        faults.append("The record of the last entry is missing.")
+        faults.append("The record of the last entry is missing or cannot be understood.")
     elif head[0] > len(rows):
         faults.append(f"Entries are missing at the end: {head[0]} were written, {len(rows)} are there.")
     elif head != (len(rows), rows[-1].hash):
         faults.append("The last entry is not the one that the ledger ended with.")
-    if not faults:
-        faults += _unreadable(rows, key)
+    return faults or text_faults(rows, key)
+
+
+def link_faults(rows: Sequence[Row], *, start: int, previous: str | None) -> list[str]:
+    """What is wrong with the links of a stretch of the chain from ``start`` on; ``previous`` None is not looked at."""
+    faults = []
+    for place, row in enumerate(rows, start=start):
+        if row.id != place:
+            faults.append(f"Entry {place} is missing: entry {row.id} stands in its place.")
+            break
+        if previous is not None and row.previous != previous:
+            faults.append(f"Entry {place} does not follow the entry before it.")
+        if row.hash != link(row.previous, row.body):
+            faults.append(f"Entry {place} was changed: its hash is not that of its text.")
+        previous = row.hash
+    return faults
+
+
+def index_faults(entries: Iterable[Entry], rows: Mapping[int, Indexed], key: bytes) -> list[str]:
+    """Entries whose row in the index is missing or is not what the entry says of it."""
+    faults = []
+    for entry in entries:
+        row = rows.get(entry.id)
+        if isinstance(entry, ReleaseEntry):
+            same = row is not None and (row.fingerprint, row.database) == (entry.fingerprint, entry.database)
+            if same and row is not None and entry.content is not None:
+                same = row.question == entry.question and row.commitment(key) == entry.content
+            if not same:
+                faults.append(f"What is kept of entry {entry.id}, to know it again, is missing or was changed.")
+        elif row is not None:
+            faults.append(f"Entry {entry.id} is no release, and is kept as one.")
     return faults
 
 
@@ -130,7 +215,7 @@ def head_of(rows: Sequence[Row]) -> Head:
     return Head(len(rows), rows[-1].hash)
 
 
-def _unreadable(rows: Sequence[Row], key: bytes) -> list[str]:
+def text_faults(rows: Sequence[Row], key: bytes) -> list[str]:
     """Entries whose hash is right and whose text is none that empriv writes."""
     for row in rows:
         try:
@@ -144,22 +229,19 @@ def _unreadable(rows: Sequence[Row], key: bytes) -> list[str]:
                 return ["The key of the digests is not the one that the ledger was created with."]
             if row.id > 1 and entry.kind == "created":
                 raise ValueError("created twice")
-        except (KeyError, TypeError, ValueError, RecursionError, InputError):
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             return [f"Entry {row.id} cannot be understood."]
     return []
 
 
-def last_policy(entries: Sequence[Entry]) -> PolicyEntry:
-    """The entry that says which policy holds."""
-    return [entry for entry in entries if isinstance(entry, PolicyEntry)][-1]
-
-
-def _keyed(key: bytes, *parts: str) -> str:
+def keyed(key: bytes, *parts: str) -> str:
+    """HMAC-SHA256 of several texts."""
     # JSON keeps the parts apart, whatever they hold.
     return hmac.new(key, canonical(parts, name="identity").encode(), hashlib.sha256).hexdigest()
 
 
-def _pieces(content: bytes) -> set[bytes]:
+def pieces(content: bytes) -> set[bytes]:
+    """Digests that stand one after the other."""
     return {content[at : at + _SIZE] for at in range(0, len(content), _SIZE)}
 
 

@@ -17,18 +17,20 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 from empriv.errors import LedgerError
-from empriv.ledger.chain import START, Digests, Row, link
+from empriv.ledger.chain import START, Digests, Indexed, Row, link, pieces
 
 # "EPLG" in ASCII.
 APPLICATION_ID = 0x45504C47
-VERSION = 1
-_APPEND_ONLY = ("entries", "identities", "results", "secret")
-_TABLES = (
+VERSION = 2
+_AT_ONCE = 500  # digests in one question to SQLite
+_CHAIN = (
     "CREATE TABLE entries (id INTEGER PRIMARY KEY, body TEXT NOT NULL, previous TEXT NOT NULL UNIQUE, "
     "hash TEXT NOT NULL UNIQUE)",
     "CREATE TABLE identities (fingerprint TEXT PRIMARY KEY, cut TEXT NOT NULL, individual TEXT NOT NULL, "
@@ -37,18 +39,41 @@ _TABLES = (
     "CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), content BLOB NOT NULL)",
     "CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL, hash TEXT NOT NULL)",
 )
-_TRIGGERS = (
-    *(
+# What a release is found by, without reading the chain: identities by number, label and source; releases by question.
+_INDEX = (
+    "CREATE TABLE numbers (id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE labels (digest BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (digest, number)) WITHOUT ROWID",
+    "CREATE TABLE sources (digest BLOB NOT NULL, cut TEXT NOT NULL, number INTEGER NOT NULL, "
+    "PRIMARY KEY (digest, cut, number)) WITHOUT ROWID",
+    "CREATE TABLE releases (entry INTEGER PRIMARY KEY REFERENCES entries (id), fingerprint TEXT NOT NULL, "
+    "question TEXT NOT NULL, database TEXT NOT NULL, answer TEXT, people TEXT, further INTEGER NOT NULL)",
+    "CREATE TABLE policies (entry INTEGER PRIMARY KEY REFERENCES entries (id))",
+    "CREATE INDEX releases_database ON releases (question, database)",
+    "CREATE INDEX releases_people ON releases (question, people) WHERE people IS NOT NULL",
+    "CREATE INDEX releases_question ON releases (fingerprint, question, database)",
+    "CREATE INDEX releases_further ON releases (fingerprint) WHERE further",
+)
+
+
+def _append_only(*tables: str) -> tuple[str, ...]:
+    return tuple(
         f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} "
         "BEGIN SELECT raise(ABORT, 'append only'); END"
-        for table in _APPEND_ONLY
+        for table in tables
         for action in ("UPDATE", "DELETE")
-    ),
+    )
+
+
+_CHAIN_TRIGGERS = (
+    *_append_only("entries", "identities", "results", "secret"),
     "CREATE TRIGGER head_no_delete BEFORE DELETE ON head BEGIN SELECT raise(ABORT, 'append only'); END",
     "CREATE TRIGGER head_forward BEFORE UPDATE ON head WHEN NEW.count IS NOT OLD.count + 1 "
     "BEGIN SELECT raise(ABORT, 'append only'); END",
 )
-_SCHEMA = frozenset((*_TABLES, *_TRIGGERS))
+_INDEX_TRIGGERS = _append_only("numbers", "labels", "sources", "releases", "policies")
+_TRIGGERS = (*_CHAIN_TRIGGERS, *_INDEX_TRIGGERS)
+_TABLES = {1: _CHAIN, 2: (*_CHAIN, *_INDEX)}
+_SCHEMA = {1: frozenset((*_CHAIN, *_CHAIN_TRIGGERS)), 2: frozenset((*_CHAIN, *_INDEX, *_TRIGGERS))}
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT}
@@ -117,6 +142,9 @@ def opened(path: Path, *, timeout: float, check: bool = True) -> Iterator[sqlite
             connection.close()
     except sqlite3.Error as error:
         raise LedgerError(_sentence(error, path)) from error
+    except UnicodeDecodeError:
+        # Of a schema that was overwritten SQLite's own words cannot be read.
+        raise LedgerError(_broken(path)) from None
 
 
 @contextmanager
@@ -149,21 +177,47 @@ def add_results(connection: sqlite3.Connection, entry: int, content: bytes) -> N
 
 def add_identity(connection: sqlite3.Connection, digests: Digests) -> None:
     """Remember what a fingerprint stands for, once."""
+    name = digests.fingerprint
     connection.execute(
         "INSERT OR IGNORE INTO identities (fingerprint, cut, individual, labels, sources) VALUES (?, ?, ?, ?, ?)",
-        (digests.fingerprint, digests.cut, digests.individual, digests.labels, digests.sources),
+        (name, digests.cut, digests.individual, digests.labels, digests.sources),
     )
+    if connection.execute("SELECT 1 FROM numbers WHERE fingerprint = ?", (name,)).fetchone() is None:
+        number = connection.execute("INSERT INTO numbers (fingerprint) VALUES (?)", (name,)).lastrowid
+        rows = [(piece, number) for piece in sorted(pieces(digests.labels))]
+        connection.executemany("INSERT INTO labels (digest, number) VALUES (?, ?)", rows)
+        named = [(piece, digests.cut, number) for piece in sorted(pieces(digests.sources))]
+        connection.executemany("INSERT INTO sources (digest, cut, number) VALUES (?, ?, ?)", named)
 
 
-def read_rows(connection: sqlite3.Connection) -> list[Row]:
-    """All entries in their order."""
-    return [Row(*row) for row in connection.execute("SELECT id, body, previous, hash FROM entries ORDER BY id")]
+def add_release(connection: sqlite3.Connection, row: Indexed) -> None:
+    """Keep what a release is found by."""
+    connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(row))
+
+
+def add_policy(connection: sqlite3.Connection, entry: int) -> None:
+    """Keep where a policy is found."""
+    connection.execute("INSERT INTO policies (entry) VALUES (?)", (entry,))
+
+
+def read_rows(connection: sqlite3.Connection, first: int = 1, last: int = 2**62) -> list[Row]:
+    """Entries in their order: all, or a stretch."""
+    asked = "SELECT id, body, previous, hash FROM entries WHERE id BETWEEN ? AND ? ORDER BY id"
+    return [Row(number, str(body), str(previous), str(own)) for number, body, previous, own in
+            connection.execute(asked, (first, last))]  # fmt: skip
+
+
+def read_last(connection: sqlite3.Connection) -> int:
+    """Number of the last entry that is there, 0 if there is none."""
+    return int(connection.execute("SELECT coalesce(max(id), 0) FROM entries").fetchone()[0])
 
 
 def read_head(connection: sqlite3.Connection) -> tuple[int, str] | None:
-    """Number of entries and hash of the last, as noted apart from them."""
+    """Number of entries and hash of the last, as noted apart from them; None if that is not what empriv wrote."""
     found = connection.execute("SELECT count, hash FROM head").fetchall()
-    return (found[0][0], found[0][1]) if len(found) == 1 else None
+    if len(found) != 1 or not (isinstance(found[0][0], int) and isinstance(found[0][1], str)):
+        return None
+    return found[0][0], found[0][1]
 
 
 def read_key(connection: sqlite3.Connection) -> bytes:
@@ -172,14 +226,24 @@ def read_key(connection: sqlite3.Connection) -> bytes:
     return bytes(found[0][0]) if len(found) == 1 and isinstance(found[0][0], bytes) else b""
 
 
-def read_identities(connection: sqlite3.Connection) -> dict[str, Digests]:
-    """What each fingerprint stands for."""
-    rows = connection.execute("SELECT fingerprint, cut, individual, labels, sources FROM identities")
+def read_identities(connection: sqlite3.Connection, fingerprint: str | None = None) -> dict[str, Digests]:
+    """What each fingerprint stands for, or one alone."""
+    rows = connection.execute(
+        "SELECT fingerprint, cut, individual, labels, sources FROM identities"
+        + ("" if fingerprint is None else " WHERE fingerprint = ?"),
+        () if fingerprint is None else (fingerprint,),
+    )
     return {
         # Whatever is no bytes gives another fingerprint, which shows.
-        str(fingerprint): Digests(str(cut), str(individual), *(one if isinstance(one, bytes) else b"" for one in rest))
-        for fingerprint, cut, individual, *rest in rows
+        str(name): Digests(str(cut), str(individual), *(one if isinstance(one, bytes) else b"" for one in rest))
+        for name, cut, individual, *rest in rows
     }
+
+
+def read_cut(connection: sqlite3.Connection, fingerprint: str) -> tuple[str, bytes] | None:
+    """How databases were cut, and from which sources."""
+    found = connection.execute("SELECT cut, sources FROM identities WHERE fingerprint = ?", (fingerprint,)).fetchone()
+    return None if found is None else (str(found[0]), found[1])
 
 
 def read_results(connection: sqlite3.Connection, entry: int) -> bytes | None:
@@ -188,20 +252,154 @@ def read_results(connection: sqlite3.Connection, entry: int) -> bytes | None:
     return found[0] if found is not None and isinstance(found[0], bytes) else None
 
 
-def schema_faults(connection: sqlite3.Connection) -> list[str]:
+def read_releases(connection: sqlite3.Connection, first: int = 1, last: int = 2**62) -> dict[int, Indexed]:
+    """What releases are found by: all, or those of a stretch of entries."""
+    return {row.entry: row for row in _releases(connection, "entry BETWEEN ? AND ?", first, last)}
+
+
+def released_from(connection: sqlite3.Connection, question: str, databases: Iterable[str]) -> list[Indexed]:
+    """Releases of a question from a database, which has one digest or several; the latest first."""
+    found = [
+        row for name in databases for row in _releases(connection, "question = ? AND database = ?", question, name)
+    ]
+    return sorted(found, key=lambda row: -row.entry)
+
+
+def released_alike(connection: sqlite3.Connection, question: str, people: str) -> list[Indexed]:
+    """Releases of a question from databases of the same content, by whatever name."""
+    return list(_releases(connection, "question = ? AND people = ?", question, people))
+
+
+def released_databases(connection: sqlite3.Connection, question: str, fingerprint: str) -> Iterator[str]:
+    """Databases that a question was released from, for one set of audited databases."""
+    asked = "SELECT database FROM releases WHERE fingerprint = ? AND question = ?"
+    return (str(row[0]) for row in connection.execute(asked, (fingerprint, question)))
+
+
+def entries_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) -> list[int]:
+    """Numbers of the releases for these sets of audited databases."""
+    asked = "SELECT entry FROM releases WHERE fingerprint = ?"
+    return sorted(row[0] for name in fingerprints for row in connection.execute(asked, (name,)))
+
+
+def last_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) -> tuple[int, int]:
+    """How many releases there are for these sets of audited databases, and the number of the last."""
+    asked = "SELECT count(*), coalesce(max(entry), 0) FROM releases WHERE fingerprint = ?"
+    counts = [connection.execute(asked, (name,)).fetchone() for name in fingerprints]
+    return sum(count for count, _ in counts), max((last for _, last in counts), default=0)
+
+
+def questions_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) -> tuple[set[str], int]:
+    """Different questions for these sets of audited databases, and how many releases count beside their own."""
+    # Steps from one question to the next in the index: the work is that of the questions, not that of the releases.
+    steps = (
+        "WITH RECURSIVE step (question) AS (SELECT min(question) FROM releases WHERE fingerprint = ?1 UNION ALL "
+        "SELECT (SELECT min(question) FROM releases WHERE fingerprint = ?1 AND question > step.question) FROM step "
+        "WHERE step.question IS NOT NULL) SELECT question FROM step WHERE question IS NOT NULL"
+    )
+    beside = "SELECT count(*) FROM releases WHERE further AND fingerprint = ?"
+    questions: set[str] = set()
+    further = 0
+    for name in fingerprints:
+        questions.update(str(row[0]) for row in connection.execute(steps, (name,)))
+        further += connection.execute(beside, (name,)).fetchone()[0]
+    return questions, further
+
+
+def overlaps(connection: sqlite3.Connection, digests: Digests) -> dict[str, int]:
+    """Sets of audited databases that overlap with these, by fingerprint, and how many databases each shares.
+
+    Where the same source was cut in another way (weeks instead of days) labels cannot tell: the databases then
+    overlap although none is shared by name, and 0 is returned.
+    """
+    shared: dict[int, int] = {}
+    for source in pieces(digests.sources):
+        for side in ("<", ">"):
+            asked = f"SELECT number FROM sources WHERE digest = ? AND cut {side} ?"
+            shared |= {row[0]: 0 for row in connection.execute(asked, (source, digests.cut))}
+    for given in (digests.labels, digests.former):
+        counts: dict[int, int] = {}
+        wanted = list(pieces(given))
+        for at in range(0, len(wanted), _AT_ONCE):
+            some = wanted[at : at + _AT_ONCE]
+            asked = f"SELECT number, count(*) FROM labels WHERE digest IN ({','.join('?' * len(some))}) GROUP BY number"
+            for number, count in connection.execute(asked, some):
+                counts[number] = counts.get(number, 0) + count
+        for number, count in counts.items():
+            shared[number] = max(shared.get(number, 0), count)
+    asked = "SELECT fingerprint FROM numbers WHERE id = ?"
+    names = {number: connection.execute(asked, (number,)).fetchone() for number in shared}
+    return {str(names[number][0]): count for number, count in shared.items() if names[number] is not None}
+
+
+def read_policy(connection: sqlite3.Connection) -> int:
+    """Number of the entry that says which policy holds."""
+    return int(connection.execute("SELECT coalesce(max(entry), 0) FROM policies").fetchone()[0])
+
+
+def search_faults(connection: sqlite3.Connection, identities: dict[str, Digests], policies: list[int]) -> list[str]:
+    """What does not agree, among the tables that things are found by, with what they were made from."""
+    numbers = {row[0]: str(row[1]) for row in connection.execute("SELECT id, fingerprint FROM numbers")}
+    labels: dict[int, list[Any]] = {number: [] for number in numbers}
+    for number, digest in connection.execute("SELECT number, digest FROM labels ORDER BY number, digest"):
+        labels.setdefault(number, []).append(digest)
+    sources: dict[int, set[Any]] = {number: set() for number in numbers}
+    for number, digest, cut in connection.execute("SELECT number, digest, cut FROM sources"):
+        sources.setdefault(number, set()).add((digest, str(cut)))
+    same = sorted(numbers.values()) == sorted(identities) and labels.keys() == sources.keys() == numbers.keys()
+    for number, name in numbers.items() if same else ():
+        digests = identities[name]
+        same = same and labels[number] == sorted(pieces(digests.labels))
+        same = same and sources[number] == {(piece, digests.cut) for piece in pieces(digests.sources)}
+    kept = [row[0] for row in connection.execute("SELECT entry FROM policies ORDER BY entry")]
+    faults = [] if same else ["What databases are found by, their labels and sources, is missing or was changed."]
+    return faults if kept == policies else [*faults, "The list of policies is missing or was changed."]
+
+
+def schema_faults(connection: sqlite3.Connection, version: int) -> list[str]:
     """Tables and triggers that are not as they were made."""
     found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
     faults = []
-    if _SCHEMA - found:
+    if _SCHEMA[version] - found:
         faults.append("Tables, or triggers that refuse changes, are missing or were changed.")
-    if found - _SCHEMA:
+    if found - _SCHEMA[version]:
         faults.append("There are tables or triggers that empriv did not make.")
     return faults
 
 
-def has_tables(connection: sqlite3.Connection) -> bool:
+def has_tables(connection: sqlite3.Connection, version: int) -> bool:
     """Whether all tables are as they were made, so that they can be read."""
-    return {row[0] for row in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_TABLES)
+    return {row[0] for row in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_TABLES[version])
+
+
+def version_of(connection: sqlite3.Connection) -> tuple[int, bool]:
+    """Version of the file's format, and whether `verify` found damage in it and said so there."""
+    number = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    return abs(number), number < 0
+
+
+def mark_damaged(connection: sqlite3.Connection, damaged: bool) -> None:
+    """Say in the file's first page, by the sign of its version, whether it is damaged: nothing else is touched."""
+    version, marked = version_of(connection)
+    if marked != damaged:
+        connection.execute(f"PRAGMA user_version = {-version if damaged else version}")
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Add the tables of version 2 to a ledger of version 1, empty, and say so."""
+    for statement in (*_INDEX, *_INDEX_TRIGGERS):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def copy(source: Path, target: Path, *, timeout: float) -> None:
+    """A copy by SQLite itself, mode 0600; there must be no file of that name."""
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise LedgerError(f"The copy {target.name!r} cannot be made: {error.strerror}.") from None
+    with opened(source, timeout=timeout) as given, opened(target, timeout=timeout, check=False) as made:
+        given.backup(made)
 
 
 def damage(connection: sqlite3.Connection) -> str | None:
@@ -220,19 +418,29 @@ def _initialise(connection: sqlite3.Connection, first: str, key: bytes) -> None:
     with transaction(connection, write=True):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
-        for statement in (*_TABLES, *_TRIGGERS):
+        for statement in (*_TABLES[VERSION], *_TRIGGERS):
             connection.execute(statement)
         connection.execute("INSERT INTO secret (id, content) VALUES (1, ?)", (key,))
         connection.execute("INSERT INTO head (id, count, hash) VALUES (1, 0, '')")
         append(connection, first, previous=START)
+        add_policy(connection, 1)
+
+
+def _releases(connection: sqlite3.Connection, where: str, *values: Any) -> Iterator[Indexed]:
+    rows = connection.execute(
+        f"SELECT entry, fingerprint, question, database, answer, people, further FROM releases WHERE {where}", values
+    )
+    for entry, fingerprint, question, database, answer, people, further in rows:
+        known = [None if one is None else str(one) for one in (answer, people)]
+        yield Indexed(entry, str(fingerprint), str(question), str(database), known[0], known[1], bool(further))
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise LedgerError(f"The file {path.name!r} must be a ledger, got a file of another kind.")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != VERSION:
-        raise LedgerError(f"The ledger {path.name!r} has format version {version}; this empriv reads {VERSION}.")
+    version, _ = version_of(connection)
+    if version not in _SCHEMA:
+        raise LedgerError(f"The ledger {path.name!r} has format version {version}; this empriv reads 1 and {VERSION}.")
 
 
 def _sentence(error: sqlite3.Error, path: Path) -> str:
@@ -249,7 +457,7 @@ def _sentence(error: sqlite3.Error, path: Path) -> str:
     if primary == sqlite3.SQLITE_NOTADB:
         return f"The file {name} must be a ledger, got a file of another kind."
     if primary in _DAMAGED:
-        return f"The ledger {name} is damaged. {kept} Hint: `empriv ledger verify`, and a copy kept elsewhere."
+        return _broken(path)
     if primary == sqlite3.SQLITE_FULL:
         return f"The ledger {name} cannot grow: the disk is full. {kept}"
     if primary == sqlite3.SQLITE_IOERR:
@@ -261,6 +469,13 @@ def _sentence(error: sqlite3.Error, path: Path) -> str:
     if primary == sqlite3.SQLITE_TOOBIG:
         return f"The ledger {name} cannot hold an entry or results of that size. {kept}"
     return f"The ledger {name} cannot be used: SQLite reports {getattr(error, 'sqlite_errorname', 'an error')}. {kept}"
+
+
+def _broken(path: Path) -> str:
+    return (
+        f"The ledger {path.name!r} is damaged. Nothing was written or released. "
+        "Hint: `empriv ledger verify`, and a copy kept elsewhere."
+    )
 
 
 def _text(content: bytes) -> str:

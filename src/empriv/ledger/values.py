@@ -8,8 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from empriv.errors import InputError
@@ -19,8 +23,15 @@ if TYPE_CHECKING:
 
 Answer = float | tuple[float, ...]
 
-_MIDNIGHT = re.compile(r"(\d{4,}-\d\d-\d\d)[T ]00:00(:00(\.0+)?)?")
-_WHOLE = re.compile(r"(-?\d+)\.0+")
+_NUMBER = re.compile(r"[+-]?\d{1,400}(\.\d{1,400})?(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
+_MOMENT = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)([T ](?P<time>\d\d:\d\d(:\d\d)?)(\.(?P<part>\d+))?)?"
+    r"\s*(Z|UTC|(?P<sign>[+-])(?P<hours>\d\d)(:?(?P<minutes>\d\d))?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_MIDNIGHT_1 = re.compile(r"(\d{4,}-\d\d-\d\d)[T ]00:00(:00(\.0+)?)?")
+_WHOLE_1 = re.compile(r"(-?\d+)\.0+")
+_UNNAMED = frozenset(("a table in memory", "results"))
 
 
 class Described(Protocol):
@@ -50,6 +61,7 @@ class Identity:
     cut : how the rows were cut into databases: a column, an expression, or how they were drawn
     individual : columns that identify the unit of protection
     scope : name of a body of data; databases of different scopes never overlap
+    former : the labels as ledgers of version 1 wrote them, to find what was released then
     """
 
     labels: tuple[str, ...] = field(repr=False)
@@ -57,10 +69,21 @@ class Identity:
     cut: str
     individual: tuple[str, ...]
     scope: str = ""
+    former: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.labels:
             raise InputError("`labels` must name at least one database, got none.")
+
+    @property
+    def named(self) -> bool:
+        """Whether sources and cut say which rows a label stands for: in one cut of one source each row has one label.
+
+        Tables in memory all have the same name, drawn databases share rows, and where each file is a database its
+        label is a name that anybody can change.
+        """
+        drawn = self.cut.startswith("drawn: ")
+        return bool(self.cut) and not drawn and bool(self.sources) and not _UNNAMED & set(self.sources)
 
 
 def identity_of(labels: Iterable[Any], origin: Described | None = None, *, scope: str = "") -> Identity:
@@ -74,21 +97,73 @@ def identity_of(labels: Iterable[Any], origin: Described | None = None, *, scope
     """
     if isinstance(labels, str | bytes):
         raise InputError(f"`labels` must be labels of databases, got {type(labels).__name__}.")
-    texts = tuple(sorted({label_text(label) for label in labels}))
+    given = list(labels)
+    texts = tuple(sorted({label_text(label) for label in given}))
+    former = tuple(sorted({former_label_text(label) for label in given}))
     if origin is None:
-        return Identity(texts, sources=("results",), cut="", individual=(), scope=scope)
+        return Identity(texts, sources=("results",), cut="", individual=(), scope=scope, former=former)
     cut = origin.database if origin.drawn is None else f"drawn: {origin.drawn}"
-    return Identity(texts, tuple(sorted(set(origin.sources))), cut or "", tuple(origin.individual), scope)
+    return Identity(texts, tuple(sorted(set(origin.sources))), cut or "", tuple(origin.individual), scope, former)
 
 
 def label_text(label: Any) -> str:
-    """Text of a label, the same for a day as a date or as midnight, for a whole number as an integer or a float."""
+    """Text of a label, the same for a number or a moment however it is written: ``3``, ``"03"``, ``"3.0 "``.
+
+    A moment with a time zone is the one in UTC, and midnight is the day.
+    """
+    text = unicodedata.normalize("NFC", str(label)).strip()
+    if _NUMBER.fullmatch(text):
+        return _plain_number(text)
+    found = _MOMENT.fullmatch(text)
+    return text if found is None else _plain_moment(found) or text
+
+
+def _plain_number(text: str) -> str:
+    number = Decimal(text)
+    if not number:
+        return "0"
+    plain = f"{number:f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def _plain_moment(found: re.Match[str]) -> str | None:
+    """A moment in UTC, without a time that is midnight; None where there is no such day."""
+    try:
+        moment = datetime.fromisoformat(f"{found['day']} {found['time'] or '00:00'}")
+        if found["sign"] is not None:
+            ahead = timedelta(hours=int(found["hours"]), minutes=int(found["minutes"] or 0))
+            moment += -ahead if found["sign"] == "+" else ahead
+    except (ValueError, OverflowError):
+        return None
+    part = (found["part"] or "").rstrip("0")
+    day, time = moment.isoformat(" ").split(" ")
+    return day if time == "00:00:00" and not part else f"{day} {time}{'.' if part else ''}{part}"
+
+
+def former_label_text(label: Any) -> str:
+    """Text of a label in ledgers of version 1."""
     text = str(label)
-    for form in (_MIDNIGHT, _WHOLE):
+    for form in (_MIDNIGHT_1, _WHOLE_1):
         found = form.fullmatch(text)
         if found is not None:
             return found[1]
     return text
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is released from, as the query sees it. A ledger keeps keyed digests of it, so that it knows it again.
+
+    Attributes
+    ----------
+    answer : the true answer on the lattice that it is released on
+    people : the answers without each individual, on that lattice; None for a database that was not audited
+    results : digest of all results that were audited
+    """
+
+    answer: str = field(repr=False)
+    people: str | None = field(default=None, repr=False)
+    results: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -174,6 +249,7 @@ class Release:
     joint : figures together with all earlier releases from overlapping databases, if there are any
     results : results behind the query, for queries that cannot be run again from their text; they are kept in the
         ledger, which is then to be treated like the data
+    content : what the database holds. Without it, a query is known again by its text, its noise and the label alone
     """
 
     identity: Identity
@@ -187,6 +263,7 @@ class Release:
     component: str | None = None
     joint: Joint | None = None
     results: Results | None = field(default=None, repr=False)
+    content: Content | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
@@ -226,7 +303,7 @@ class Entry:
     ----------
     id : its place in the chain, from 1
     time : when it was written, in UTC
-    kind : "created", "policy" or "release"
+    kind : "created", "policy", "release" or "upgraded"
     previous, hash : hashes of the entry before and of this one
     """
 
@@ -245,6 +322,13 @@ class PolicyEntry(Entry):
 
 
 @dataclass(frozen=True)
+class UpgradeEntry(Entry):
+    """The ledger was brought to a later version here; ``index`` is a digest of what was added for earlier entries."""
+
+    index: str
+
+
+@dataclass(frozen=True)
 class ReleaseEntry(Entry):
     """A release. Which databases it was from is told by digests only, keyed with a key that stays in the ledger.
 
@@ -258,6 +342,11 @@ class ReleaseEntry(Entry):
     n_individuals : how many individuals were audited
     answer : the noisy answer, or several
     results : SHA-256 of the results kept with it, or None
+    question : keyed digest of the query in its one form, the component and the law; None in version 1
+    content : keyed digest of what the ledger keeps apart: the true answer, those without each individual, `further`
+    audited : keyed digest of the results that were audited
+    further : whether it may be of the same database as an earlier release of the same question, and so counts beside
+        it. It is not in an export, to which it would tell that two answers are the same
     """
 
     verbatim: str
@@ -274,6 +363,10 @@ class ReleaseEntry(Entry):
     n_individuals: int
     answer: Answer
     results: str | None = None
+    question: str | None = None
+    content: str | None = None
+    audited: str | None = None
+    further: bool = False
 
 
 def canonical(value: Any, *, name: str) -> str:
@@ -321,6 +414,8 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
     link = {"id": facts["id"], "time": facts["time"], "kind": facts["kind"], "previous": previous, "hash": hash}
     if facts["kind"] in ("created", "policy"):
         return PolicyEntry(**link, policy=Policy(**facts["policy"]))
+    if facts["kind"] == "upgraded":
+        return UpgradeEntry(**link, index=str(facts["index"]))
     if facts["kind"] != "release":
         raise ValueError("unknown kind")
     joint = facts["joint"]
@@ -335,6 +430,9 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
         joint=None if joint is None else Joint(**{**joint, "entries": tuple(joint["entries"])}),
         answer=answer_from_json(facts["answer"]),
         results=facts["results"],
+        question=facts.get("question"),
+        content=facts.get("content"),
+        audited=facts.get("audited"),
     )
 
 
@@ -343,7 +441,7 @@ def _check(value: Any, name: str, *, most: float) -> None:
     if number is None and (name != "epsilon" or isinstance(value, Policy)):
         return
     plain = isinstance(number, int | float) and not isinstance(number, bool)
-    if not plain or not (math.isfinite(number) and 0 <= number <= most):
+    if not plain or not (0 <= number <= min(most, sys.float_info.max)):
         rule = "a finite number of at least 0" if math.isinf(most) else f"a number from 0 to {most:g}"
         raise InputError(f"`{name}` must be {rule}, got {number!r}.")
     # 1 and 1.0 are the same limit and must have the same JSON.

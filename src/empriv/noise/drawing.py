@@ -38,7 +38,8 @@ def cell_of(law: Law, value: Any) -> int:
     """The cell that an answer is rounded to, refusing what is not a number or lies beyond the lattice's range."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"`value` must be a number, got {type(value).__name__}.")
-    if not math.isfinite(value):
+    # Whole numbers and fractions of any size are finite, and may be too large for a float.
+    if not isinstance(value, int | Fraction) and not math.isfinite(value):
         raise InputError("`value` must be finite, got NaN or an infinity: noise cannot hide that.")
     # exact: a double is a fraction, and Python rounds fractions half to even
     exact = Fraction(value) if isinstance(value, int | float | Fraction) else Fraction(float(value))

@@ -8,8 +8,9 @@ found here, and certified on the lattice on which the noise is drawn. Noise for 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 
 from empriv.base.arguments import probability, whole_number
 from empriv.base.progress import progress as progress_bar
-from empriv.base.storage import read_archive, write_archive
+from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring import JointRisk, measure_joint
 from empriv.measuring.densities.selection import spread
@@ -86,6 +87,28 @@ class JointNoise:
         noisy = with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng))
         return measure_joint(noisy)
 
+    def certified_for(self, risk: Any) -> JointNoise:
+        """The same noise, with what it achieves computed again for this risk."""
+        risk = several_numbers(risk)
+        if tuple(risk.components) != tuple(self.laws):
+            raise InputError("`noise` must be for the numbers of the audit, got noise for others.")
+        steps = [law.granularity for law in self.laws.values()]
+        try:
+            achieved = _achieved(lattice_influence(risk.results, steps), self.laws)
+        except ValueError:
+            raise CertificateError("Joint noise must be Laplace noise for each number, got another law.") from None
+        made = replace(self, risk=risk, achieved_epsilon=achieved, achieved_delta=_changes_of_kind(risk.results))
+        if not made.holds:
+            raise CertificateError(
+                "Noise must keep its promise for the audit at hand, and this one does not. Nothing is released."
+            )
+        return made
+
+    @property
+    def claim(self) -> str:
+        """What the noise claims, as one text: laws and target."""
+        return json.dumps(self._facts(), sort_keys=True)
+
     def check_release(self) -> None:
         """Refuse to release where the promise is not kept, or the granularity was not declared."""
         if not self.holds:
@@ -135,14 +158,14 @@ class JointNoise:
             return JointNoise(
                 laws=laws,
                 risk=measure_joint(results),
-                epsilon=float(meta["epsilon"]),
-                delta=float(meta["delta"]),
+                epsilon=_number(meta["epsilon"]),
+                delta=_number(meta["delta"]),
                 achieved_epsilon=achieved,
                 achieved_delta=_changes_of_kind(results),
                 declared_granularity=meta["declared_granularity"],
                 notes=tuple(map(str, meta["notes"])),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except WRONG_FACTS as error:
             raise FileFormatError(
                 "The file is damaged: its facts about the noise are not what empriv writes."
             ) from error
@@ -154,6 +177,13 @@ class JointNoise:
             "delta": self.delta,
             "declared_granularity": self.declared_granularity,
         }
+
+
+def _number(value: Any) -> float:
+    """A target that was read: a finite number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
+        raise TypeError("number")
+    return float(value)
 
 
 def design_joint_noise(

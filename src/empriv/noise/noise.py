@@ -6,9 +6,10 @@ on what the promise rests, and what is refused.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import whole_number
-from empriv.base.storage import read_archive, write_archive
+from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
@@ -26,6 +27,7 @@ from empriv.noise.certify.certificate import Certificate, certify
 from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
 from empriv.noise.law import Law
+from empriv.noise.measured import one_number
 from empriv.results import FloatArray, Results
 from empriv.validate.checks.robustness import subset
 
@@ -133,12 +135,39 @@ class Noise:
         return self.law.sample(size, rng)
 
     def release(self, value: float) -> float:
-        """A noisy answer, from the operating system's entropy; every call spends privacy anew."""
+        """A noisy answer, from the operating system's entropy; every call spends privacy anew.
+
+        What is promised holds for the results that the noise was certified for. Of noise that was loaded these are the
+        file's own, so that it promises nothing of other data: `Audit.release` certifies it anew for the audit at hand.
+        """
         self.check_release()
         return release(self.law, value)
 
+    def certified_for(self, risk: Any) -> Noise:
+        """The same noise, certified anew for this risk; nothing that it says of itself is taken on trust."""
+        certificate = certify(
+            one_number(risk), self.law, epsilon=self.epsilon, delta=self.delta, total_risk=self.total_risk
+        )
+        if not certificate.holds:
+            raise CertificateError(
+                "Noise must keep its promise for the audit at hand, and this one does not: it was designed for another "
+                "density, or was altered. Nothing is released."
+            )
+        return replace(self, risk=certificate.risk, certificate=certificate)
+
+    @property
+    def claim(self) -> str:
+        """What the noise claims, as one text: law, target and method."""
+        return json.dumps(self._facts(), sort_keys=True)
+
     def check_release(self) -> None:
         """Refuse to release where the promise was not kept, or the granularity not declared."""
+        proof = self.certificate
+        target = (self.epsilon, self.delta, self.total_risk)
+        if proof.law != self.law or proof.risk is not self.risk:
+            raise CertificateError("Noise must have a certificate of its own law and results, got that of others.")
+        if (proof.epsilon, proof.delta, proof.total_risk) != target:
+            raise CertificateError("Noise must have a certificate of its own target, got that of another.")
         if self.study or not self.certificate.holds:
             raise CertificateError(
                 "Noise must keep its promise to be released, and this one is for study: its certificate misses "
@@ -223,7 +252,7 @@ class Noise:
             certificate = certify(
                 risk, law, epsilon=target["epsilon"], delta=target["delta"], total_risk=target["total_risk"]
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except WRONG_FACTS as error:
             raise FileFormatError(_DAMAGED) from error
         noise = Noise(
             law=law,

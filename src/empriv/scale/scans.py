@@ -7,9 +7,10 @@ tell, it tells as an audit does. `tallied` is its risk, and `scanning` makes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
-from empriv.base.storage import read_archive, write_archive
+from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.collecting.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
 from empriv.measuring import Risk, measure_line
@@ -173,6 +174,10 @@ class Scan(Audit):
         try:
             everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"], meta["draws"])
             tally = Tally.from_parts(meta, arrays, everyone)
+            if (len(meta["epsilons"]), len(meta["deltas"])) != (len(tally.worst), len(tally.epsilon_at)):
+                raise ValueError("epsilons and deltas")
+            if not (0.0 < meta["level"] < 1.0 and _rising(meta["epsilons"], math.inf) and _rising(meta["deltas"], 1.0)):
+                raise ValueError("level, epsilons or deltas")
             recipe = density_from_json(meta["density"]) if density is None else density
             loaded = scan_of(
                 tally,
@@ -186,7 +191,7 @@ class Scan(Audit):
                 density=recipe,
                 component=text_or_none(meta["component"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except WRONG_FACTS as error:
             raise FileFormatError(
                 "The file is damaged: its facts about the scan are not what empriv writes."
             ) from error
@@ -213,3 +218,9 @@ def scan_of(
     """The scan of a tally whose riskiest individuals were measured."""
     risk = TalliedRisk(tally.riskiest, riskiest, tally, epsilons, deltas, level, bounded)
     return Scan(tally.riskiest, risk, epsilons, query, origin, density, component)
+
+
+def _rising(numbers: Sequence[float], most: float) -> bool:
+    """Whether numbers that were read are finite, rise, and lie between 0 and ``most``."""
+    within = all(math.isfinite(one) and 0 <= one <= most for one in numbers)
+    return within and all(one < other for one, other in pairwise(numbers))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.storage import WRONG_FACTS
 from empriv.errors import FileFormatError
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.validate.checks.robustness import subset
@@ -82,6 +83,8 @@ class Tally:
         """The inverse of `to_parts`, with the results with everyone."""
         try:
             riskiest = with_entries(everyone, {name: arrays[name] for name in _RESULTS})
+            riskiest.check_values()
+            _check_shapes(arrays, riskiest)
             named = (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")
             return Tally(
                 n_individuals=int(meta["n_individuals"]),
@@ -92,8 +95,23 @@ class Tally:
                 riskiest=riskiest,
                 **{name: arrays[name] for name in named},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except WRONG_FACTS as error:
             raise FileFormatError("The file is damaged: its arrays do not fit together.") from error
+
+
+def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]], riskiest: Results) -> None:
+    k, n = len(arrays["worst"]), riskiest.n_individuals
+    shapes = {
+        **dict.fromkeys(("worst", "kept", "exposed", "upper", "exponent"), (k,)),
+        "histogram": (k, len(EDGES)),
+        "spread": (k, riskiest.n_databases),
+        "epsilon_at": arrays["epsilon_at"].shape[:1],
+        "not_numbers": (len(Outcome),),
+        "riskiest_delta_i": (n, k),
+        "riskiest_influence": (n,),
+    }
+    if any(arrays[name].shape != shape for name, shape in shapes.items()):
+        raise ValueError("shapes")
 
 
 def with_entries(everyone: Results, entries: Mapping[str, Any]) -> Results:

@@ -268,7 +268,7 @@ def _select(side: AnswerSide, rows: IntArray) -> AnswerSide:
 def _total(delta_i: FloatArray) -> float:
     with np.errstate(divide="ignore"):
         total = float(-np.expm1(np.log1p(-delta_i).sum()))
-    return max(total, float(delta_i.max(initial=0.0)))
+    return max(float(delta_i.max(initial=0.0)), total)
 
 
 def _growing(count: int, step: int) -> Iterator[tuple[int, int]]:

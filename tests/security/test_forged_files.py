@@ -1,0 +1,248 @@
+"""Files are claims: forged noise releases nothing, and no file asks for more memory than empriv would have written."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import empriv
+from empriv.errors import CertificateError, EmprivError, FileFormatError, InputError
+from empriv.noise.law import Law
+from empriv.results import Results
+
+G = 2.0**-6
+POINT = Law.of(G, [("point", 1.0, 0.0)])
+DAY = 3
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    amounts = np.random.default_rng(5).lognormal(0.0, 0.5, (30, 6)).round(2)
+    rows = pd.DataFrame({"day": np.repeat(np.arange(30), 6), "who": [f"p{k}" for k in range(6)] * 30})
+    return empriv.databases(rows.assign(amount=amounts.ravel()), database="day", individual="who")
+
+
+@pytest.fixture(scope="module")
+def audit(data: Any) -> empriv.Audit:
+    return empriv.audit(data, "sum(amount)")
+
+
+@pytest.fixture
+def saved(audit: empriv.Audit, tmp_path: Path) -> Path:
+    path = tmp_path / "noise.empriv"
+    empriv.design_noise(audit, epsilon=1.0, method="classical", granularity=G).save(path)
+    return path
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None], *, level: int = 6) -> None:
+    """Change facts and arrays of an archive, with right checksums, as anybody can who has a zip program."""
+    with zipfile.ZipFile(path) as archive:
+        meta = json.loads(archive.read("meta.json"))
+        arrays = {name: np.load(io.BytesIO(archive.read(name))) for name in archive.namelist() if name != "meta.json"}
+    change(meta, arrays)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
+        archive.writestr("meta.json", json.dumps(meta))
+        for name, array in arrays.items():
+            if isinstance(array, bytes):
+                archive.writestr(name, array)
+                continue
+            with archive.open(name, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=True)
+
+
+def nobody_matters(meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Results in which nobody changes anything, so that no noise is needed."""
+    arrays["entry_q.npy"] = arrays["q.npy"][arrays["entry_database.npy"]]
+    meta["law"] = POINT.to_json()
+
+
+def everything_is_smooth(meta: dict[str, Any], _: dict[str, Any]) -> None:
+    """The audit's own results, and a density so wide that nobody can be seen in it."""
+    meta["density"] = {"kind": "kde", "kernel": "laplace", "bandwidth": 1e9, "refit": True}
+    meta["law"] = POINT.to_json()
+
+
+@pytest.mark.parametrize("forge", [nobody_matters, everything_is_smooth])
+def test_a_forged_noise_file_releases_nothing_through_a_ledger(
+    audit: empriv.Audit, saved: Path, tmp_path: Path, forge: Any
+) -> None:
+    rewrite(saved, forge)
+    forged = empriv.load(saved)  # it keeps what it promises for the results, or the density, that it carries
+    assert isinstance(forged, empriv.Noise)
+    ledger = empriv.Ledger(tmp_path / "a.ledger")
+    with pytest.raises(EmprivError, match=r"for other results|does not: it was designed for another density"):
+        audit.release(float(audit.results.q[DAY]), noise=forged, ledger=ledger, database=DAY)
+    assert len(ledger.entries()) == 1
+
+
+def test_honest_noise_from_a_file_releases_with_figures_of_the_audit(
+    audit: empriv.Audit, saved: Path, tmp_path: Path
+) -> None:
+    ledger = empriv.Ledger(tmp_path / "a.ledger")
+    noise = empriv.load(saved)
+    assert isinstance(noise, empriv.Noise)
+    done = audit.release(float(audit.results.q[DAY]), noise=noise, ledger=ledger, database=DAY)
+    assert done.entry.achieved.delta == noise.achieved_delta(1.0)
+    # The second time nothing is certified: the same noise for the same audit was.
+    before = dict(audit._certified)
+    audit.release(float(audit.results.q[4]), noise=noise, ledger=ledger, database=4)
+    assert audit._certified == before
+
+
+def test_a_forged_file_of_joint_noise(data: Any, tmp_path: Path) -> None:
+    audit = empriv.audit(data, ["sum(amount)", "count(*)"])
+    path = tmp_path / "joint.empriv"
+    empriv.design_joint_noise(audit.risk, epsilon=1.0, granularity=G).save(path)
+
+    def forge(meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays["entry_q.npy"] = arrays["q.npy"][arrays["entry_database.npy"]]
+        meta["laws"] = {name: POINT.to_json() for name in meta["laws"]}
+
+    rewrite(path, forge)
+    forged = empriv.load(path)
+    ledger = empriv.Ledger(tmp_path / "a.ledger")
+    values = dict(zip(audit.components, map(float, audit.results.q[DAY]), strict=True))
+    with pytest.raises(InputError, match="for other results"):
+        audit.release(values, noise=forged, ledger=ledger, database=DAY)  # type: ignore[arg-type]
+    # Nor does noise that was altered in memory, with the right results.
+    with pytest.raises(CertificateError, match="for the audit at hand"):
+        audit.release(values, noise=replace(forged, risk=audit.risk), ledger=ledger, database=DAY)  # type: ignore[arg-type, type-var]
+    assert len(ledger.entries()) == 1
+
+
+def test_a_certificate_of_something_else_releases_nothing(saved: Path) -> None:
+    noise = empriv.load(saved)
+    assert isinstance(noise, empriv.Noise)
+    for changed in ({"law": POINT}, {"epsilon": 0.01}, {"delta": 0.5}):
+        with pytest.raises(CertificateError, match="certificate of its own"):
+            replace(noise, **changed).release(1.0)
+
+
+@pytest.mark.parametrize("name", ["unused.npy", "unused.txt", "entry_q.npy"])
+def test_a_small_file_that_would_need_much_memory(saved: Path, name: str) -> None:
+    size = 400_000_000
+
+    def forge(_: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays[name] = np.zeros(size // 8) if name.endswith("npy") else bytes(size)
+
+    rewrite(saved, forge, level=9)
+    assert saved.stat().st_size < 1_000_000
+    tracemalloc.start()
+    try:
+        for load in (empriv.load, Results.load):
+            with pytest.raises(FileFormatError, match=r"far more memory than its size|holds 'noise'"):
+                load(saved)
+        assert tracemalloc.get_traced_memory()[1] < size / 10
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_header_that_promises_more_than_there_is(saved: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**11,)})
+
+    def forge(_: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays["entry_q.npy"] = header.getvalue() + bytes(800)
+
+    rewrite(saved, forge)
+    with pytest.raises(FileFormatError, match="is damaged"):
+        empriv.load(saved)
+
+
+def test_members_of_other_names_are_not_read(saved: Path) -> None:
+    rewrite(saved, lambda _, arrays: arrays.update({"other.npy": b"not an array", "../known_0.npy": b"", "x": b""}))
+    assert isinstance(empriv.load(saved), empriv.Noise)
+
+
+def array(name: str, change: Callable[[Any], Any]) -> Any:
+    def forge(_: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays[f"{name}.npy"] = change(arrays[f"{name}.npy"].copy())
+
+    return forge
+
+
+def fact(name: str, value: Any) -> Any:
+    return lambda meta, _: meta.update({name: value})
+
+
+def at(place: Any, value: Any) -> Callable[[Any], Any]:
+    def change(given: Any) -> Any:
+        given[place] = value
+        return given
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        array("q", lambda q: q.astype(complex)),
+        array("q", lambda q: q.astype(str)),
+        array("q", lambda q: q.astype(object)),
+        array("q", lambda q: q.astype(np.float32)),
+        array("q", lambda q: q[:, None]),
+        array("q", lambda q: q[:-1]),
+        array("q", at(0, np.nan)),
+        array("entry_q", at(0, np.inf)),
+        array("entry_q", lambda q: q.astype("V8")),
+        array("outcomes", at(0, 9)),
+        array("outcomes", at(0, -1)),
+        array("outcomes", at(0, 2)),
+        array("outcomes", lambda codes: codes.astype(float)),
+        array("entry_outcomes", at(0, 17)),
+        array("starts", at(0, -3)),
+        array("starts", at(1, -3)),
+        array("starts", at(-1, 10**15)),
+        array("starts", lambda starts: starts.astype(float)),
+        array("entry_database", at(0, -1)),
+        array("entry_database", at(0, 10**6)),
+        array("entry_database", at(1, 0)),  # the first person twice in the first database
+        array("individuals", at(1, "p0")),
+        array("databases", at(1, 0)),
+        array("databases", lambda labels: labels.reshape(2, -1)),
+        fact("components", 5),
+        fact("components", [1, 2]),
+        fact("components", "ab"),
+        fact("draws", 0),
+        fact("draws", True),
+        fact("draws", 2.0),
+        fact("draws", "7"),
+        fact("draws", 10**30),
+        fact("epsilon", float("nan")),
+        fact("epsilon", float("inf")),
+        fact("epsilon", -1.0),
+        fact("epsilon", 10**400),
+        fact("delta", float("nan")),
+        fact("total_risk", []),
+        fact("law", None),
+        fact("law", {"granularity": "nan", "parts": []}),
+        fact("density", {"kind": "kde", "kernel": "laplace", "bandwidth": float("nan"), "refit": True}),
+        fact("density", [1]),
+        fact("notes", 7),
+        fact("kind", ["noise"]),
+        fact("kind", {}),
+        fact("version", -1.5),
+    ],
+)
+def test_what_empriv_never_writes_is_refused(saved: Path, forge: Any) -> None:
+    rewrite(saved, forge)
+    for load in (empriv.load, empriv.Noise.load):
+        with pytest.raises(FileFormatError):
+            load(saved)
+
+
+def test_a_nul_in_a_path(audit: empriv.Audit, tmp_path: Path) -> None:
+    path = f"{tmp_path}/a\0b"
+    for act in (empriv.load, Results.load, audit.save, audit.results.save, empriv.Ledger):
+        with pytest.raises(EmprivError):
+            act(path)
