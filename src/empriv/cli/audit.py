@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
-from empriv.cli.inputs import adversary_of, check_targets, density_from_name, ledger_of, paths_read, source_of
+from empriv.cli.inputs import (
+    adversary_of,
+    beside_report,
+    check_targets,
+    density_from_name,
+    ledger_of,
+    paths_read,
+    source_of,
+)
 from empriv.cli.options import (
     adversary_options,
     epsilon_option,
@@ -64,7 +72,12 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, **gi
         --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
     """
     settings = _settings(config, trust_config, given)
-    check_targets((settings.json, settings.save, settings.report, write_config), paths_read(settings))
+    read = paths_read(settings)
+    check_targets((settings.json, settings.save, settings.report, write_config), read)
+    # A config must not have itself replaced, nor the ledger; --write-config is the user's own word.
+    read_too = [*read, *(path for path in (config, settings.ledger) if path is not None)]
+    check_targets((settings.json, settings.save, settings.report), read_too)
+    check_targets(beside_report(settings.report, everything=settings.beside), read_too)
 
     def run(engine: Any) -> Any:
         import empriv

@@ -104,6 +104,12 @@ def check_targets(paths: Sequence[str | None], read: Sequence[str]) -> None:
         _check_target(path, read)
 
 
+def beside_report(report: str | None, *, everything: bool) -> list[str]:
+    """Files that are written beside a report: the key to its pseudonyms, and what ``--beside`` asks for."""
+    endings = [".key.json", *((".json", ".individuals.parquet", ".toml") if everything else ())]
+    return [] if report in (None, "-") else [str(Path(str(report)).with_suffix(ending)) for ending in endings]
+
+
 def _check_target(path: str, read: Sequence[str]) -> None:
     target = Path(path)
     if target.exists() and not target.is_file():

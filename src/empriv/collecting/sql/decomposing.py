@@ -86,6 +86,8 @@ def decompose(query: Query) -> Decomposition:
     if group is not None and any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
         raise NotDecomposable("it has grouping sets")
     alias = _alias_of_data(select)
+    if _reads_whole_rows(select):
+        raise NotDecomposable("it reads whole rows")
     calls: list[Call] = []
     for position in query.items:
         replace_calls(select.expressions[position].unalias().copy(), calls, query)
@@ -163,6 +165,15 @@ def _call(node: Node) -> Call | None:
         one, other = columns
         columns = [fill("CASE WHEN NOT y IS NULL THEN x END", x=x, y=y) for x, y in ((one, other), (other, one))]
     return Call(name, aggregate, (*columns, *arguments[len(columns) :]))
+
+
+def _reads_whole_rows(select: exp.Select) -> bool:
+    """Whether a row is read as one value, or all its columns: a rewritten query has columns of its own there."""
+    tables = {table.alias_or_name.lower() for table in select.find_all(exp.Table, exp.Subquery)}
+    if any(not column.table and column.name.lower() in tables for column in select.find_all(exp.Column)):
+        return True
+    stars = [star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
+    return bool(stars) or select.find(exp.Columns) is not None
 
 
 def _alias_of_data(select: exp.Select) -> str:

@@ -125,14 +125,13 @@ def _number(value: Any) -> tuple[float, int]:
 
 
 def _name_individuals(individual: IntArray, database: IntArray, told: list[Told]) -> bool:
-    """Whether groups are one to one with individuals: each is gone without one of them alone."""
+    """Whether each group is one individual's: it is gone without one of them alone. NULL names nobody."""
     everyone = {int(j): set(answer or ()) for i, j, answer in zip(individual, database, told, strict=True) if i < 0}
-    owners: dict[Key, set[int]] = {key: set() for keys in everyone.values() for key in keys}
+    owners: dict[Key, set[int]] = {key: set() for keys in everyone.values() for key in keys if None not in key}
     for i, j, answer in zip(individual, database, told, strict=True):
-        for key in everyone[int(j)] - set(answer or ()):
+        for key in everyone[int(j)] & owners.keys() - set(answer or ()):
             owners[key].add(int(i))
-    sole = {next(iter(who)) for who in owners.values() if len(who) == 1}
-    return len(sole) == len(owners) > 1
+    return len(owners) > 1 and all(len(who) == 1 for who in owners.values())
 
 
 def _answers(

@@ -14,7 +14,7 @@ in tables of the engine (`Statement.entries`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -325,28 +325,28 @@ def not_a_number(name: str) -> str:
     )
 
 
-def _names_individuals(session: Session, plan: Decomposition, key: exp.Expr) -> bool:
-    """Whether a group key is one to one with the individuals: its values identify them, whatever it is called."""
+def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp.Expr]) -> bool:
+    """Whether each group by these keys is one individual's: its name identifies them, whatever it is called."""
     whose = plan.column(INDIVIDUAL)
+    known = [fill("NOT k IS NULL", k=key) for key in keys]
+    named = [fill("CAST(MIN(k) AS TEXT) = CAST(MIN(i) AS TEXT)", k=key, i=whose) for key in keys]
     owners = (
         plan.rows(
-            exp.alias_(fill("MIN(i)", i=whose), "owner"),
             exp.alias_(fill("MIN(i) = MAX(i)", i=whose), "alone"),
-            exp.alias_(fill("CAST(MIN(k) AS TEXT) = CAST(MIN(i) AS TEXT)", k=key, i=whose), "same"),
+            exp.alias_(exp.or_(*named), "same"),
         )
-        .where(fill("NOT k IS NULL AND NOT i IS NULL", k=key, i=whose))
-        .group_by(exp.paren(key.copy()))
+        .where(*known, fill("NOT i IS NULL", i=whose))
+        .group_by(*(exp.paren(key.copy()) for key in keys))
     )
     counted = exp.select(
         "COUNT(*) AS n",
-        "COUNT(DISTINCT owner) AS owners",
         "COUNT(CASE WHEN alone THEN 1 END) AS alone",
         "COUNT(CASE WHEN same THEN 1 END) AS same",
     ).from_(owners.subquery("empriv_owners"))
-    columns = session.fetch(counted)
-    n, owned, alone, same = (int(columns[name].values[0]) for name in ("n", "owners", "alone", "same"))
+    found = session.fetch(counted)
+    n, alone, same = (int(found[name].values[0]) for name in ("n", "alone", "same"))
     # One group of one individual may be anything, unless it is called as they are.
-    return n == owned == alone and (n > 1 or same == n == 1)
+    return n == alone and (n > 1 or same == n == 1)
 
 
 def _store_groups(session: Session, plan: Decomposition) -> list[str]:
@@ -361,7 +361,9 @@ def _store_groups(session: Session, plan: Decomposition) -> list[str]:
     columns = session.fetch(texts.from_("empriv_groups").order_by("code"))
     if not len(columns["k0"].values):
         raise QueryError(NO_GROUP)
-    for key in plan.query.groups:
-        if _names_individuals(session, plan, key):
+    # Each key alone, and all of them: two that are shared may name one individual together.
+    alone = [[key] for key in plan.query.groups]
+    for chosen in alone if len(alone) == 1 else [*alone, list(plan.query.groups)]:
+        if _names_individuals(session, plan, chosen):
             raise QueryError(IDENTIFYING)
     return [" / ".join(map(str, row)) for row in zip(*(columns[k].values for k in keys), strict=True)]
