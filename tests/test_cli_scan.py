@@ -196,8 +196,10 @@ def test_a_saved_scan_is_shown_at_its_own_epsilons(table: Path, tmp_path: Path) 
     other = show("--epsilon", "0.2")
     assert other.exit_code == 1
     assert "one that the scan was made for (0.1)" in other.stderr
-    assert show("--report", str(tmp_path / "page.html")).exit_code == 2
-    assert not (tmp_path / "page.html").exists()
+    shown = show("--report", str(tmp_path / "page.html"))
+    assert shown.exit_code == 0
+    assert "Wrote page.html; page.key.json tells who is who." in shown.output
+    assert "delta against epsilon" in (tmp_path / "page.html").read_text()
     noise = CliRunner().invoke(main, ["noise", str(saved), "--epsilon", "1"])
     assert noise.exit_code == 1
     assert "got a scan" in noise.stderr
@@ -215,3 +217,20 @@ def test_who_stops_reading_loses_no_file(table: Path, tmp_path: Path, command: s
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
     assert isinstance(empriv.load(saved), empriv.Audit | empriv.Scan)
+
+
+def test_a_scan_writes_its_report(table: Path, tmp_path: Path) -> None:
+    page = tmp_path / "scan.html"
+    made = run(str(table), *ASKED, "--epsilon", "0.1", "--report", str(page), "--target", "delta <= 0.9 at 0.2")
+    assert made.exit_code in (0, 4), made.output
+    assert "Wrote scan.html; scan.key.json tells who is who." in made.output
+    assert "on delta &lt;= 0.9 at 0.2" in page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
+    public = tmp_path / "public.html"
+    assert run(str(table), *ASKED, "--epsilon", "0.1", "--quiet", "--report", str(public), "--public").output == ""
+    assert "Version for publication" in public.read_text()
+
+
+@pytest.mark.parametrize("wrong", [("--public",), ("--beside",), ("--report", "a.html", "--public", "--show-ids")])
+def test_options_of_the_report_go_together(table: Path, wrong: tuple[str, ...]) -> None:
+    assert run(str(table), *ASKED, *wrong).exit_code == 2

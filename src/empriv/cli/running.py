@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,16 +61,21 @@ class Wanted:
 
     @staticmethod
     def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None, config: str | None = None) -> Wanted:
-        for name in ("public", "beside"):
-            if getattr(settings, name) and settings.report is None:
-                raise click.UsageError(f"--{name} must be given with --report.")
-        if settings.public and (settings.show_ids or settings.beside):
-            raise click.UsageError("--public must not be given with --show-ids or --beside.")
+        check_report(settings)
         return Wanted(
             settings.json, settings.fail_if, settings.target, settings.basis, settings.show_ids, settings.top,
             settings.quiet or settings.json == "-", settings.report, settings.public,
             settings.beside, epsilons, config,
         )  # fmt: skip
+
+
+def check_report(settings: Settings) -> None:
+    """Refuse options of the report that do not go together."""
+    for name in ("public", "beside"):
+        if getattr(settings, name) and settings.report is None:
+            raise click.UsageError(f"--{name} must be given with --report.")
+    if settings.public and (settings.show_ids or settings.beside):
+        raise click.UsageError("--public must not be given with --show-ids or --beside.")
 
 
 @dataclass(frozen=True)
@@ -103,16 +108,17 @@ def finish(
     if wanted.json is not None and done.figures is not None:
         write_json(wanted.json, done.figures)
     if wanted.report is not None:
-        write_to(wanted.report, lambda path: _report(done, wanted, path))
+        write_to(wanted.report, lambda path: write_report(done.audit, done.verdicts, wanted, path))
     if config is not None:
         path, toml = config
         write_to(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
     exit_by(done.outcomes, done.verdicts)
 
 
-def _report(done: _Finished, wanted: Wanted, path: str) -> None:
-    written = done.audit.report(
-        path, show_ids=wanted.show_ids, public=wanted.public, verdicts=done.verdicts,
+def write_report(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], wanted: Wanted, path: str) -> None:
+    """Write the page of an audit, and say where it is."""
+    written = audit.report(
+        path, show_ids=wanted.show_ids, public=wanted.public, verdicts=verdicts,
         config=None if wanted.public else wanted.config, beside=wanted.beside,
     )  # fmt: skip
     if not wanted.quiet:

@@ -20,6 +20,7 @@ from empriv.cli.options import (
     json_option,
     query_option,
     quiet_option,
+    report_options,
     show_ids_option,
     source_options,
     target_options,
@@ -37,7 +38,7 @@ from empriv.cli.output import (
     write_to,
 )
 from empriv.cli.policy import Condition, Judgement, Target, judge, parse_policy, parse_target
-from empriv.cli.running import engine_of
+from empriv.cli.running import Wanted, check_report, engine_of, write_report
 from empriv.cli.terminal import Page, console_for, show
 from empriv.errors import InputError
 
@@ -69,6 +70,7 @@ KEPT = 100
 @click.option("--checkpoint", metavar="PATH", help="Keep what is done in this file, and go on from it when run again.")
 @json_option
 @click.option("--save", metavar="PATH", help="Save the scan, for empriv.load (mode 0600).")
+@report_options
 @fail_if_option
 @target_options
 @show_ids_option
@@ -92,7 +94,8 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
     if not bounds and any(policy.figure.startswith("upper(") for policy in policies):
         raise click.UsageError("--no-bounds must not be given with a --fail-if of upper(...).")
-    check_targets((settings.json, settings.save, checkpoint), paths_read(settings))
+    check_report(settings)
+    check_targets((settings.json, settings.save, settings.report, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
     made = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
     tell(made, settings, policies, targets)
@@ -102,8 +105,7 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
     """Show a saved scan, at the epsilons it was made for."""
     import empriv
 
-    if settings.report is not None:
-        raise click.UsageError("--report must not be given for a saved scan: it is for audits.")
+    check_report(settings)
     made = empriv.Scan.load(path)
     for epsilon in epsilons or ():
         made.delta(epsilon)  # refuses one that it was not made for
@@ -123,6 +125,9 @@ def tell(made: Scan, settings: Settings, policies: Sequence[Condition], targets:
         write_to(settings.save, made.save)
     if settings.json is not None:
         write_json(settings.json, made.to_json() | judged(outcomes, verdicts))
+    if settings.report is not None:
+        wanted = Wanted.of(settings)
+        write_to(settings.report, lambda path: write_report(made, verdicts, wanted, path))
     exit_by(outcomes, verdicts)
 
 

@@ -1,7 +1,8 @@
 """`Material`: what the charts and the page of one audit are drawn from, computed once, when first asked for.
 
 Every figure is a curve over one grid of epsilons. delta_i is measured for all individuals at once where that fits in
-memory and some epsilons at a time where not; of each part only what is drawn is kept.
+memory and some epsilons at a time where not; of each part only what is drawn is kept. A risk that was tallied gives
+what was kept of it, at the epsilons that it was asked beforehand.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,11 @@ import numpy.typing as npt
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_epsilon
 from empriv.errors import InputError
+from empriv.measuring import RiskContract
 from empriv.report.charts.chart import round_up
 from empriv.results import FloatArray, IntArray
+from empriv.scale.tallied import TalliedRisk
+from empriv.scale.tally import EDGES
 from empriv.validate.bounds.figures import Bounds
 
 GRID = 50
@@ -57,18 +61,22 @@ class Curves:
     ----------
     delta, total_risk, n_exposed : one for each epsilon
     worst : position of the most exposed individual at each epsilon
-    histogram : (epsilons, bins + 1) individuals by delta_i; the first bin is exactly 0
+    edges : of the histogram, rising from 0
+    histogram : (epsilons, edges) individuals by delta_i: exactly 0, then above an edge and up to the next
     cells : (cells, epsilons) largest delta_i in each cell
     table : (rows, epsilons) delta_i of the individuals in the table
+    apart : whether no epsilon between these could be asked, so that nothing is drawn there
     """
 
     delta: FloatArray
     total_risk: FloatArray
     n_exposed: IntArray
     worst: IntArray
+    edges: FloatArray
     histogram: IntArray
     cells: FloatArray
     table: FloatArray
+    apart: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +104,11 @@ class Material:
 
     @cached_property
     def rows(self) -> IntArray:
-        """Individuals in the table: all, or the riskiest at the first epsilon asked for."""
+        """Individuals in the table: all that the results list, or the riskiest at the first epsilon asked for."""
         n = self.audit.results.n_individuals
         if n <= MOST_ROWS:
             return np.arange(n)
-        delta_i = self.audit.delta_i(float(self.epsilons[self.start]))
+        delta_i = _listed_delta_i(self.audit.measured, self.epsilons[self.start : self.start + 1])[:, 0]
         size = np.where(np.isnan(self.influence), np.inf, self.influence)
         return np.lexsort((-size, -delta_i))[:TOP_ROWS]
 
@@ -110,27 +118,7 @@ class Material:
 
     @cached_property
     def curves(self) -> Curves:
-        epsilons, n = self.epsilons, self.audit.results.n_individuals
-        total, histogram = np.empty(len(epsilons)), np.empty((len(epsilons), len(HISTOGRAM_EDGES)), np.int64)
-        delta, worst = np.empty(len(epsilons)), np.zeros(len(epsilons), np.int64)
-        owner = self.cells.owner
-        cells = np.zeros((len(self.cells.count), len(epsilons)))
-        table = np.empty((len(self.rows), len(epsilons)))
-        for part in _parts(epsilons, n):
-            delta_i = self.audit.delta_i(epsilons[part])
-            total[part] = self.audit.total_risk(epsilons[part])  # the same curve again, which the risk still holds
-            delta[part], worst[part] = delta_i.max(axis=0), delta_i.argmax(axis=0)
-            table[:, part] = delta_i[self.rows]
-            for column, k in enumerate(range(part.start, part.stop)):
-                one = delta_i[:, column]
-                histogram[k, 0] = np.count_nonzero(one == 0)
-                histogram[k, 1:] = np.bincount(
-                    np.clip(np.searchsorted(HISTOGRAM_EDGES, one[one > 0], side="left") - 1, 0, None),
-                    minlength=len(HISTOGRAM_EDGES) - 1,
-                )
-                drawn = owner >= 0
-                np.maximum.at(cells[:, k], owner[drawn], one[drawn])
-        return Curves(delta, total, n - histogram[:, 0], worst, histogram, cells, table)
+        return _curves(self.audit.measured, self)
 
     @cached_property
     def bounded(self) -> Bounds:
@@ -143,8 +131,9 @@ class Material:
     def bounded_at(self) -> IntArray:
         """Positions of the epsilons that have bounds of their own."""
         asked = np.flatnonzero(np.isin(self.epsilons, self.audit.epsilons) & self.finite)
-        if len(asked) > _BOUNDS:
-            asked = asked[np.linspace(0, len(asked) - 1, _BOUNDS).round().astype(int)]
+        most = _most_bounds(self.audit.measured)
+        if len(asked) > most:
+            asked = asked[np.linspace(0, len(asked) - 1, most).round().astype(int)]
         return np.unique([*([self.start] if self.finite[self.start] else []), *asked]).astype(np.int64)
 
     @cached_property
@@ -169,7 +158,7 @@ class Material:
             return np.asarray(np.append(lower, 0.0)[right])
 
         upper = highest(found.upper, 1)
-        total_upper = highest(found.total_risk_upper, self.audit.results.n_individuals)
+        total_upper = highest(found.total_risk_upper, self.audit.n_individuals)
         return {
             "lower": np.minimum(lowest(found.lower), self.curves.delta),
             "upper": np.maximum(upper, self.curves.delta),
@@ -194,12 +183,13 @@ def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float |
     Parameters
     ----------
     audit : what is reported
-    epsilons : where the slider may stop; default: about 50 from 0 on, the epsilons asked for among them
+    epsilons : where the slider may stop; default: about 50 from 0 on, the epsilons asked for among them; of a scan,
+        those that it was made for
     at : the epsilon at which charts stand first; default: the first asked for
     """
     asked = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
     if epsilons is None:
-        grid = np.unique(np.concatenate((_grid(audit, asked), asked)))
+        grid = np.unique(np.concatenate((_grid(audit.measured, asked), asked)))
     else:
         grid = np.unique([one_epsilon(epsilon, name="epsilons") for epsilon in epsilons])
         if not np.isfinite(grid).any():
@@ -209,14 +199,85 @@ def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float |
     return Material(audit, grid, int(np.searchsorted(grid, first)))
 
 
-def _grid(audit: Audit, asked: list[float]) -> FloatArray:
+@singledispatch
+def _grid(risk: RiskContract, asked: list[float]) -> FloatArray:
     """From 0 to a little beyond where delta becomes 0, or beyond the largest asked for."""
     largest = max((one for one in asked if math.isfinite(one)), default=0.0)
-    vanishes = audit.epsilon(0.0)
+    vanishes = risk.epsilon(0.0)
     end = 1.25 * largest
     if math.isfinite(vanishes):
         end = max(end, min(1.25 * vanishes, 6 * largest) if largest > 0 else 1.25 * vanishes)
     return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(asked))))
+
+
+@_grid.register
+def _(risk: TalliedRisk, asked: list[float]) -> FloatArray:  # noqa: ARG001 — nothing but what was asked beforehand
+    return np.array(risk.epsilons)
+
+
+@singledispatch
+def _most_bounds(risk: RiskContract) -> int:  # noqa: ARG001 — as a rule
+    """At how many epsilons bounds are found."""
+    return _BOUNDS
+
+
+@_most_bounds.register
+def _(risk: TalliedRisk) -> int:
+    return len(risk.epsilons)  # they are known
+
+
+@singledispatch
+def _listed_delta_i(risk: RiskContract, epsilons: FloatArray) -> FloatArray:
+    """(individuals, epsilons) delta_i of the individuals whom the results list."""
+    return risk.delta_i(epsilons)
+
+
+@_listed_delta_i.register
+def _(risk: TalliedRisk, epsilons: FloatArray) -> FloatArray:
+    return risk.tally.riskiest_delta_i[:, risk.places(epsilons)]
+
+
+@singledispatch
+def _curves(risk: RiskContract, material: Material) -> Curves:
+    epsilons, n = material.epsilons, risk.n_individuals
+    total, histogram = np.empty(len(epsilons)), np.empty((len(epsilons), len(HISTOGRAM_EDGES)), np.int64)
+    delta, worst = np.empty(len(epsilons)), np.zeros(len(epsilons), np.int64)
+    owner = material.cells.owner
+    cells = np.zeros((len(material.cells.count), len(epsilons)))
+    table = np.empty((len(material.rows), len(epsilons)))
+    for part in _parts(epsilons, n):
+        delta_i = risk.delta_i(epsilons[part])
+        total[part] = risk.total_risk(epsilons[part])  # the same curve again, which the risk still holds
+        delta[part], worst[part] = delta_i.max(axis=0), delta_i.argmax(axis=0)
+        table[:, part] = delta_i[material.rows]
+        for column, k in enumerate(range(part.start, part.stop)):
+            values = delta_i[:, column]
+            histogram[k, 0] = np.count_nonzero(values == 0)
+            histogram[k, 1:] = np.bincount(
+                np.clip(np.searchsorted(HISTOGRAM_EDGES, values[values > 0], side="left") - 1, 0, None),
+                minlength=len(HISTOGRAM_EDGES) - 1,
+            )
+            drawn = owner >= 0
+            np.maximum.at(cells[:, k], owner[drawn], values[drawn])
+    return Curves(delta, total, n - histogram[:, 0], worst, HISTOGRAM_EDGES, histogram, cells, table)
+
+
+@_curves.register
+def _(risk: TalliedRisk, material: Material) -> Curves:
+    """Of everyone but the table, and the cells, which would need everybody's influence: nobody is in one."""
+    epsilons = material.epsilons
+    places, listed = risk.places(epsilons), _listed_delta_i(risk, epsilons)
+    return Curves(
+        delta=risk.delta(epsilons),
+        total_risk=risk.total_risk(epsilons),
+        n_exposed=risk.exposed(epsilons),
+        worst=listed.argmax(axis=0),
+        edges=EDGES,
+        histogram=risk.tally.histogram[places],
+        cells=np.zeros((0, len(epsilons))),
+        table=listed[material.rows],
+        apart=True,
+    )
 
 
 def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:

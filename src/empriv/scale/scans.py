@@ -137,9 +137,6 @@ class Scan(Audit):
             "bounded": self.bounded,
         }
 
-    def _repr_html_(self) -> None:
-        """Nothing but its words: there is no curve to draw."""
-
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file of mode 0600, which `Scan.load` reads."""
         meta, arrays = self.tally.to_parts()

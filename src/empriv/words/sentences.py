@@ -149,6 +149,13 @@ def left_out_checks() -> str:
     )
 
 
+def not_everybody(kept: int, n: int) -> str:
+    return (
+        f"A scan keeps the riskiest individuals, here {kept:,} of {n:,}, and sums up the others: the chart of "
+        "influence against presence is left out, because it needs everybody at once."
+    )
+
+
 def riskiest_resampled(count: int) -> str:
     return f"Databases were resampled for the {count:,} riskiest individuals alone."
 

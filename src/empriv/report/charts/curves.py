@@ -29,6 +29,7 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray
+from empriv.scale.tallied import TalliedRisk
 from empriv.validate.checks import robustness
 from empriv.words.sentences import number, percent
 
@@ -41,7 +42,8 @@ _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], 
 
 def delta_chart(material: Material) -> Chart:
     """delta against epsilon, with its band."""
-    found = material.bounded
+    found, apart = material.bounded, material.curves.apart
+    band = "bar" if apart else "shaded band"
     return _banded(
         material,
         name="delta",
@@ -51,15 +53,16 @@ def delta_chart(material: Material) -> Chart:
         lower=material.band["lower"],
         upper=material.band["upper"],
         caption=(
-            "The line is the estimated failure probability of the most exposed individual; the lower, the better. "
-            f"Each end of the shaded band is a bound at {percent(found.level)} confidence: the truth should lie inside "
-            "it. A band that reaches the top means that these databases give no upper bound."
+            f"{_drawn(apart)} is the estimated failure probability of the most exposed individual; the lower, the "
+            f"better. Each end of the {band} is a bound at {percent(found.level)} confidence: the truth should lie "
+            f"inside it. A {band} that reaches the top means that these databases give no upper bound."
         ),
     )
 
 
 def total_risk_chart(material: Material) -> Chart:
     """Total risk against epsilon, with its band."""
+    apart = material.curves.apart
     return _banded(
         material,
         name="total_risk",
@@ -69,8 +72,9 @@ def total_risk_chart(material: Material) -> Chart:
         lower=material.band["total_risk_lower"],
         upper=material.band["total_risk_upper"],
         caption=(
-            "The line is the estimated chance that the privacy of anybody at all fails, if failures are independent. "
-            "The upper end of the band is indicative only: with many individuals it is mostly sampling noise."
+            f"{_drawn(apart)} is the estimated chance that the privacy of anybody at all fails, if failures are "
+            f"independent. The upper end of the {'bar' if apart else 'band'} is indicative only: with many individuals "
+            "it is mostly sampling noise."
         ),
     )
 
@@ -104,7 +108,13 @@ def _(risk: Risk, material: Material) -> Chart | None:
             "the most exposed individuals. Lines close together mean that the estimate does not hang on the smoothing; "
             f"lines far apart mean that it does.{alone}"
         ),
+        apart=material.curves.apart,
     )
+
+
+@_sensitivity.register
+def _(risk: TalliedRisk, material: Material) -> Chart | None:
+    return _sensitivity(risk.riskiest, material)
 
 
 def lines_chart(
@@ -116,10 +126,11 @@ def lines_chart(
     title: str,
     caption: str,
     axis: str = "delta (most exposed individual)",
+    apart: bool = False,
 ) -> Chart:
-    """Several curves along epsilon; colours and dashes tell them apart."""
+    """Several curves along epsilon; colours and dashes tell them apart. ``apart`` marks the epsilons themselves."""
     every = np.concatenate([np.asarray(line, float) for line in lines.values()])
-    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(every, np.zeros(0))
+    x, y = _across(epsilons, apart), risk_scale(every, np.zeros(0))
     rows = [
         row
         for which, line in lines.items()
@@ -138,7 +149,7 @@ def lines_chart(
             "scale": {"domain": names, "range": [_DASHES[k % len(_DASHES)] for k in range(len(names))]},
         },
     }  # fmt: skip
-    line = layer("lines", {"type": "line", "strokeWidth": 2}, rows, encoding)
+    line = layer("lines", {"type": "line", "strokeWidth": 2, "point": {"size": 40} if apart else False}, rows, encoding)
     cursor = layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[epsilons[min(start, len(epsilons) - 1)]]),
                    {"x": x.encoding("epsilon", "epsilon")})  # fmt: skip
     return Chart(
@@ -159,7 +170,7 @@ def _banded(
     epsilons = material.epsilons[shown]
     return banded_chart(
         epsilons, estimate[shown], lower[shown], upper[shown], start=material.start, asked=material.audit.epsilons,
-        name=name, title=title, axis=axis, caption=caption,
+        apart=material.curves.apart, name=name, title=title, axis=axis, caption=caption,
     )  # fmt: skip
 
 
@@ -171,26 +182,35 @@ def banded_chart(
     *,
     start: int,
     asked: Sequence[float],
+    apart: bool,
     name: str,
     title: str,
     axis: str,
     caption: str,
 ) -> Chart:
-    """A curve with a band, the epsilons asked for marked on it."""
-    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(estimate, upper)
-    at_x = x.encoding("epsilon", "epsilon")
+    """A curve with a band, the epsilons asked for marked on it; ``apart``, points with bars, and a thin line."""
+    x, y = _across(epsilons, apart), risk_scale(estimate, upper)
+    at_x = x.encoding("epsilon", "epsilon", **({"tickCount": 8} if apart else {}))
     rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
     here = min(start, len(epsilons) - 1)
     marked = np.isin(epsilons, asked)
     caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic; 0 lies at its foot."
-    y_axis = y.encoding("upper", axis)
-    layers = [
-        layer("band", {"type": "area", "color": SKY, "opacity": 0.3}, rows,
-              {"x": at_x, "y": y_axis, "y2": {"field": "lower"}}),
+    if apart:
+        several = " Only these epsilons were measured; the thin line between them guides the eye."
+        caption += several if len(epsilons) > 1 else " Only this epsilon was measured."
+    y_axis, at_estimate = y.encoding("upper", axis), {"x": at_x, "y": y.encoding("estimate", axis)}
+    between = {"x": at_x, "y": y_axis, "y2": {"field": "lower"}}
+    drawn = [
+        layer("band", {"type": "rule", "color": SKY, "strokeWidth": 7, "opacity": 0.6}, rows, between),
+        layer("curve", {"type": "line", "color": BLUE, "strokeWidth": 1, "strokeDash": [3, 3]}, rows, at_estimate),
+    ] if apart else [
+        layer("band", {"type": "area", "color": SKY, "opacity": 0.3}, rows, between),
         layer("upper", {"type": "line", "color": SKY, "strokeWidth": 1.5}, rows,
               {"x": at_x, "y": y.encoding("upper", axis)}),
-        layer("curve", {"type": "line", "color": BLUE, "strokeWidth": 2.5}, rows,
-              {"x": at_x, "y": y.encoding("estimate", axis)}),
+        layer("curve", {"type": "line", "color": BLUE, "strokeWidth": 2.5}, rows, at_estimate),
+    ]  # fmt: skip
+    layers = [
+        *drawn,
         layer("asked", {"type": "point", "filled": False, "color": BLUE, "size": 60, "opacity": 1},
               records(epsilon=epsilons[marked], estimate=_on(y, estimate[marked])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
@@ -215,6 +235,15 @@ def banded_chart(
             "values": numbers(estimate),
         },
     )  # fmt: skip
+
+
+def _drawn(apart: bool) -> str:
+    return "Each point" if apart else "The line"
+
+
+def _across(epsilons: FloatArray, apart: bool) -> Scale:
+    """From 0 to the last epsilon; a little beyond it where that is a point of its own."""
+    return Scale(0.0, (1.05 if apart else 1.0) * float(epsilons[-1]) or 1.0)
 
 
 def _on(scale: Scale, values: FloatArray) -> FloatArray:

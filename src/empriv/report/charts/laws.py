@@ -34,6 +34,7 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray
+from empriv.scale.tallied import TalliedRisk
 from empriv.words.outcomes import outcome_name
 from empriv.words.sentences import percent
 
@@ -83,6 +84,11 @@ def _(risk: Risk, material: Material) -> Chart | None:
         data=chart.data,
         live=chart.live,
     )
+
+
+@_density.register
+def _(risk: TalliedRisk, material: Material) -> Chart | None:
+    return _density(risk.riskiest, material)  # the most exposed individual is among them
 
 
 def two_laws(
@@ -220,6 +226,11 @@ def _(risk: Risk, material: Material) -> Chart | None:
             "with one bar only gives that individual's presence or absence away for certain."
         ),
     )
+
+
+@_outcomes.register
+def _(risk: TalliedRisk, material: Material) -> Chart | None:
+    return _outcomes(risk.riskiest, material)
 
 
 def buckets_chart(

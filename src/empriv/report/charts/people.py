@@ -6,10 +6,12 @@ Both are aggregates, made of everyone, however many there are.
 from __future__ import annotations
 
 import math
+from functools import singledispatch
 from itertools import pairwise
 
 import numpy as np
 
+from empriv.measuring import RiskContract
 from empriv.report.charts.chart import (
     BLUE,
     FAINT,
@@ -23,32 +25,32 @@ from empriv.report.charts.chart import (
     records,
     spec_of,
 )
-from empriv.report.gather import HISTOGRAM_EDGES, Material
+from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.words.sentences import number, people
+from empriv.scale.tallied import TalliedRisk
+from empriv.words.sentences import not_everybody, number, people
 
 _STEPS = ("0", "up to 0.0001", "up to 0.001", "up to 0.01", "up to 0.1", "above 0.1")
 
 
 def delta_i_chart(material: Material) -> Chart:
     """How many individuals have which delta_i."""
-    counts = material.curves.histogram
+    counts, edges = material.curves.histogram, material.curves.edges
     used = np.flatnonzero(counts[:, 1:].sum(axis=0))
-    first = int(used[0]) if len(used) else len(HISTOGRAM_EDGES) - 4
-    last = int(used[-1]) if len(used) else len(HISTOGRAM_EDGES) - 2
+    first = int(used[0]) if len(used) else len(edges) - 4
+    last = int(used[-1]) if len(used) else len(edges) - 2
     first = min(first, max(0, last - 2))
     shown = np.concatenate(([0], np.arange(first, last + 1) + 1))
     counts = counts[:, shown]
-    edges = [HISTOGRAM_EDGES[k] for k in range(first, last + 2)]
-    names = ["exactly 0", *(f"{_short(a)} to {_short(b)}" for a, b in pairwise(edges))]
+    edges = edges[first : last + 2]
+    names = ["exactly 0", *(f"{_short(a)} to {_short(b)}" for a, b in pairwise(edges.tolist()))]
     y = Scale(0.0, max(1.0, float(counts.max())), "symlog", _powers(int(counts.max())))
     here = material.start
     rows = records(
         low=range(len(shown)), high=[k + 1 for k in range(len(shown))], count=counts[here], zero=[0] * len(shown),
         kind=["nobody's failure" if k == 0 else "exposed" for k in range(len(shown))],
     )  # fmt: skip
-    # labels at powers of ten, which are every third edge
-    spots = {0.5: "0", **{k + 1.0: _short(edge) for k, edge in enumerate(edges) if (first + k) % 3 == 1}}
+    spots = {0.5: "0", **{k + 1.0: _short(edge) for k, edge in enumerate(edges.tolist()) if _is_power_of_ten(edge)}}
     table = " : ".join(f"abs(datum.value - {spot}) < 0.01 ? '{label}'" for spot, label in spots.items()) + " : ''"
     x = Scale(0.0, float(len(shown)), ticks=tuple(spots))
     bars = layer(
@@ -80,7 +82,23 @@ def delta_i_chart(material: Material) -> Chart:
 
 
 def influence_chart(material: Material) -> Chart | None:
-    """Largest influence against presence, coloured by delta_i; None if nobody changes a number."""
+    """Largest influence against presence, coloured by delta_i; None if nobody changes a number, and of a scan."""
+    return _influence(material.audit.measured, material)
+
+
+@singledispatch
+def left_out_charts(risk: RiskContract) -> tuple[str, ...]:  # noqa: ARG001 — as a rule
+    """Sentences on charts that a kind of risk cannot have, though it has what they show."""
+    return ()
+
+
+@left_out_charts.register
+def _(risk: TalliedRisk) -> tuple[str, ...]:
+    return (not_everybody(risk.results.n_individuals, risk.n_individuals),)
+
+
+@singledispatch
+def _influence(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — of any kind
     cells = material.cells
     if not len(cells.count):
         return None
@@ -143,6 +161,11 @@ def influence_chart(material: Material) -> Chart | None:
     )
 
 
+@_influence.register
+def _(risk: TalliedRisk, material: Material) -> None:  # noqa: ARG001 — it would need everybody
+    return None
+
+
 def heat(delta_i: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Which colour each delta_i has."""
     return np.searchsorted(np.asarray(HEAT_STEPS), delta_i, side="left")
@@ -162,6 +185,10 @@ def _decades(low: float, high: float) -> tuple[float, ...] | None:
         return tuple(finer) if len(finer) > 1 else None
     step = max(1, math.ceil((last - first) / 6))
     return tuple(10.0**k for k in range(first, last + 1, step))
+
+
+def _is_power_of_ten(edge: float) -> bool:
+    return edge > 0 and abs(math.log10(edge) - round(math.log10(edge))) < 1e-9
 
 
 def _short(edge: float) -> str:

@@ -13,6 +13,7 @@ from empriv.measuring import Risk, RiskContract
 from empriv.report.charts.chart import BLUE, GREEN, VERMILION, WIDTH, Chart, Scale, layer, numbers, records, stacked
 from empriv.report.charts.laws import LOW, TALL, same_length
 from empriv.results import FloatArray
+from empriv.scale.tallied import TalliedRisk
 
 _CELLS = 241
 _FINE = 2001
@@ -65,6 +66,11 @@ def _(risk: Risk, noise: Additive) -> Chart | None:
     # the noise beyond the 0.999 quantiles is left out of the picture, not of the noise
     after = sum(w * np.interp(places - shift, fine, density) for w, shift in zip(mass, middle, strict=True))
     return noise_chart(middle, mass / np.diff(edges), (places, before), (places, np.asarray(after)))
+
+
+@_released.register
+def _(risk: TalliedRisk, noise: Additive) -> Chart | None:
+    return _released(risk.riskiest, noise)  # the density is of the results with everyone
 
 
 def _edges(reach: float, granularity: float | None) -> FloatArray:

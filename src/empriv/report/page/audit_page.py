@@ -26,6 +26,7 @@ from empriv.auditing.audit import Audit
 from empriv.base.harmless import script_json, shortened, visible
 from empriv.report.charts.all_charts import charts_of
 from empriv.report.charts.chart import Chart
+from empriv.report.charts.people import left_out_charts
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.words.facts import Figure
@@ -76,9 +77,10 @@ def page_of(
     drawn = [*charts_of(material), *extra]
     rows = individuals_rows(material, names)
     bind = bindings(material)
-    n = audit.results.n_individuals
-    shown = len(rows["names"])
-    some = "" if shown == n else f"The table shows the {shown:,} riskiest at the first epsilon asked for, of {n:,}. "
+    n, shown = audit.n_individuals, len(rows["names"])
+    # results that list fewer are those of a scan, which keeps the riskiest at each of its epsilons
+    where = "the first epsilon asked for" if shown < audit.results.n_individuals else "some epsilon"
+    some = "" if shown == n else f"The table shows the {shown:,} riskiest at {where}, of {n:,}. "
     at = material.start
     content = {
         "title": title_of(audit, title),
@@ -91,7 +93,7 @@ def page_of(
         "asked": visible(said.asked),
         "n_individuals": f"{n:,}",
         "asked_rows": asked_rows(material, bind),
-        "notes": (*said.notes, tail_sentence(audit.epsilon(0.0))),
+        "notes": (*said.notes, *([tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else [])),
         "warnings": [visible(warning) for warning in said.warnings],
         "unchecked": unchecked(audit),
         "checks": [
@@ -99,6 +101,7 @@ def page_of(
             for c in audit.checks
         ],
         "charts": [picture_of(one) for one in drawn],
+        "left_out_charts": left_out_charts(audit.measured),
         "individuals": {
             "said": f"{some}{names_said} Influence is the largest change that leaving the individual out makes to a "
             "result.",
@@ -255,7 +258,7 @@ def notebook_html(audit: Audit) -> str:
     from empriv.report.charts.all_charts import chart
 
     said = audit.with_validity(audit.summary())
-    n = audit.results.n_individuals
+    n = audit.n_individuals
     return _environment().get_template("notebook.html").render(
         asked=visible(said.asked),
         alarms=said.alarms,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,10 +18,12 @@ import numpy as np
 from empriv.auditing.audit import Audit
 from empriv.auditing.knowledge import knows
 from empriv.base.harmless import shortened, visible
+from empriv.measuring import RiskContract
 from empriv.report.charts.curves import banded_chart
 from empriv.report.gather import gather
 from empriv.report.page.audit_page import SEVERITIES, label, picture_of, render, times, title_of, unchecked
 from empriv.results import FloatArray
+from empriv.scale.tallied import TalliedRisk
 from empriv.validate.bounds.analytic import floor
 from empriv.words import sentences as words
 from empriv.words.facts import Figure
@@ -43,10 +46,7 @@ def public_page(
     title: str | None = None,
 ) -> str:
     """The page to publish."""
-    if epsilons is None:
-        end = gather(audit).epsilons[-1]
-        epsilons = np.linspace(0.0, float(end), _STOPS)
-    material = gather(audit, epsilons)
+    material = gather(audit, _stops(audit.measured, audit) if epsilons is None else epsilons)
     curves, band, at = material.curves, material.band, material.start
     n = audit.results.n_databases
     level = material.bounded.level
@@ -90,11 +90,13 @@ def public_page(
             upper[finite],
             start=at,
             asked=asked_for,
+            apart=curves.apart,
             name="delta",
             title="delta against epsilon",
             axis="delta (most exposed individual)",
-            caption="The failure probability of the most exposed individual; the lower, the better. The band lies "
-            f"between the bounds at {percent(level)} confidence.{rounded}",
+            caption="The failure probability of the most exposed individual; the lower, the better. "
+            f"The {'bars lie' if curves.apart else 'band lies'} between the bounds at {percent(level)} confidence."
+            f"{rounded}",
         ),
         banded_chart(
             material.epsilons[finite],
@@ -103,6 +105,7 @@ def public_page(
             total_upper[finite],
             start=at,
             asked=asked_for,
+            apart=curves.apart,
             name="total_risk",
             title="Total risk against epsilon",
             axis="total risk (anybody)",
@@ -137,6 +140,7 @@ def public_page(
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity]} for c in audit.checks
         ],
         "charts": [picture_of(one) for one in charts],
+        "left_out_charts": (),
         "individuals": None,
         "config": None,
     }  # fmt: skip
@@ -148,6 +152,17 @@ def public_page(
         "individuals": None,
     }
     return render("page.html", content, payload)
+
+
+@singledispatch
+def _stops(risk: RiskContract, audit: Audit) -> FloatArray:  # noqa: ARG001 — of any kind
+    """Where the slider stops, beside the epsilons asked for."""
+    return np.linspace(0.0, float(gather(audit).epsilons[-1]), _STOPS)
+
+
+@_stops.register
+def _(risk: TalliedRisk, audit: Audit) -> FloatArray:  # noqa: ARG001 — nothing else could be asked
+    return np.array(risk.epsilons)
 
 
 def coarse_up(value: float) -> float:
@@ -171,7 +186,7 @@ def coarse_down(value: float) -> float:
 
 def asked_of(audit: Audit) -> str:
     """What was asked of what, without the names of files and exact counts of people."""
-    n = audit.results.n_individuals
+    n = audit.n_individuals
     scale = 10 ** math.floor(math.log10(n))
     most = math.ceil(n / scale) * scale
     query = shortened(" ".join(audit.query.split()), 160)
