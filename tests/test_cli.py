@@ -207,6 +207,19 @@ class TestSources:
         assert "`individual` must not be NULL" in run("audit", "gaps.csv", *AUDIT[2:], code=1).stderr
         run("audit", "gaps.csv", *AUDIT[2:], "--unidentified", "keep")
 
+    def test_a_query_ends_in_time(self, run: Run) -> None:
+        endless = "SELECT sum(sin(amount * i)) FROM data, range(10000000000) AS c(i)"
+        asked = [*AUDIT[: AUDIT.index("--query")], "--query", endless]
+        late = run(*asked, "--timeout", "0.3", code=1).stderr
+        assert "The query must end within `timeout`, 0.3 seconds, and did not." in late
+        run(*AUDIT, "--timeout", "60", "--quiet", "--write-config", "audit.toml")
+        assert "timeout = 60.0" in Path("audit.toml").read_text()
+        run("audit", "--config", "audit.toml", "--quiet")
+        Path("audit.toml").write_text('timeout = "soon"')
+        assert "`timeout` must be a number of seconds above 0" in run("audit", "--config", "audit.toml", code=2).stderr
+        for wrong in ("0", "-1", "soon", "nan", "inf"):
+            assert "must be a number of seconds above 0" in run(*AUDIT, "--timeout", wrong, code=2).stderr
+
 
 class TestErrors:
     @pytest.mark.parametrize(

@@ -87,6 +87,12 @@ def test_policies_and_targets_decide_the_exit_code(table: Path) -> None:
         (["FILE", *ASKED, "--save", "FILE"], 1, "must not replace what is read"),
         (["FILE", *ASKED, "--json", "same", "--save", "same"], 1, "one path twice"),
         (["FILE", *ASKED, "--memory-limit", "much"], 1, "memory_limit"),
+        (["FILE", *ASKED, "--timeout", "soon"], 2, "must be a number of seconds above 0"),
+        (
+            ["FILE", *ASKED[:-1], "SELECT sum(x * i) FROM data, range(10000000000) AS c(i)", "--timeout", "0.3"],
+            1,
+            "must end within `timeout`, 0.3 seconds",
+        ),
         (["FILE", *ASKED[:-1], "sum(nothing)"], 1, "does not exist"),
         (["nowhere.parquet", *ASKED], 1, "must exist"),
     ],

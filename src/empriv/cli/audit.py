@@ -22,6 +22,7 @@ from empriv.cli.options import (
     fail_if_option,
     json_option,
     ledger_options,
+    limit_options,
     queries_option,
     quiet_option,
     report_options,
@@ -30,7 +31,7 @@ from empriv.cli.options import (
     target_options,
     top_option,
 )
-from empriv.cli.running import Wanted, finish
+from empriv.cli.running import Wanted, finish, limits_of
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
@@ -48,7 +49,7 @@ from empriv.errors import InputError
 @click.option("--component", metavar="NAME", help="Audit this one of several numbers that the query gives.")
 @adversary_options
 @ledger_options
-@click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
+@limit_options
 @json_option
 @click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
 @report_options
@@ -91,7 +92,7 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, **gi
 
     wanted = Wanted.of(settings, config=to_toml(settings))
     written = None if write_config is None else (write_config, to_toml(settings))
-    finish(run, wanted, save=settings.save, config=written, memory_limit=settings.memory_limit)
+    finish(run, wanted, save=settings.save, config=written, limits=limits_of(settings))
 
 
 def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Settings:

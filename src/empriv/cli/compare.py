@@ -92,8 +92,8 @@ def _asked(settings: Settings, quiet: bool) -> Any:
     return compare_all(
         protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
         density=density_from_name(settings.density), component=settings.component, draws=settings.draws,
-        rng=settings.rng, memory_limit=settings.memory_limit, progress=False if quiet else None,
-        notice=_unsaid if quiet else None,
+        rng=settings.rng, memory_limit=settings.memory_limit, timeout=settings.timeout,
+        progress=False if quiet else None, notice=_unsaid if quiet else None,
     )  # fmt: skip
 
 

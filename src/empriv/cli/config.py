@@ -55,6 +55,7 @@ class Settings:
     ledger: str | None = None
     scope: str = ""
     memory_limit: str | None = None
+    timeout: float | None = None
     json: str | None = None
     save: str | None = None
     report: str | None = None
@@ -246,6 +247,7 @@ def _nearest(word: str, known: Collection[str], all_of_them: str) -> str:
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "boolean": ((bool,), "true or false"),
     "integer range": ((int,), "an integer"),
+    "seconds": ((int, float), "a number of seconds above 0"),
     "epsilons": ((int, float), "numbers of at least 0, and at least one number"),
 }
 """What a TOML value of an option's type must be, by the type's name; a text for all others."""

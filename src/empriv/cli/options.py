@@ -49,6 +49,21 @@ class Epsilons(Separated):
         return epsilons
 
 
+class Seconds(ParamType):
+    """A number of seconds above 0."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not (math.isfinite(seconds) and seconds > 0):
+            self.fail(f"must be a number of seconds above 0, got {value!r}.", param, ctx)
+        return seconds
+
+
 class NamedPath(ParamType):
     """NAME=PATH as a pair; or a pair, from a file."""
 
@@ -119,6 +134,12 @@ target_options = options(
         "--basis",
         type=click.Choice(BASES),
         help="What decides a verdict: the upper bound, or the estimate, as in the paper. [default: bound]",
+    ),
+)
+limit_options = options(
+    click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk."),
+    click.option(
+        "--timeout", type=Seconds(), metavar="SECONDS", help="How long the query may take. [default: no limit]"
     ),
 )
 quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; the exit code tells.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -93,10 +93,10 @@ def finish(
     *,
     save: str | None = None,
     config: tuple[str, str] | None = None,
-    memory_limit: str | None = None,
+    limits: Mapping[str, Any] | None = None,
 ) -> None:
     """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved."""
-    with engine_of(memory_limit) as engine:
+    with engine_of(limits or {}) as engine:
         done = interruptible(lambda: _work(run(engine), wanted), quiet=wanted.quiet)
     with printing():
         _print(done, wanted)
@@ -126,13 +126,18 @@ def write_report(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], wanted: 
         click.echo(printable(f"Wrote {written.page.name}{key}."))
 
 
+def limits_of(settings: Settings) -> dict[str, Any]:
+    """What an engine may take for a query: memory and time."""
+    return {"memory_limit": settings.memory_limit, "timeout": settings.timeout}
+
+
 @contextmanager
-def engine_of(memory_limit: str | None) -> Iterator[DuckDBEngine]:
+def engine_of(limits: Mapping[str, Any]) -> Iterator[DuckDBEngine]:
     """An engine that writes what does not fit in memory to a directory of its own."""
     from empriv.collecting import DuckDBEngine
 
     with scratch_directory() as directory:
-        yield DuckDBEngine(memory_limit=memory_limit, temp_directory=directory)
+        yield DuckDBEngine(**limits, temp_directory=directory)
 
 
 def _work(audit: Audit, wanted: Wanted) -> _Finished:

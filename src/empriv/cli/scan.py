@@ -18,6 +18,7 @@ from empriv.cli.options import (
     epsilon_option,
     fail_if_option,
     json_option,
+    limit_options,
     query_option,
     quiet_option,
     report_options,
@@ -38,7 +39,7 @@ from empriv.cli.output import (
     write_to,
 )
 from empriv.cli.policy import Condition, Judgement, Target, judge, parse_policy, parse_target
-from empriv.cli.running import Wanted, check_report, engine_of, write_report
+from empriv.cli.running import Wanted, check_report, engine_of, limits_of, write_report
 from empriv.cli.terminal import Page, console_for, show
 from empriv.errors import InputError
 
@@ -65,7 +66,7 @@ KEPT = 100
     "--density", metavar="NAME", default="laplace:one-se", show_default=True, help="As `empriv audit` takes it."
 )
 @click.option("--component", metavar="NAME", help="Scan this one of several numbers that the query gives.")
-@click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk.")
+@limit_options
 @click.option("--bounds/--no-bounds", default=True, help="Upper bounds too; they take time. [default: bounds]")
 @click.option("--checkpoint", metavar="PATH", help="Keep what is done in this file, and go on from it when run again.")
 @json_option
@@ -162,7 +163,7 @@ def _scanned(
         raise click.UsageError(str(error)) from None
     of_epsilon = [policy.at for policy in policies if policy.figure == "epsilon"]
     others = [policy.at for policy in policies if policy.figure != "epsilon"] + [target.epsilon for target in targets]
-    with engine_of(settings.memory_limit) as engine:
+    with engine_of(limits_of(settings)) as engine:
         return empriv.scan(
             source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *others],
             delta=[0.0, *deltas, *of_epsilon], density=density, component=settings.component,

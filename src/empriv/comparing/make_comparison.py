@@ -42,6 +42,7 @@ def compare(
     rng: int = 0,
     engine: Engine | None = None,
     memory_limit: str | None = None,
+    timeout: float | None = None,
     jobs: int | None = None,
     progress: bool | None = None,
     notice: Callable[[str], None] | None = None,
@@ -62,7 +63,7 @@ def compare(
         `Audit` keeps its own density and component.
     draws : of each randomised protocol for each database; unless given, 4 to 64, to make about 1,500 in all
     rng : seed: protocols draw the same random numbers from it, so that differences are not made by chance
-    engine, memory_limit, jobs, progress, notice, frame : as for `collect`
+    engine, memory_limit, timeout, jobs, progress, notice, frame : as for `collect`
 
     Returns
     -------
@@ -87,8 +88,8 @@ def compare(
         raise InputError(f"`truth` must name one of the protocols ({', '.join(protocols)}), got {truth!r}.")
     epsilons = rising_epsilons(epsilon)
     run = Run(
-        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, jobs=jobs, progress=progress, notice=notice,
-        frame=frame,
+        draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
+        progress=progress, notice=notice, frame=frame,
     )  # fmt: skip
     # All are understood before any is run.
     ways = {name: _understood(name, given, data) for name, given in protocols.items()}
