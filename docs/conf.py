@@ -16,7 +16,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 import empriv
-from empriv.cli.main import main
+from empriv.cli.main import COMMANDS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import docstrings
@@ -87,7 +87,7 @@ def find_reference(app: Sphinx, env: Any, node: Any, contnode: nodes.Element) ->
     last = target.rsplit(".", 1)[-1]
     if node.get("refdomain") != "py":
         return None
-    if target.startswith("empriv ") and target.split()[1] in main.commands:  # a command, in the text of --help
+    if target.startswith("empriv ") and target.split()[1] in COMMANDS:  # a command, in the text of --help
         return contnode
     if last in empriv.__all__ and not target.startswith(("numpy", "scipy")):
         domain = env.get_domain("py")

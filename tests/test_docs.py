@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import tomllib
+from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -211,6 +212,75 @@ def test_every_numbered_thing_of_the_paper_has_its_place() -> None:
     for kind, count in counts.items():
         for number in range(1, count + 1):
             assert re.search(rf"^\| \*\*{kind} {number}\*\*", text, re.MULTILINE), (kind, number)
+
+
+# The architecture page: questions and the files that answer them.
+ARCHITECTURE = DOCS / "architecture.md"
+SOURCES = ROOT / "src" / "empriv"
+_PLACES = re.compile(r"`((?:[\w.]+/)*(?:\w+\.(?:py|pyi|c)|\w+/))`")
+
+
+def test_every_file_and_folder_named_by_the_architecture_page_exists() -> None:
+    named = _PLACES.findall(ARCHITECTURE.read_text())
+    assert len(named) > 80
+    assert [place for place in named if "NAME" not in place and not _exists(place)] == []
+    assert _exists("sql/closed_door.py")
+    assert not _exists("sql/session.py")
+    assert not _exists("nothing/")
+
+
+def test_every_name_on_the_architecture_page_is_defined() -> None:
+    text = re.sub(r"```.*?```", "", ARCHITECTURE.read_text(), flags=re.DOTALL)
+    named = {name.rpartition(".")[2] for name in re.findall(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`", text)}
+    defined = {path.stem for path in SOURCES.rglob("*")}
+    for path in [*SOURCES.rglob("*.py"), *ROOT.glob("tests/*.py"), *ROOT.glob("tests/collecting/*.py")]:
+        defined |= _defined_in(path)
+    elsewhere = {"empriv", "py", "pyi", "c", "singledispatch", "print", "isinstance", "src"}
+    assert len(named) > 60
+    assert named - defined - elsewhere == set()
+    assert "RiskContract" in named & defined
+
+
+def test_the_kind_of_risk_on_the_architecture_page_is_the_tested_one() -> None:
+    shown = re.search(r"```python\n(@dataclass.*?)```", ARCHITECTURE.read_text(), re.DOTALL)
+    assert shown is not None
+    tested = (ROOT / "tests" / "measuring" / "test_risk_contract.py").read_text()
+    for line in shown[1].splitlines():
+        assert line.partition("  #")[0].strip() in tested, line
+
+
+def _exists(place: str) -> bool:
+    """Whether there is such a file or folder: its path, or the end of one, in the sources; or a path in the project."""
+    parts = Path(place).parts
+    return any(path.parts[-len(parts) :] == parts for path in _paths()) or (ROOT / place).exists()
+
+
+@cache
+def _paths() -> list[Path]:
+    return list(SOURCES.rglob("*"))
+
+
+def _defined_in(path: Path) -> set[str]:
+    """Names of functions, classes, variables, attributes and arguments."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+# The attack model: every attack and the test that tries it.
+ATTACKS = DOCS / "attack-model.md"
+
+
+def test_every_test_named_by_the_attack_model_exists() -> None:
+    named = re.findall(r"`tests/((?:\w+/)*test_\w+\.py)::(\w+)`", ATTACKS.read_text())
+    assert len(named) > 40
+    for path, name in named:
+        assert name in _tests_of(ROOT / "tests" / path), (path, name)
 
 
 def _resolve(name: str) -> Any:

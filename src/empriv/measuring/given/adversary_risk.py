@@ -84,7 +84,7 @@ class Conditions:
 class AdversaryRisk(RiskContract):
     """How private the results are for every individual, against an adversary; asked like a `Risk`.
 
-    Made by `empriv.audit` with `adversary=`, and by `empriv.measure_against`.
+    Made by `empriv.audit` with ``adversary=``, and by `empriv.measure_against`.
 
     Attributes
     ----------
