@@ -283,6 +283,13 @@ def test_every_test_named_by_the_attack_model_exists() -> None:
         assert name in _tests_of(ROOT / "tests" / path), (path, name)
 
 
+def test_every_attack_names_its_tests() -> None:
+    rows = ATTACKS.read_text().split("| attack | rule | test |")[1].split("\n\n")[0].splitlines()[2:]
+    assert len(rows) > 15
+    for row in rows:
+        assert "::test_" in row.rsplit("|", 2)[1], row
+
+
 def _resolve(name: str) -> Any:
     """What a dotted name stands for: modules first, then attributes, fields of dataclasses among them."""
     parts = name.split(".")
