@@ -106,7 +106,7 @@ def test_save(ordinary: empriv.Audit, tmp_path: Path, kind: str) -> None:
 def test_wrong_use_is_said(ordinary: empriv.Audit, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`name` must be one of delta"):
         chart(ordinary, "nothing")
-    with pytest.raises(InputError, match="nothing of the kind"):
+    with pytest.raises(InputError, match="nothing to draw"):
         chart(ordinary, "outcomes")
     with pytest.raises(InputError, match="`path` must end in one of"):
         chart(ordinary, "delta").save(tmp_path / "delta.bmp")
@@ -131,7 +131,7 @@ def test_plain_arrays() -> None:
     assert buckets.data["outcome"][-2:] == ["same (1)", "same (2)"]
     with pytest.raises(InputError, match="must have shape"):
         joint_chart(x, y, np.zeros((3, 3)), points=(x, x), names=("a", "b"))
-    with pytest.raises(InputError, match="must be as many"):
+    with pytest.raises(InputError, match="must have the same length"):
         buckets_chart(["a"], np.ones(2), np.ones(3))
 
 

@@ -1,7 +1,7 @@
 """The report: an audit as a page that a controller can read and sign, its charts, and the files beside it.
 
-`write_report` makes the page, `write_comparison` one of several protocols, `chart` a single chart, `notebook_html` what
-a notebook shows. docs/report.md describes them.
+`write_report` makes the page of one audit, `write_comparison` the page of several protocols, `chart` a single chart,
+and `notebook_html` what a notebook shows. docs/report.md describes them.
 """
 
 from empriv.report.charts.all_charts import CHARTS, chart

@@ -1,7 +1,7 @@
 """`chart`: every chart of an audit by name.
 
-A new chart is one entry in `CHARTS`: a function of `Material` that gives a `Chart`, or None where the audit has nothing
-of the kind. Page, command line and tests take them from there.
+A new chart is one entry in `CHARTS`: a function of `Material` that returns a `Chart`, or None if the audit has
+nothing to draw there. The page, the command line and the tests take their charts from this table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
     ----------
     audit : what is drawn
     name : one of `CHARTS`
-    epsilon : where it stands; default: the first epsilon asked for
+    epsilon : at which it is drawn; default: the first epsilon asked for
 
     Returns
     -------
@@ -57,15 +57,15 @@ def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
     >>> chart(audit, "delta").save("delta.svg")
     """
     one_of("name", name, CHARTS)
-    made = CHARTS[name](gather(audit, at=epsilon))
-    if made is None:
-        raise InputError(f"`name` must be a chart that this audit has, got {name!r}: it has nothing of the kind.")
-    return made
+    drawn = CHARTS[name](gather(audit, at=epsilon))
+    if drawn is None:
+        raise InputError(f"`name` must be a chart that this audit has, got {name!r}: there is nothing to draw in it.")
+    return drawn
 
 
 def charts_of(material: Material) -> Iterator[Chart]:
     """All charts that an audit has, in the order of the page."""
     for make in CHARTS.values():
-        made = make(material)
-        if made is not None:
-            yield made
+        drawn = make(material)
+        if drawn is not None:
+            yield drawn

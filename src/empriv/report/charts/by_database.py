@@ -1,4 +1,4 @@
-"""Charts of the databases: the result on each, with what was looked at for independence, and the density's scores."""
+"""Charts of the databases: the result on each, with the signs of dependence, and the scores of the densities."""
 
 from __future__ import annotations
 
@@ -33,44 +33,44 @@ from empriv.results import FloatArray, Outcome, Results
 
 _MOST_POINTS = 1_200
 _MOST_SCORES = 24
-_MOST_VIEWS, _SMALL = 4, 150  # of several numbers so many are drawn, each so high
+_MOST_VIEWS, _SMALL = 4, 150  # how many of several numbers are drawn, and the height of each
 
 
 def results_chart(material: Material) -> Chart:
-    """The result on each database, in their order, with trend, median and change point; some of several numbers."""
+    """The result on each database, in order, with trend, median and change point; the first few of several numbers."""
     results = material.audit.results
     parts = {"": results}
     if results.components is not None:
         parts = {name: results.component(name) for name in results.components[:_MOST_VIEWS]}
     labels = [shortened(str(label), 24) for label in results.databases]
     height = HEIGHT if len(parts) == 1 else _SMALL
-    series = {name: _series(one) for name, one in parts.items()}
+    series = {name: _series(component) for name, component in parts.items()}
     views = [
         {"width": WIDTH, "height": height, "layer": _layers(series[name], labels, name, place, height)}
         for place, name in enumerate(parts)
     ]
     iid = [check for check in material.audit.checks if check.code == "iid"]
-    said = "".join(f" {check.sentence}" for check in iid)
+    verdicts = "".join(f" {check.sentence}" for check in iid)
     drawn = "" if (results.draws or 1) == 1 else f" Each point is the mean of {results.draws:,} draws."
-    odd = sum(int(np.count_nonzero(~np.isfinite(one))) for one in series.values())
-    none = f" {odd:,} of {results.n_databases * len(parts):,} results are not a number: crosses at the foot."
-    marked = any(_marked(one) for one in series.values())
-    marks = " Dashed: the trend by least squares; dotted: the median; the upright line: the likeliest change point."
+    odd = sum(int(np.count_nonzero(~np.isfinite(values))) for values in series.values())
+    none = f" {odd:,} of {results.n_databases * len(parts):,} results are not a number: crosses at the bottom."
+    marked = any(_marked(values) for values in series.values())
+    marks = " Dashed: the trend by least squares; dotted: the median; vertical line: the likeliest change point."
     more = 0 if results.components is None else len(results.components) - len(parts)
     others = f" {more} more {'number is' if more == 1 else 'numbers are'} not drawn." if more else ""
     data: dict[str, list[Any]] = {"database": labels}
-    for name, one in series.items():
+    for name, values in series.items():
         codes = parts[name].outcomes.reshape(results.n_databases, -1)[:, 0]
         data[shortened(name, 40) or "result"] = [
             clean(float(v)) if math.isfinite(v) else Outcome(int(codes[k])).name.lower().replace("_", " ")
-            for k, v in enumerate(one)
+            for k, v in enumerate(values)
         ]
     return Chart(
         name="results",
         title="The query's result on each database" if len(parts) == 1 else "The query's results on each database",
         caption=(
-            "One point for each database, in their order. Privacy comes from how these results vary, so they should "
-            f"look like independent draws: no drift, no jump, no cycle.{marks if marked else ''}{said}{drawn}"
+            "One point for each database, in order. Privacy comes from how these results vary, so they should "
+            f"look like independent draws: no drift, no jump, no cycle.{marks if marked else ''}{verdicts}{drawn}"
             f"{none if odd else ''}{others}"
         ),
         spec=spec_of(layer=views[0]["layer"]) if len(views) == 1 else stacked(views),
@@ -81,7 +81,7 @@ def results_chart(material: Material) -> Chart:
 def _series(results: Results) -> FloatArray:
     """The result of each database, draws averaged; NaN where none is a number."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a database of which no draw is a number
+        warnings.simplefilter("ignore", RuntimeWarning)  # a database where no draw is a number
         return np.asarray(np.nanmean(results.q.reshape(results.n_databases, -1), axis=1))
 
 
@@ -116,7 +116,9 @@ def _layers(series: FloatArray, labels: list[str], name: str, place: int, height
         layers.append(layer("missing", cross, records(at=missing + 1, value=[low] * len(missing)), at))
     if _marked(series):
         layers += _marks(known, series[known], x_axis, y_axis)
-    return [{**one, "name": f"{one['name']}{place}"} for one in layers]  # names of views must differ
+    return [
+        {**view_layer, "name": f"{view_layer['name']}{place}"} for view_layer in layers
+    ]  # names of views must differ
 
 
 def scores_chart(material: Material) -> Chart | None:
@@ -141,7 +143,7 @@ def scores_chart(material: Material) -> Chart | None:
     shape = {**colour, "scale": {"domain": ["chosen", "best score", "other"],
                                  "range": ["diamond", "triangle-up", "circle"]}}  # fmt: skip
     shown = np.flatnonzero(value >= np.sort(value)[::-1][: 4 * _MOST_SCORES].min())
-    near = float(best.log_likelihood) - 1.0  # a density e times lower everywhere; what is worse tells nothing
+    near = float(best.log_likelihood) - 1.0  # a density e times lower everywhere; worse scores are not worth drawing
     shown = np.array([k for k in shown if value[k] >= near or kind[k] != "other"])
     if all(width is not None for width in widths):
         seen = [widths[k] or 1.0 for k in shown]
@@ -207,7 +209,7 @@ def _range(values: FloatArray) -> tuple[float, float]:
 
 
 def _labels(x: Scale, labels: list[str], height: int) -> dict[str, Any]:
-    """The databases' labels, as many as fit, as data of a layer: no text of theirs is part of an expression."""
+    """The databases' labels, as many as fit, as data of a layer: their text never becomes part of an expression."""
     n = len(labels)
     room = max(2, min(12, WIDTH // (8 * max(4, max(map(len, labels))))))
     spots = list(range(0, n, max(1, math.ceil(n / room))))
@@ -243,7 +245,7 @@ def _marks(
 def _thinned(
     known: npt.NDArray[np.intp], series: FloatArray, x_axis: dict[str, Any], y_axis: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Least, median and greatest of neighbouring databases, where points would cover one another."""
+    """Minimum, median and maximum of neighbouring databases, used where points would cover one another."""
     parts = np.array_split(known, 300)
     rows = records(
         at=[float(part.mean()) + 1 for part in parts],

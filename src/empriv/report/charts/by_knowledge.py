@@ -1,4 +1,4 @@
-"""The chart of what an adversary knows: the most exposed individual's delta_i for each value of it."""
+"""The chart of what an adversary knows: the most exposed individual's delta_i for each value that they may know."""
 
 from __future__ import annotations
 
@@ -38,16 +38,20 @@ def adversary_chart(material: Material) -> Chart | None:
     if against is None:
         return None
     epsilon = float(material.epsilons[material.start])
-    found = against.by_condition(epsilon)
-    seen = np.isfinite(found["delta_i"])
-    z, effective, delta_i = found["z"][seen], found["effective"][seen], found["delta_i"][seen]
+    conditions = against.by_condition(epsilon)
+    seen = np.isfinite(conditions["delta_i"])
+    z, effective, delta_i = conditions["z"][seen], conditions["effective"][seen], conditions["delta_i"][seen]
     if not len(delta_i):
         return None
     row = int(np.argmax(against.delta_i(epsilon)))
     # Every individual's own knowledge makes too many conditions to be followed along the slider.
     moves = not isinstance(against.adversary, OwnContribution)
-    who = against.results.individuals[row]
-    along = [against.by_condition(float(e), who)["delta_i"][seen] for e in material.epsilons] if moves else [delta_i]
+    most_exposed = against.results.individuals[row]
+    along = (
+        [against.by_condition(float(e), most_exposed)["delta_i"][seen] for e in material.epsilons]
+        if moves
+        else [delta_i]
+    )
     alone = against.unconditional.delta_i(material.epsilons if moves else np.array([epsilon]))[row]
     nothing = float(alone[material.start if moves else 0])
     kinds = [_KINDS[int(size < FEW_EFFECTIVE)] for size in effective]
@@ -55,16 +59,16 @@ def adversary_chart(material: Material) -> Chart | None:
     top = float(np.append(np.concatenate(along), alone).max())
     value = Scale(0.0, round_up(top) if top > 0 else 1.0)
     axis = "delta_i"
-    names = [_name(one) for one in z]
+    names = [_name(known) for known in z]
     worst_first = np.argsort(-delta_i, kind="stable")
     if z.dtype.kind == "f" and z.ndim == 1 and not isinstance(against.adversary, OwnContribution):
-        some = worst_first[:_MOST_DOTS]
-        span = float(np.ptp(z[some])) or 1.0
-        x = Scale(float(z[some].min()) - 0.03 * span, float(z[some].max()) + 0.03 * span)
+        drawn = worst_first[:_MOST_DOTS]
+        span = float(np.ptp(z[drawn])) or 1.0
+        x = Scale(float(z[drawn].min()) - 0.03 * span, float(z[drawn].max()) + 0.03 * span)
         shape = {**colour, "scale": {"domain": list(_KINDS), "range": ["circle", "triangle-up"]}}
-        rows = records(z=z[some], value=delta_i[some], kind=[kinds[k] for k in some])
+        rows = records(z=z[drawn], value=delta_i[drawn], kind=[kinds[k] for k in drawn])
         at_y = value.encoding("value", axis)
-        big = float(np.abs(z[some]).max()) >= 1e6
+        big = float(np.abs(z[drawn]).max()) >= 1e6
         at_x = x.encoding("z", "what the adversary knows", grid=False, format="~s" if big else ",~r")
         layers = [
             layer("nothing", _DASHED, records(value=[nothing]), {"y": at_y}),
@@ -72,13 +76,17 @@ def adversary_chart(material: Material) -> Chart | None:
                   {"x": at_x, "y": at_y, "color": colour, "shape": shape}),
         ]  # fmt: skip
         spec = spec_of(layer=layers)
-        left, mark, axis_live = len(z) - len(some), "Each point is one value of what the adversary knows", ("y", HEIGHT)
+        left, mark, axis_live = (
+            len(z) - len(drawn),
+            "Each point is one value of what the adversary knows",
+            ("y", HEIGHT),
+        )
     else:
-        some = worst_first[:_MOST_BARS]
-        labels = [f"{shortened(names[k], 34)} ({effective[k]:.0f} databases)" for k in some]
+        drawn = worst_first[:_MOST_BARS]
+        labels = [f"{shortened(names[k], 34)} ({effective[k]:.0f} databases)" for k in drawn]
         labels = [f"{text} · {labels[: k + 1].count(text)}" if labels.count(text) > 1 else text
                   for k, text in enumerate(labels)]  # fmt: skip
-        rows = records(z=labels, value=delta_i[some], foot=[0.0] * len(some), kind=[kinds[k] for k in some])
+        rows = records(z=labels, value=delta_i[drawn], foot=[0.0] * len(drawn), kind=[kinds[k] for k in drawn])
         at_x = value.encoding("value", axis)
         at_y = {"field": "z", "type": "nominal", "sort": labels, "axis": {"title": None, "labelLimit": 320}}
         bars = {"x": at_x, "x2": {"field": "foot"}, "y": at_y, "color": colour}
@@ -87,17 +95,17 @@ def adversary_chart(material: Material) -> Chart | None:
             layer("nothing", _DASHED, records(value=[nothing]), {"x": at_x}),
         ]  # fmt: skip
         spec = spec_of(width=_BARS_WIDTH, height=max(60, 24 * len(labels)), layer=layers)
-        left, mark = len(z) - len(some), "Each bar is one value of what the adversary knows, the worst first"
+        left, mark = len(z) - len(drawn), "Each bar is one value of what the adversary knows, the worst first"
         axis_live = ("x", _BARS_WIDTH)
-    more = f" {left:,} more, of smaller delta_i, are not drawn." if left else ""
+    more = f" {left:,} more, with smaller delta_i, are not drawn." if left else ""
     table = worst_first[:_MOST_ROWS]
     return Chart(
         name="adversary",
         title="What the adversary knows",
         caption=(
-            f"{mark}: how exposed the individual who is most exposed at epsilon {epsilon:.4g} is to anyone who knows it"
-            f"{'' if moves else '; the chart stays at that epsilon'}. The dashed line is the same individual's "
-            f"delta_i to anyone who knows nothing, {number(nothing)} there.{more}"
+            f"{mark}: how exposed the individual who is most exposed at epsilon {epsilon:.4g} is to anyone who knows "
+            f"that value{'' if moves else '; the chart stays at that epsilon'}. The dashed line is the same "
+            f"individual's delta_i to anyone who knows nothing, {number(nothing)} at that epsilon.{more}"
         ),
         spec=spec,
         data={
@@ -109,7 +117,7 @@ def adversary_chart(material: Material) -> Chart | None:
             "kind": "conditions",
             "along": axis_live[0],
             "scale": value.live(axis_live[1]),
-            "values": [numbers(column[some]) for column in along],
+            "values": [numbers(column[drawn]) for column in along],
             "nothing": numbers(alone),
             "table": [numbers(column[table]) for column in along],
         },
@@ -119,5 +127,5 @@ def adversary_chart(material: Material) -> Chart | None:
 def _name(value: Any) -> str:
     """A value of what is known, or several, as text."""
     if np.ndim(value):
-        return ", ".join(_name(one) for one in value)
+        return ", ".join(_name(component) for component in value)
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)

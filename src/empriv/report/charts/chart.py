@@ -1,7 +1,7 @@
-"""`Chart`: a Vega-Lite spec, the data behind it, and how both are read; saved as picture, page or spec.
+"""`Chart`: a Vega-Lite spec, the data behind it, and how to read both. It can be saved as a picture, a page or a spec.
 
-The theme and the colours are here. What is drawn is for `curves`, `laws`, `people` and `databases`; vl-convert turns a
-spec into a picture without a browser, and is imported when one is asked for.
+The theme and the colours are here; `curves`, `laws`, `people`, `by_database` and the others decide what is drawn.
+vl-convert turns a spec into a picture without a browser, and is imported when a picture is asked for.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FORMATS = ("svg", "png", "pdf", "html", "json")
 WIDTH, HEIGHT = 640, 260
 PLAIN = ",~r"  # six digits without an exponent
 
-# Okabe and Ito's colours, told apart by colour-blind readers; style.css maps each to a lighter one in dark mode.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; style.css maps each to a lighter one in dark mode.
 BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#aa4a88", "#56b4e9", "#e69f00"
 INK, FAINT, LINE = "#333333", "#767676", "#e2e2e2"
-# From nobody exposed to certain failure; dark means exposed, and each step differs in lightness.
+# From nobody exposed to certain failure: dark means exposed, and each step differs in lightness.
 HEAT = ("#d5dbe0", "#f6d58a", "#f2a43a", "#d96a1e", "#a63212", "#5c1408")
 HEAT_STEPS = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)  # a delta_i above each has the colour after it
 
@@ -51,11 +51,11 @@ _CONFIG: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A chart that can be looked at, saved and taken apart.
+    """A chart to look at, save, or take apart.
 
     Attributes
     ----------
-    name : by which `empriv.report.chart` knows it
+    name : its name in `empriv.report.chart`
     title : what it shows
     caption : how to read it
     spec : Vega-Lite, as a dict
@@ -92,7 +92,9 @@ class Chart:
         """
         kind = Path(path).suffix.lower().removeprefix(".")
         if kind not in FORMATS:
-            raise InputError(f"`path` must end in one of {', '.join('.' + one for one in FORMATS)}, got {kind!r}.")
+            raise InputError(
+                f"`path` must end in one of {', '.join('.' + ending for ending in FORMATS)}, got {kind!r}."
+            )
         if not (math.isfinite(scale) and scale > 0):
             raise InputError(f"`scale` must be positive and finite, got {scale}.")
         write_atomically(path, self._bytes(kind, scale))
@@ -120,7 +122,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Scale:
-    """Where values lie on an axis: Vega-Lite and the report's script are told the same.
+    """Where values lie on an axis: Vega-Lite and the report's script get the same description.
 
     ``kind`` is "linear", "log" or "symlog"; ``ticks`` are labelled, if given.
     """
@@ -173,13 +175,13 @@ def layer(
 
 
 def records(**columns: Iterable[Any]) -> list[dict[str, Any]]:
-    """Rows of plain numbers and texts; what is not finite becomes null, which Vega leaves out."""
+    """Rows of plain numbers and texts; values that are not finite become null, which Vega leaves out."""
     cleaned = [[clean(value) for value in column] for column in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cleaned, strict=True)]
 
 
 def clean(value: Any) -> Any:
-    """A value fit for JSON: finite numbers of six digits, text without control characters."""
+    """A value fit for JSON: finite numbers with six digits, text without control characters."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
@@ -190,20 +192,20 @@ def clean(value: Any) -> Any:
 
 
 def numbers(values: npt.ArrayLike) -> list[float | None]:
-    """An array as JSON has it."""
+    """An array as a list that JSON can hold."""
     return [clean(float(value)) for value in np.asarray(values, float).ravel()]
 
 
 def round_up(value: float) -> float:
     """The next number that is easy to read."""
-    value = max(value, 1e-300)  # below, powers of ten lose their digits
+    value = max(value, 1e-300)  # smaller powers of ten lose their digits
     scale = 10.0 ** math.floor(math.log10(value))
     steps = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
     return next(step for step in steps if step * scale >= value * (1 - 1e-12)) * scale
 
 
 def risk_scale(estimates: npt.NDArray[np.float64], uppers: npt.NDArray[np.float64]) -> Scale:
-    """An axis for probabilities: logarithmic where they span more than twentyfold."""
+    """An axis for probabilities: logarithmic if they span more than a factor of 20."""
     most = float(max(estimates.max(initial=0.0), uppers.max(initial=0.0)))
     if most <= 0:
         return Scale(0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Charts along epsilon: delta, total risk, and delta under other smoothings. The report's slider moves their cursor."""
+"""Charts along epsilon: delta, total risk, and delta under other smoothings. The report's slider moves a cursor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from empriv.words.sentences import number, percent
 
 _LINES = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
 _RISKIEST = 10  # at each end of the epsilons asked for, measured again under other smoothings
-_MANY_POINTS = 2_000  # with more only the riskiest is: a Gaussian takes time with their square
+_MANY_POINTS = 2_000  # with more of them only the riskiest: a Gaussian's time grows with their square
 _MOST_VARIABLE = 200  # points with bandwidths of their own; the check at one epsilon tries more
 _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
@@ -96,7 +96,7 @@ def _(risk: Risk, material: Material) -> Chart | None:
     grid = material.epsilons[material.finite]
     own = material.curves.delta[material.finite] if material.audit.against is None else np.asarray(risk.delta(grid))
     lines = {"as measured": own, **_otherwise(material, risk, grid)}
-    alone = "" if material.audit.against is None else " All as for somebody who knows nothing else."
+    alone = "" if material.audit.against is None else " All of them are for an adversary who knows nothing else."
     return lines_chart(
         grid,
         lines,
@@ -105,8 +105,8 @@ def _(risk: Risk, material: Material) -> Chart | None:
         title="How much the smoothing matters",
         caption=(
             "delta against epsilon, estimated again with half and double the bandwidth and with other densities, over "
-            "the most exposed individuals. Lines close together mean that the estimate does not hang on the smoothing; "
-            f"lines far apart mean that it does.{alone}"
+            "the most exposed individuals. Lines close together mean that the estimate does not depend on the "
+            f"smoothing; lines far apart mean that it does.{alone}"
         ),
         apart=material.curves.apart,
     )
@@ -192,7 +192,7 @@ def banded_chart(
     x, y = _across(epsilons, apart), risk_scale(estimate, upper)
     at_x = x.encoding("epsilon", "epsilon", **({"tickCount": 8} if apart else {}))
     rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
-    here = min(start, len(epsilons) - 1)
+    place = min(start, len(epsilons) - 1)
     marked = np.isin(epsilons, asked)
     caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic; 0 lies at its foot."
     if apart:
@@ -214,9 +214,9 @@ def banded_chart(
         layer("asked", {"type": "point", "filled": False, "color": BLUE, "size": 60, "opacity": 1},
               records(epsilon=epsilons[marked], estimate=_on(y, estimate[marked])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
-        layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[epsilons[here]]), {"x": at_x}),
+        layer("cursor", {"type": "rule", "color": INK}, records(epsilon=[epsilons[place]]), {"x": at_x}),
         layer("dot", {"type": "point", "filled": True, "color": VERMILION, "size": 90, "opacity": 1},
-              records(epsilon=[epsilons[here]], estimate=_on(y, estimate[here : here + 1])),
+              records(epsilon=[epsilons[place]], estimate=_on(y, estimate[place : place + 1])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
     ]  # fmt: skip
     return Chart(
@@ -247,23 +247,23 @@ def _across(epsilons: FloatArray, apart: bool) -> Scale:
 
 
 def _on(scale: Scale, values: FloatArray) -> FloatArray:
-    """Values as they can be drawn: on a logarithmic scale 0 lies at the foot."""
+    """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
     values = np.asarray(values, float)
     return np.maximum(values, scale.low) if scale.kind == "log" else values
 
 
 def _otherwise(material: Material, risk: Risk, grid: FloatArray) -> dict[str, FloatArray]:
-    """delta under other smoothings of the riskiest at both ends of the epsilons asked for."""
+    """delta under other smoothings of those who are riskiest at the first or the last epsilon asked for."""
     ends = {material.audit.epsilons[0], material.audit.epsilons[-1]}
     most = _RISKIEST if len(risk.pairs.points) <= _MANY_POINTS else 1
-    rows = np.unique(np.concatenate([robustness.riskiest(risk, one, most) for one in ends]))
-    found: dict[str, FloatArray] = {}
+    rows = np.unique(np.concatenate([robustness.riskiest(risk, epsilon, most) for epsilon in ends]))
+    curves: dict[str, FloatArray] = {}
     if isinstance(risk.density, Mixture):
-        some = robustness.risk_of_rows(risk, rows)
+        riskiest = robustness.risk_of_rows(risk, rows)
         for name, factor in robustness.SCALES.items():
-            found[name] = np.asarray(robustness.scaled(some, factor).delta(grid))
+            curves[name] = np.asarray(robustness.scaled(riskiest, factor).delta(grid))
     others = robustness.other_densities(risk, rows, most_variable=_MOST_VARIABLE)
     for name, other in others.items():
         if robustness.FAMILIES[name] != material.audit.density:
-            found[name] = np.asarray(other.delta(grid))
-    return found
+            curves[name] = np.asarray(other.delta(grid))
+    return curves

@@ -1,6 +1,6 @@
 """Charts of laws: densities with and without an individual, and outcomes with a mass of their own.
 
-Several numbers are in `together`, what an adversary knows in `known`, noise in `released`.
+Several numbers are in `together`, what an adversary knows in `by_knowledge`, noise in `released`.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def _(risk: Risk, material: Material) -> Chart | None:
     kept = list(dict.fromkeys([int(worst[material.start]), *map(int, worst)]))
     sides = np.array([risk.density.pdf(x, risk.pairs.dense(np.array([row]))[0]) for row in kept])
     index = [kept.index(int(row)) for row in worst]
-    here = index[material.start]
+    first = index[material.start]
     epsilon = float(material.epsilons[material.start])
     chart = two_laws(
-        x, with_all, sides[here], epsilon,
+        x, with_all, sides[first], epsilon,
         others=sides, index=index, epsilons=material.epsilons,
     )  # fmt: skip
-    alone = "" if material.audit.against is None else " Drawn as for somebody who knows nothing else."
+    alone = "" if material.audit.against is None else " Drawn for an adversary who knows nothing else."
     return Chart(
         name="density",
         title="The most exposed individual: with and without",
@@ -104,10 +104,12 @@ def two_laws(
     """Two densities over the same places, shaded where their ratio exceeds e^epsilon."""
     ratio = log_ratio(with_all, without)
     every = [ratio] if others is None else [log_ratio(with_all, side) for side in others]
-    widest = max(float(np.nanmax(np.abs(np.where(np.isfinite(one), one, 0.0)))) for one in every)
+    widest = max(float(np.nanmax(np.abs(np.where(np.isfinite(ratio), ratio, 0.0)))) for ratio in every)
     finite = [] if epsilons is None else [float(e) for e in epsilons if math.isfinite(e)]
     shown_epsilon = epsilon if math.isfinite(epsilon) else 0.0
-    if any(np.isinf(one).any() for one in every):  # one law has mass where the other has none: beyond any scale
+    if any(
+        np.isinf(ratio).any() for ratio in every
+    ):  # one law has mass where the other has none, so the ratio is infinite
         widest = max(widest, 3 * max([shown_epsilon, *finite, 0.05]))
     reach = 1.15 * max(widest, shown_epsilon, 1e-9)
     reach = min(reach, 4 * max(shown_epsilon, max(finite, default=0.0), 0.05))
@@ -183,7 +185,7 @@ def log_ratio(with_all: FloatArray, without: FloatArray) -> FloatArray:
 
 
 def exceeds(ratio: FloatArray, epsilon: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Where the ratio of densities is beyond e^epsilon either way."""
+    """Where the ratio of densities exceeds e^epsilon in either direction."""
     return np.asarray(np.abs(ratio) > epsilon)
 
 
@@ -223,7 +225,7 @@ def _(risk: Risk, material: Material) -> Chart | None:
         caption=(
             "How often each single outcome occurs with everyone, and without the individual most exposed at epsilon "
             f"{material.epsilons[material.start]:.4g}, where this chart stays. They are compared by counts. An outcome "
-            "with one bar only gives that individual's presence or absence away for certain."
+            "with only one bar gives away for certain whether that individual is present."
         ),
     )
 
@@ -242,13 +244,13 @@ def buckets_chart(
     title: str = "What an adversary sees",
     caption: str = (
         "The results sorted into the buckets that an adversary tells apart: how often each occurs with everyone, and "
-        "without the individual. Buckets with bars of different height are what the adversary learns from."
+        "without the individual. The adversary learns from buckets whose bars differ in height."
     ),
 ) -> Chart:
     """Shares of each bucket in the two worlds, side by side."""
     same_length(with_all, without)
     if len(labels) != len(with_all):
-        raise InputError(f"`labels` must be as many as the shares, {len(with_all)}, got {len(labels)}.")
+        raise InputError(f"`labels` must have one label for each of the {len(with_all)} shares, got {len(labels)}.")
     names = [shortened(label, 56) for label in labels]
     unique = [f"{text} ({names[: k + 1].count(text)})" if names.count(text) > 1 else text
               for k, text in enumerate(names)]  # fmt: skip
@@ -280,14 +282,14 @@ def buckets_chart(
 
 
 def _faces(material: Material, risk: Risk) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """The most exposed individual at each epsilon; where nobody is exposed, the last who was.
+    """The most exposed individual at each epsilon; where nobody is exposed, the last one who was.
 
-    Beyond a dozen different ones, the last of the dozen stays: the page would grow without telling more.
+    After a dozen different individuals the last of them stays: more would make the page larger, not clearer.
     """
     worst = material.curves.worst.copy()
     nobody = material.curves.delta <= 0
     if nobody.all():
-        # nobody ever: the individual who moves the results most
+        # nobody is ever exposed: the individual who moves the results most
         worst[:] = int(np.argmax(risk.shifts))
         return worst
     for k in range(len(worst)):
@@ -315,6 +317,8 @@ def _places(risk: Risk, points: FloatArray) -> FloatArray:
     return even
 
 
-def same_length(one: Any, other: Any) -> None:
-    if len(one) != len(other) or len(one) == 0:
-        raise InputError(f"Places and densities must be as many, and at least one, got {len(one)} and {len(other)}.")
+def same_length(places: Any, densities: Any) -> None:
+    if len(places) != len(densities) or len(places) == 0:
+        raise InputError(
+            f"Places and densities must have the same length, at least 1, got {len(places)} and {len(densities)}."
+        )

@@ -1,6 +1,6 @@
 """Charts of the individuals: how delta_i is distributed, and who is exposed by presence and influence.
 
-Both are aggregates, made of everyone, however many there are.
+Both are aggregates over everyone, however many people there are.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def delta_i_chart(material: Material) -> Chart:
     edges = edges[first : last + 2]
     names = ["exactly 0", *(f"{_short(a)} to {_short(b)}" for a, b in pairwise(edges.tolist()))]
     y = Scale(0.0, max(1.0, float(counts.max())), "symlog", _powers(int(counts.max())))
-    here = material.start
+    start = material.start
     rows = records(
-        low=range(len(shown)), high=[k + 1 for k in range(len(shown))], count=counts[here], zero=[0] * len(shown),
+        low=range(len(shown)), high=[k + 1 for k in range(len(shown))], count=counts[start], zero=[0] * len(shown),
         kind=["nobody's failure" if k == 0 else "exposed" for k in range(len(shown))],
     )  # fmt: skip
     spots = {0.5: "0", **{k + 1.0: _short(edge) for k, edge in enumerate(edges.tolist()) if _is_power_of_ten(edge)}}
@@ -72,11 +72,11 @@ def delta_i_chart(material: Material) -> Chart:
         title="How delta_i is distributed over individuals",
         caption=(
             "How many individuals have which failure probability. The grey bar counts those whose privacy is not seen "
-            "to fail at all; bars further right are people more exposed. Heights are logarithmic, so that one single "
-            "individual can be seen beside thousands."
+            "to fail at all; bars further right are people who are more exposed. Heights are logarithmic, so that a "
+            "single individual can be seen beside thousands."
         ),
         spec=spec_of(layer=[bars]),
-        data={"delta_i": names, "individuals": [int(count) for count in counts[here]]},
+        data={"delta_i": names, "individuals": [int(count) for count in counts[start]]},
         live={"kind": "bars", "y": y.live(HEIGHT), "counts": counts.tolist()},
     )
 
@@ -108,16 +108,16 @@ def _influence(risk: RiskContract, material: Material) -> Chart | None:  # noqa:
     if silent:
         left_out += f" {people(silent)} who never change the result {'is' if silent == 1 else 'are'} not drawn."
     if odd:
-        left_out += f" Nor {'is' if odd == 1 else 'are'} {people(odd)} whose absence makes a result no number."
+        left_out += f" Nor {'is' if odd == 1 else 'are'} {people(odd)} without whom a result is not a number."
     low, high = (cells.influence.min(), cells.influence.max())
     y = Scale(float(low) / 1.6, float(high) * 1.6, "log", _decades(float(low) / 1.6, float(high) * 1.6))
     most_present = float(cells.presence.max(initial=1.0))
     x = Scale(0.0, most_present + max(0.5, 0.03 * most_present))
-    here = heat(material.curves.cells[:, material.start])
+    steps = heat(material.curves.cells[:, material.start])
     order = np.argsort(-cells.count, kind="stable")
     rows = records(
         presence=cells.presence[order], influence=cells.influence[order], count=cells.count[order],
-        heat=[_STEPS[k] for k in here[order]],
+        heat=[_STEPS[k] for k in steps[order]],
     )  # fmt: skip
     most = max(2, int(cells.count.max(initial=1)))
     together = most > 2
@@ -132,9 +132,9 @@ def _influence(risk: RiskContract, material: Material) -> Chart | None:  # noqa:
                  "scale": {"type": "log", "domain": [1, most], "range": [24, 120] if together else [60, 60]}},
     }  # fmt: skip
     mark = {"type": "point", "filled": True, "opacity": 0.9, "stroke": FAINT, "strokeWidth": 0.7}
-    what = (
-        "Each circle stands for individuals alike; larger circles for more of them, and the colour is that of the most "
-        "exposed among them."
+    meaning = (
+        "Each circle stands for individuals who are alike; a larger circle for more of them. Its colour is that of the "
+        "most exposed among them."
         if together
         else "Each circle is one individual."
     )
@@ -142,15 +142,15 @@ def _influence(risk: RiskContract, material: Material) -> Chart | None:  # noqa:
         name="influence",
         title="Who is exposed: influence against presence",
         caption=(
-            f"{what} Higher up means that leaving the individual out changes the result more; further right, that they "
-            f"are in more databases. The colour tells how exposed they are.{left_out}"
+            f"{meaning} Higher up means that leaving the individual out changes the result more; further right, that "
+            f"they are in more databases. The colour shows how exposed they are.{left_out}"
         ),
         spec=spec_of(layer=[layer("cells", mark, rows, encoding)]),
         data={
             "databases (about)": [number(v, 3) for v in cells.presence[order]],
             "largest change (about)": numbers(cells.influence[order]),
             "individuals": [int(v) for v in cells.count[order]],
-            "largest delta_i": [_STEPS[k] for k in here[order]],
+            "largest delta_i": [_STEPS[k] for k in steps[order]],
         },
         live={
             "kind": "cells",
@@ -177,7 +177,7 @@ def _powers(most: int) -> tuple[float, ...]:
 
 
 def _decades(low: float, high: float) -> tuple[float, ...] | None:
-    """Ticks at powers of ten; where two of them do not fit, at 1, 2 and 5 times; None where neither do."""
+    """Ticks at powers of ten; if fewer than two fit, at 1, 2 and 5 times those; None if these do not fit either."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     if last - first < 1:
         finer = [step * 10.0**k for k in range(first - 1, last + 2) for step in (1, 2, 5)]

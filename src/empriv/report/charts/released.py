@@ -20,7 +20,7 @@ _FINE = 2001
 
 
 class Additive(Protocol):
-    """What the chart asks of noise; `empriv.noise.Noise` has it."""
+    """What the chart needs from noise; `empriv.noise.Noise` has it."""
 
     def quantile(self, p: float) -> float: ...
 
@@ -38,7 +38,7 @@ class OnLattice(Additive, Protocol):
 
 
 def released_chart(audit: Audit, noise: Additive) -> Chart | None:
-    """The law of some noise and the results with it; None if the results have no density, or are several numbers."""
+    """The law of the noise, and the results with it; None if the results have no density, or are several numbers."""
     return _released(audit.risk, noise)
 
 
@@ -74,7 +74,7 @@ def _(risk: TalliedRisk, noise: Additive) -> Chart | None:
 
 
 def _edges(reach: float, granularity: float | None) -> FloatArray:
-    """Ends of about `_CELLS` cells of one width about 0; of noise on a lattice each holds as many of its points."""
+    """Ends of about `_CELLS` equal cells around 0; each holds the same number of points of a lattice."""
     width = 2 * reach / _CELLS
     if granularity is not None:
         inside = max(1, math.ceil(width / granularity))
@@ -126,7 +126,7 @@ def noise_chart(
         name="noise",
         title="The noise, and what is released",
         caption=(
-            "Above: how likely each error is that the noise adds. Below: the distribution of the results as measured "
+            "Above: how likely each error from the noise is. Below: the distribution of the results as measured "
             "(solid), and as released with the noise added (dashed). The closer the two, the less the noise costs."
         ),
         # the legend belongs to the lower view

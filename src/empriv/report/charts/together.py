@@ -22,8 +22,8 @@ _MOST_PAIRS = 3
 _MOST_DOTS = 400
 _CELLS = 40
 _READ = (
-    "How likely each pair of results is: darker is likelier. Numbers released together tell more than each alone, the "
-    "more so where they go together."
+    "How likely each pair of results is: darker is likelier. Numbers released together tell more than each alone, and "
+    "most where they are related."
 )
 
 
@@ -50,17 +50,17 @@ def _(risk: JointRisk, material: Material) -> Chart | None:
     if not views:
         return None
     dots = "draw of noise" if (risk.results.draws or 1) > 1 else "database"
-    which = "whose delta is largest" if risk.pairwise else "that go together most"
-    some = "" if len(shown) == len(every) else f" Of {len(every):,} pairs, those are drawn {which}."
+    which = "whose delta is largest" if risk.pairwise else "that are related most closely"
+    of_how_many = "" if len(shown) == len(every) else f" Of {len(every):,} pairs, the chart shows those {which}."
     known = [(pair, _delta(risk, pair, epsilon)) for pair in shown]
     deltas = [
-        f"{' and '.join(shortened(name, 30) for name in pair)}, {number(found)}"
-        for pair, found in known
-        if found is not None
+        f"{' and '.join(shortened(name, 30) for name in pair)}, {number(pair_delta)}"
+        for pair, pair_delta in known
+        if pair_delta is not None
     ]
-    said = f" delta of two at epsilon {epsilon:.4g}: {'; '.join(deltas)}." if deltas else ""
+    pair_deltas = f" delta of two at epsilon {epsilon:.4g}: {'; '.join(deltas)}." if deltas else ""
     many = (
-        f" The table has the first {_MOST_DOTS}."
+        f" The table holds the first {_MOST_DOTS}."
         if risk.results.n_databases * (risk.results.draws or 1) > _MOST_DOTS
         else ""
     )
@@ -69,8 +69,8 @@ def _(risk: JointRisk, material: Material) -> Chart | None:
         name="joint",
         title="Numbers released together",
         caption=(
-            f"{_READ} Each dot is one {dots}.{some}{said} The picture smooths each number with its own bandwidth; "
-            f"delta was measured with the joint density.{many}"
+            f"{_READ} Each dot is one {dots}.{of_how_many}{pair_deltas} The picture smooths each number with its own "
+            f"bandwidth; delta was measured with the joint density.{many}"
         ),
         spec={**stacked(views), "resolve": {"scale": {"color": "independent"}}},  # each pair has its own densest spot
         data={shortened(name, 40): numbers(risk.components[name].pairs.points[:_MOST_DOTS]) for name in names},

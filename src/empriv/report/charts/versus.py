@@ -58,7 +58,7 @@ def versus_chart(
     Bands of many protocols in one view would hide one another and the curves.
     """
     names = list(curves)
-    every = np.concatenate([np.asarray(one, float) for one in curves.values()])
+    every = np.concatenate([np.asarray(curve, float) for curve in curves.values()])
     x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(every, np.zeros(0))
     below = risk_scale(every, np.concatenate([band.upper for band in bands.values()]))  # higher: bands have to fit
     styles = dict(zip(names, zip(_colours(names), _dashes(names), strict=True), strict=True))
@@ -70,8 +70,8 @@ def versus_chart(
     scales = {"type": "nominal", "field": "which", "sort": names}
     widest = max(map(len, names)) * _LETTER + 45
     legend = {"symbolSize": 500, "rowPadding": 0, "columns": max(1, min(4, int(WIDTH / widest)))}
-    colour = {**scales, "legend": legend, "scale": {"domain": names, "range": [one[0] for one in styles.values()]}}
-    dash = {**scales, "legend": legend, "scale": {"domain": names, "range": [one[1] for one in styles.values()]}}
+    colour = {**scales, "legend": legend, "scale": {"domain": names, "range": [style[0] for style in styles.values()]}}
+    dash = {**scales, "legend": legend, "scale": {"domain": names, "range": [style[1] for style in styles.values()]}}
     at_x = x.encoding("epsilon", "epsilon")
     lines = layer(
         "lines", {"type": "line", "strokeWidth": 2.2, "clip": True}, rows,
@@ -88,10 +88,10 @@ def versus_chart(
         table[f"{which}, lower bound"], table[f"{which}, upper bound"] = numbers(lower), numbers(upper)
     above = {"width": WIDTH, "height": _TALL, "layer": [lines, cursor]}
     spec = stacked([above, _panels((x, below), epsilons, curves, bands, styles)])
-    # Frames line up, not what stands beside them; so the room between is said.
+    # Only the frames are aligned, not the labels beside them, so the space between is set here.
     spec |= {"bounds": "flush", "spacing": 86}
     logs = [scale.kind == "log" for scale in (y, below)]
-    foot = " Where a scale is logarithmic, 0 lies at its foot." if any(logs) else ""
+    foot = " Where a scale is logarithmic, 0 is at the bottom." if any(logs) else ""
     return Chart(
         name=name,
         title=title,
@@ -104,11 +104,11 @@ def versus_chart(
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Bounds at some epsilons, rising, and what they say of all others.
+    """Bounds at a few epsilons in rising order, and what follows for all others.
 
     A figure falls in epsilon: an upper bound holds for every greater epsilon, a lower one for every smaller. So between
     two epsilons the upper bound of the left one and the lower bound of the right one are taken, and a band is never too
-    narrow. Nothing is said before the first.
+    narrow. There are no bounds before the first.
     """
 
     epsilons: FloatArray
@@ -196,7 +196,7 @@ def _few(high: float, most: int) -> list[float]:
 
 
 def _falling(scale: Scale, curve: FloatArray) -> FloatArray:
-    """A falling curve as it is drawn: on a logarithmic scale it ends where it meets the foot."""
+    """A falling curve as it is drawn: on a logarithmic scale it ends where it reaches the bottom."""
     drawn = _drawn(scale, curve)
     if scale.kind == "log":
         drawn[np.flatnonzero(drawn <= scale.low)[1:]] = np.nan
@@ -206,7 +206,7 @@ def _falling(scale: Scale, curve: FloatArray) -> FloatArray:
 def utility_chart(
     points: Mapping[str, tuple[float, float]], front: Sequence[str], *, name: str, title: str, axis: str, caption: str
 ) -> Chart:
-    """Mean error against risk, a mark for each protocol, and the front drawn through those nothing betters."""
+    """Mean error against risk, a mark for each protocol, and a front through those that no other improves on."""
     shown = {which: point for which, point in points.items() if not any(map(math.isnan, point))}
     names = list(points)
     errors = np.array([point[0] for point in shown.values()])
@@ -253,11 +253,11 @@ def utility_chart(
         {"x": at_x, "y": at_y, "color": colour, "shape": shape},
     )  # fmt: skip
     missing = [which for which in points if which not in shown]
-    left = f" Without any answer, and so not drawn: {', '.join(missing)}." if missing else ""
+    left = f" Not drawn, because they give no answer: {', '.join(missing)}." if missing else ""
     logs = " and ".join(
         word for word, scale in (("error", x), ("risk", y)) if scale.kind == "log"
     )  # fmt: skip
-    scale_said = f" The scale of {logs} is logarithmic; 0 lies at its end." if logs else ""
+    scale_said = f" The scale of {logs} is logarithmic, with 0 at its end." if logs else ""
     return Chart(
         name=name,
         title=title,
@@ -279,7 +279,7 @@ def label_places(
     width: float = WIDTH,
     height: float = _TALL,
 ) -> dict[str, tuple[float, float, str]]:
-    """(dx, dy, align) of each label, so that none lies on another, on a mark, on ``line`` or outside, if that can be.
+    """(dx, dy, align) of each label, so that none lies on another, on a mark, on ``line`` or outside, if possible.
 
     Places are tried in the order of how well they read: right, left, above, below, then further away.
     """
@@ -327,12 +327,12 @@ def _colours(names: Sequence[str]) -> list[str]:
 
 
 def _dashes(names: Sequence[str]) -> list[list[int]]:
-    """With `_colours` no two of a dozen are alike; who is colour-blind still has six dashes."""
+    """With `_colours` no two of a dozen are alike; colour-blind readers still have six dashes."""
     return [_DASHES[k % len(_DASHES)] for k in range(len(names))]
 
 
 def _error_scale(errors: FloatArray) -> Scale:
-    """An axis for errors: logarithmic where those that are not 0 span more than twentyfold."""
+    """An axis for errors: logarithmic if those that are not 0 span more than a factor of 20."""
     positive = errors[errors > 0]
     if not len(positive):
         return Scale(0.0, 1.0)
@@ -356,6 +356,6 @@ def _share(scale: Scale, value: float) -> float:
 
 
 def _drawn(scale: Scale, values: FloatArray) -> FloatArray:
-    """Values as they can be drawn: on a logarithmic scale 0 lies at the foot."""
+    """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
     values = np.array(values, float)
     return np.maximum(values, scale.low) if scale.kind == "log" else values

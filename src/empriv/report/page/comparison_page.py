@@ -1,4 +1,4 @@
-"""The page and the charts of a `Comparison`: `Comparison.report` and `Comparison.chart` come here."""
+"""The page and the charts of a `Comparison`: `Comparison.report` and `Comparison.chart` call this module."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _LONGEST = 40
 _AXES = {"delta": "delta (most exposed individual)", "total_risk": "total risk (anybody)"}
 
 _ALONG = (
-    "One line for each protocol; the lower, the more private. Below, each by itself on its band, the others in grey: "
-    "the ends of a band are bounds at 95%, one by one, and a band that reaches the top means no upper bound."
+    "One line for each protocol; lower is more private. Below, each by itself on its band, with the others in grey: "
+    "each end of a band is by itself a bound at 95%, and a band that reaches the top means no upper bound."
 )
 _TOTAL = " The upper end of a band of total risk is indicative only."
 _OVERLAP = (
     " Bands that overlap do not mean that there is no difference: all were measured on the same databases, and the "
-    "table of differences tells more than the bands."
+    "table of differences says more than the bands do."
 )
 
 
 def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title: str | None = None) -> Path:
-    """Write one page that needs nothing else, mode 0600.
+    """Write one self-contained page, mode 0600.
 
     Parameters
     ----------
@@ -71,13 +71,13 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
     errors = comparison.truth is not None and comparison.scalar
     front = comparison.front(asked) if errors else ()
     rows = []
-    for k, (name, one) in enumerate(material.items()):
-        audit, curves = comparison[name], one.curves
+    for k, (name, drawn) in enumerate(material.items()):
+        audit, curves = comparison[name], drawn.curves
         bind[f"delta{k}"] = [number(float(v), 3) for v in curves.delta]
         bind[f"total{k}"] = [number(float(v), 3) for v in curves.total_risk]
         bind[f"exposed{k}"] = [f"{int(v):,}" for v in curves.n_exposed]
-        said = audit.summary()
-        grave = [one.sentence for one in audit.checks if one.severity != "info" and one.code != "exact-leak"]
+        summary = audit.summary()
+        grave = [check.sentence for check in audit.checks if check.severity != "info" and check.code != "exact-leak"]
         rows.append(
             {
                 "name": names[name],
@@ -85,13 +85,13 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
                 "individuals": f"{audit.results.n_individuals:,}",
                 "upper": words.upper_said(upper[name]),
                 "front": "yes" if name in front else "no",
-                "asked": visible(" ".join(audit.query.split()) if audit.origin is not None else said.asked),
-                "alarms": said.alarms,
-                "warnings": [visible(warning) for warning in (*said.warnings, *grave)],
+                "asked": visible(" ".join(audit.query.split()) if audit.origin is not None else summary.asked),
+                "alarms": summary.alarms,
+                "warnings": [visible(warning) for warning in (*summary.warnings, *grave)],
             }
         )
     charts = [_chart(comparison, which, material, asked) for which in COMPARISON_CHARTS[: 4 if errors else 2]]
-    found = comparison.differences() if comparison.incomparable is None else ()
+    differences = comparison.differences() if comparison.incomparable is None else ()
     content = {
         "title": visible(title) if title is not None else "Protocols side by side",
         "rows": rows,
@@ -101,18 +101,20 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         "with_front": errors,
         "utility": _utility_rows(comparison, names),
         "several": not comparison.scalar,
-        "differences": {figure: _difference_rows(found, figure, names) for figure in FIGURES} if found else {},
-        "real": told(found)[0],
-        "told": untold(found) if found else "",
-        "held": words.held_together(0.95, len(found)) if found else "",
+        "differences": {figure: _difference_rows(differences, figure, names) for figure in FIGURES}
+        if differences
+        else {},
+        "real": told(differences)[0],
+        "told": untold(differences) if differences else "",
+        "held": words.held_together(0.95, len(differences)) if differences else "",
         "notes": notes_of(comparison),
-        "charts": [picture_of(one) for one in charts],
+        "charts": [picture_of(chart) for chart in charts],
     }
     payload = {
         "epsilons": bind["epsilon"],
         "start": start,
         "bind": bind,
-        "charts": {one.name: one.live for one in charts if one.live is not None},
+        "charts": {chart.name: chart.live for chart in charts if chart.live is not None},
         "individuals": None,
     }
     text = render("compare.html", content, payload)
@@ -148,13 +150,13 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
         risk = comparison.delta(at) if figure == "delta" else comparison.total_risk(at)
         return utility_chart(
             {names[row.protocol]: (row.mean_absolute, float(risk[row.protocol])) for row in comparison.utility},
-            [names[one] for one in comparison.front(at, figure)],
+            [names[protocol] for protocol in comparison.front(at, figure)],
             name=name,
             title=f"Error against {figure.replace('_', ' ')} at epsilon {label(at)}",
             axis=_AXES[figure],
             caption=(
                 "Further down is more private, further left more exact. The dashed line joins the protocols that no "
-                "other improves on in both; by the estimates, so neighbours on it may not differ really."
+                "other improves on in both. It goes by the estimates, so neighbours on it may not really differ."
             ),
         )
     figures = ("lower", "estimate", "upper")
@@ -164,10 +166,10 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
     shown = first.finite
     return versus_chart(
         first.epsilons[shown],
-        {names[which]: getattr(one.curves, name)[shown] for which, one in material.items()},
+        {names[which]: getattr(drawn.curves, name)[shown] for which, drawn in material.items()},
         {
-            names[which]: _band(one.epsilon, *(getattr(one, figure) for figure in figures))
-            for which, one in comparison.bands.items()
+            names[which]: _band(band.epsilon, *(getattr(band, figure) for figure in figures))
+            for which, band in comparison.bands.items()
         },
         start=first.start,
         name=name,
@@ -178,13 +180,13 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
 
 
 def _band(epsilons: FloatArray, lower: FloatArray, estimate: FloatArray, upper: FloatArray) -> Band:
-    """A band that holds its curve: a lower bound may be above the estimate, and is then not drawn."""
+    """A band around its curve: a lower bound above the estimate is not drawn."""
     return Band(epsilons, np.minimum(lower, estimate), upper)
 
 
 def _alike(comparison: Comparison) -> str | None:
-    """How many databases and individuals all have; None if not all have the same."""
-    counts = {(one.results.n_databases, one.results.n_individuals) for one in comparison.audits.values()}
+    """How many databases and individuals every audit has; None if they differ."""
+    counts = {(audit.results.n_databases, audit.results.n_individuals) for audit in comparison.audits.values()}
     if len(counts) > 1 or not comparison.paired:
         return None
     n, count = counts.pop()
@@ -222,12 +224,13 @@ def _utility_rows(comparison: Comparison, names: dict[str, str]) -> list[tuple[A
     ]  # fmt: skip
 
 
-def _difference_rows(found: tuple[Difference, ...], figure: str, names: dict[str, str]) -> list[tuple[str, ...]]:
+def _difference_rows(differences: tuple[Difference, ...], figure: str, names: dict[str, str]) -> list[tuple[str, ...]]:
     return [
         (
-            label(one.epsilon), names[one.first], names[one.second], number(one.difference),
-            "0" if one.verdict == words.NONE else f"{number(one.lower)} to {number(one.upper)}", one.verdict,
+            label(difference.epsilon), names[difference.first], names[difference.second], number(difference.difference),
+            "0" if difference.verdict == words.NONE else f"{number(difference.lower)} to {number(difference.upper)}",
+            difference.verdict,
         )
-        for one in found
-        if one.figure == figure
+        for difference in differences
+        if difference.figure == figure
     ]  # fmt: skip

@@ -1,9 +1,9 @@
 """The version of a report that is fit to be published.
 
-What it must not tell: who the individuals are and what each does, any result, and figures so exact that two reports, or
+It must not reveal who the individuals are or what each does, nor any result, nor figures so exact that two reports, or
 a report and a guess, give away the difference that one individual makes. So it has no rows, no results, no densities,
 no histogram, no bandwidth and no count finer than a digit; every probability is rounded up to the next of 1, 2, 5 times
-a power of ten (lower bounds down), and none is below what so many databases can support.
+a power of ten (lower bounds down), and none is below what this many databases can support.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def public_page(
         "title": title_of(audit, title),
         "public": True,
         "verdicts": [
-            (visible(text), {"word": str(one), "reasons": (),
-                             "sentence": words.side_by_side(one.by_estimate, one.by_bound, one.level, "")})
-            for text, one in verdicts
+            (visible(text), {"word": str(verdict), "reasons": (),
+                             "sentence": words.side_by_side(verdict.by_estimate, verdict.by_bound, verdict.level, "")})
+            for text, verdict in verdicts
         ],
         "alarms": _alarms(audit),
         "asked": asked_of(audit),
@@ -148,7 +148,7 @@ def public_page(
         "epsilons": texts,
         "start": at,
         "bind": bind,
-        "charts": {one.name: one.live for one in charts},
+        "charts": {chart.name: chart.live for chart in charts},
         "individuals": None,
     }
     return render("page.html", content, payload)
@@ -171,17 +171,17 @@ def coarse_up(value: float) -> float:
         return min(max(value, 0.0), 1.0)
     value = max(value, _TINY)
     scale = 10.0 ** math.floor(math.log10(value))
-    found = next(step * scale for step in _STEPS if step * scale >= value * (1 - 1e-12))
-    return min(1.0, float(f"{found:.1g}"))
+    rounded = next(step * scale for step in _STEPS if step * scale >= value * (1 - 1e-12))
+    return min(1.0, float(f"{rounded:.1g}"))
 
 
 def coarse_down(value: float) -> float:
-    """The last of 1, 2, 5 times a power of ten that is not above; 0 below 1e-12."""
+    """The largest of 1, 2, 5 times a power of ten that is not above the value; 0 below 1e-12."""
     if value < _TINY or value >= 1:
         return 1.0 if value >= 1 else 0.0
     scale = 10.0 ** math.floor(math.log10(value))
-    found = next(step * scale for step in reversed(_STEPS) if step * scale <= value * (1 + 1e-12))
-    return float(f"{found:.1g}")
+    rounded = next(step * scale for step in reversed(_STEPS) if step * scale <= value * (1 + 1e-12))
+    return float(f"{rounded:.1g}")
 
 
 def asked_of(audit: Audit) -> str:
@@ -190,10 +190,10 @@ def asked_of(audit: Audit) -> str:
     scale = 10 ** math.floor(math.log10(n))
     most = math.ceil(n / scale) * scale
     query = shortened(" ".join(audit.query.split()), 160)
-    who = "" if audit.origin is None else f" (by {', '.join(map(visible, audit.origin.individual))})"
+    unit = "" if audit.origin is None else f" (by {', '.join(map(visible, audit.origin.individual))})"
     return (
         f"{query} was asked of {words.databases(audit.results.n_databases)}, with everyone and without each of up to "
-        f"{words.people(most)}{who}."
+        f"{words.people(most)}{unit}."
     )
 
 
@@ -204,11 +204,11 @@ def _alarms(audit: Audit) -> tuple[str, ...]:
 
 
 def _beside(audit: Audit) -> tuple[str, ...]:
-    """Against whom, and beside what, the figures were measured."""
-    said = []
+    """The adversary and the earlier releases that the figures take into account."""
+    sentences = []
     if audit.against is not None:
-        known = "; ".join(shortened(" ".join(one.split()), 120) for one in knows(audit.against.adversary))
-        said.append(f"The figures are against an adversary who knows of each database: {known}.")
+        known = "; ".join(shortened(" ".join(text.split()), 120) for text in knows(audit.against.adversary))
+        sentences.append(f"The figures are against an adversary who knows of each database: {known}.")
     if audit.composition is not None:
-        said.append("The query was measured together with what was released before from the same databases.")
-    return tuple(said)
+        sentences.append("The query was measured together with what was released before from the same databases.")
+    return tuple(sentences)

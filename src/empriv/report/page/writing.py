@@ -1,6 +1,6 @@
 """Writing a report and what goes beside it: the key to the pseudonyms, figures as JSON, individuals as Parquet.
 
-Files that hold people's influence have mode 0600; a page made to be published has 0644 less the umask.
+Files that hold people's influence have mode 0600; a page for publication has 0644 less the umask.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEY_VERSION = 1
 
 @dataclass(frozen=True)
 class Written:
-    """Where everything is; None for what was not written."""
+    """Where each file is; None if it was not written."""
 
     page: Path
     key: Path | None = None
@@ -55,18 +55,18 @@ def write_report(
     beside: bool = False,
     title: str | None = None,
 ) -> Written:
-    """Write an audit as one HTML page that needs nothing else.
+    """Write an audit as one self-contained HTML page.
 
     Parameters
     ----------
     audit : what is reported
     path : of the page; must end in .html
-    show_ids : show identifiers; else pseudonyms, and ``<name>.key.json`` (mode 0600) that tells who is who
+    show_ids : show identifiers; else pseudonyms, with a key to them in ``<name>.key.json`` (mode 0600)
     public : a version fit to be published: no individuals, no results, coarse figures
     epsilons : where the slider may stop; default: about 50, the epsilons asked for among them
-    verdicts : targets in words, and the verdict on each
-    noise : designed for this query, whose law and released distribution are to be shown
-    charts : others to be shown as well
+    verdicts : each target in words, with its verdict
+    noise : designed for this query; its law and the released distribution are shown
+    charts : more charts to show
     config : the text of an audit.toml that repeats the run
     beside : write ``<name>.json``, ``<name>.individuals.parquet`` (needs pyarrow) and, with ``config``,
         ``<name>.toml`` beside the page
@@ -90,7 +90,7 @@ def write_report(
     if public:
         if show_ids or beside or noise is not None or tuple(charts):
             raise InputError(
-                "`public` must not go with `show_ids`, `beside`, `noise` or `charts`, which hold more than may be "
+                "`public` must not go with `show_ids`, `beside`, `noise` or `charts`, which show more than may be "
                 "published."
             )
         text = public_page(audit, epsilons=epsilons, verdicts=verdicts, title=title)
@@ -102,14 +102,14 @@ def write_report(
     labels = [_plain(label) for label in audit.results.individuals[material.rows]]
     key = None
     if show_ids:
-        names, said = [visible(str(label)) for label in labels], "By their identifiers."
+        names, names_said = [visible(str(label)) for label in labels], "By their identifiers."
     else:
         salt = secrets.token_bytes(32)
         names = pseudonyms(labels, salt)
         key = target.with_suffix(".key.json")
-        said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
+        names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
     text = page_of(
-        material, names=names, names_said=said, verdicts=verdicts, extra=extra, config=config, title=title
+        material, names=names, names_said=names_said, verdicts=verdicts, extra=extra, config=config, title=title
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
@@ -147,7 +147,7 @@ def figures_of(material: Material, verdicts: Sequence[tuple[str, Verdict]] = ())
         if material.finite[k]
     ]
     if verdicts:
-        out["verdicts"] = [{"target": text, **one.to_json()} for text, one in verdicts]
+        out["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
     return out
 
 
@@ -173,7 +173,7 @@ def _write_parquet(path: Path, material: Material, names: Sequence[str]) -> None
 
 
 def _plain(label: Any) -> Any:
-    """A label as JSON can hold it."""
+    """A label in a form that JSON can hold."""
     value = label.item() if hasattr(label, "item") else label
     return value if isinstance(value, str | int | float | bool) else str(value)
 

@@ -1,5 +1,5 @@
 "use strict";
-// The report's slider, charts and table. Charts are SVG drawn beforehand; here their marks are moved, by the same
+// The report's slider, charts and table. Charts are SVG drawn beforehand; this script moves their marks, by the same
 // scales that drew them. Everything comes from the JSON in #data; nothing is fetched, and no text becomes markup.
 (function () {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -174,7 +174,7 @@
     return [100 + (code - 3) % 900, Math.floor((code - 3) / 900) - 40];
   }
 
-  function said(code) {
+  function format(code) {
     if (code < 3) return ["0", "1", ">0.999"][code];
     const [mantissa, exponent] = digits(code);
     if (exponent >= -6) return String(Number(mantissa + "e" + (exponent - 2)));
@@ -182,7 +182,7 @@
     return (mantissa / 100).toFixed(2) + "e-" + (tail.length < 2 ? "0" + tail : tail);
   }
 
-  // codes rise with the value, but for 1 and just below 1
+  // codes rise with the value, except for 1 and just below 1
   function rank(code) {
     return code === 1 ? 65537 : code === 2 ? 65536 : code;
   }
@@ -239,7 +239,7 @@
       for (const k of order.slice(page * size, (page + 1) * size)) {
         const row = body.insertRow();
         cell(row, rows.names[k]);
-        cell(row, said(codes[k * stops + at]));
+        cell(row, format(codes[k * stops + at]));
         cell(row, rows.influence[k]);
         cell(row, rows.databases[k].toLocaleString("en-GB"));
       }
