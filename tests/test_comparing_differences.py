@@ -7,7 +7,7 @@ import pytest
 
 import empriv
 from empriv.comparing import compare
-from empriv.comparing.differences import evened
+from empriv.comparing.differences import normalise
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Kde, Mixture
 from empriv.results import FloatArray, IntArray
@@ -52,14 +52,16 @@ def test_the_same_law_is_no_real_difference() -> None:
 
 @pytest.mark.slow
 def test_a_scale_makes_no_difference() -> None:
-    """delta is that of sinh(answer) too, but its estimate is not: only evened out they agree."""
+    """delta is that of sinh(answer) too, but its estimate is not: they agree only once normalised."""
     rng = np.random.default_rng(1)
     q, changed = rng.normal(size=41), influences(rng, 41)
     plain = made(q, changed)
     bent = empriv.Results.from_arrays(np.sinh(2 * q), np.sinh(2 * (q - changed)))
     assert verdicts(plain, bent) == {"delta": "cannot be told", "total_risk": "cannot be told"}
     assert empriv.measure(bent).delta(0.1) > 1.5 * empriv.measure(plain).delta(0.1)
-    assert empriv.measure(evened(bent)).delta(0.1) == pytest.approx(empriv.measure(evened(plain)).delta(0.1), rel=0.1)
+    assert empriv.measure(normalise(bent)).delta(0.1) == pytest.approx(
+        empriv.measure(normalise(plain)).delta(0.1), rel=0.1
+    )
     linear = made(1000 * q, 1000 * changed)
     assert verdicts(plain, linear)["delta"] == "none"
 
@@ -112,12 +114,12 @@ def test_evening_keeps_order_and_what_is_no_number() -> None:
     rng = np.random.default_rng(0)
     q = rng.standard_t(2, size=60)
     results = made(q, np.full((2, 60), 0.1))
-    even = evened(results)
+    even = normalise(results)
     assert np.array_equal(np.argsort(even.q), np.argsort(results.q))
     assert abs(float(np.median(even.q))) < 0.01
     assert 1.5 < float(even.q[np.argsort(q)[-2]]) < 3.5
     tied = made(np.repeat([1.0, 2.0], 30), np.full((2, 60), 0.1))
-    assert evened(tied) is tied
+    assert normalise(tied) is tied
 
 
 class Choosy:

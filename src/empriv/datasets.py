@@ -65,7 +65,7 @@ class Precipitation:
 
     @cached_property
     def _totals(self) -> FloatArray:
-        # Contiguous along the sum, where NumPy adds in pairs and loses least.
+        # Contiguous along the sum: there NumPy adds in pairs and loses least.
         return np.asarray(np.ascontiguousarray(self.annual.T).sum(axis=1), np.float64)
 
     @cached_property
@@ -107,7 +107,7 @@ def precipitation(rng: int | np.random.Generator = 0) -> Precipitation:
     n_cells, n_years = N_LATITUDES * N_LONGITUDES, len(PAPER_YEARS)
     averages = MEAN + YEAR_TO_YEAR * generator.standard_normal(n_years)
     # Levels are the same for every generator, power-normal with a tail between those of a gamma and a lognormal law;
-    # which cell has which is drawn. So the wettest cells, which the example is about, are always as wet.
+    # which cell gets which is drawn. So the wettest cells, which the example is about, are always equally wet.
     scores = np.array([NormalDist().inv_cdf((rank + 0.5) / n_cells) for rank in range(n_cells)])
     levels = np.empty(n_cells)
     levels[np.argsort(_wetness(latitudes, longitudes, generator), kind="stable")] = (1 + 0.70 / 4 * scores) ** 4
@@ -172,9 +172,9 @@ def read_gpcp(path: str | PathLike[str], *, years: tuple[int, int] | None = None
             raise SourceError(f"The file must have variables precip, time, lat, lon, got none called {missing[0]}.")
         daily, time = file["precip"], file["time"]
         if daily.dimensions != ("time", "lat", "lon") or daily.shape[1:] != (N_LATITUDES, N_LONGITUDES):
-            found = ", ".join(f"{name} = {size}" for name, size in zip(daily.dimensions, daily.shape, strict=True))
+            dimensions = ", ".join(f"{name} = {size}" for name, size in zip(daily.dimensions, daily.shape, strict=True))
             raise SourceError(
-                f"`precip` must have dimensions time, lat = {N_LATITUDES}, lon = {N_LONGITUDES}, got {found}."
+                f"`precip` must have dimensions time, lat = {N_LATITUDES}, lon = {N_LONGITUDES}, got {dimensions}."
             )
         units = getattr(daily, "units", "mm/day")
         if units != "mm/day":
@@ -193,7 +193,7 @@ def _annual(
     months: list[tuple[int, int]], rates: npt.NDArray[Any], cells: npt.NDArray[np.str_], years: tuple[int, int] | None
 ) -> Precipitation:
     if len(set(months)) != len(months):
-        raise SourceError("`time` must have each month once, got a month that is there again.")
+        raise SourceError("`time` must have each month once, got a month twice.")
     at = {month: position for position, month in enumerate(months)}
     whole = sorted({year for year, _ in months if all((year, month) in at for month in range(1, 13))})
     if years is not None:
@@ -227,7 +227,7 @@ def cdnow() -> Path:
     """The path of a Parquet file of real purchases: CDNOW's customers of early 1997, until June 1998.
 
     69,659 purchases by 23,570 customers on 546 days, in columns ``customer_id``, ``date``, ``quantity`` and ``amount``
-    (DECIMAL). Customers joined until 31 March 1997, so that days after it are alike in who can buy. The source and its
+    (DECIMAL). Customers joined until 31 March 1997, so the same customers can buy on all later days. The source and its
     licence (MIT) are in ``empriv/data/README.md``.
 
     Examples

@@ -174,7 +174,7 @@ def test_noise_designed_for_several_numbers(data: empriv.Databases) -> None:
     found = protocols.noised(query, noise).collect(data, draws=3)
     assert found.q.shape == (40, 3, 2)
     assert (found.q % 0.5 == 0).all()
-    with pytest.raises(empriv.QueryError, match="got others"):
+    with pytest.raises(empriv.QueryError, match="got different ones"):
         protocols.noised("SELECT sum(amount) AS s, count(*) AS m FROM data", noise).collect(data, draws=3)
 
 
@@ -220,7 +220,7 @@ def test_what_a_function_may_give(data: empriv.Databases, raw: Results) -> None:
     def broken(answer: float) -> float:
         raise KeyError(answer)
 
-    with pytest.raises(empriv.QueryError, match="exception on every one: KeyError") as caught:
+    with pytest.raises(empriv.QueryError, match="exception on each: KeyError") as caught:
         protocols.passed(RAW, broken).collect(data)
     assert str(raw.q[0])[:6] not in str(caught.value)
 

@@ -286,7 +286,7 @@ def test_what_cannot_be_done_is_said(frame: pd.DataFrame) -> None:
         protocols.top_coded(RAW, "amuont", at=3).collect(data)
     with pytest.raises(empriv.InputError, match="column of numbers, and 'kind' is not"):
         protocols.local_noise(RAW, "kind", scale=1).collect(data)
-    with pytest.raises(empriv.InputError, match="whose a row is"):
+    with pytest.raises(empriv.InputError, match="whom a row belongs to"):
         protocols.top_coded(RAW, "WHO", at=3).collect(data)
     with pytest.raises(empriv.QueryError, match="must be of aggregates"):
         protocols.suppressed("SELECT a FROM (SELECT avg(amount) AS a FROM data)", fewer_than=3).collect(data)

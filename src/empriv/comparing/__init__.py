@@ -1,7 +1,7 @@
 """Comparing protocols: several ways to publish an answer, on the same databases, by their privacy and their error.
 
-`compare` collects and measures, `Comparison` holds what was found; `differences` tells which differences are more than
-chance and smoothing, `utility` how far the answers are from the truth. How it is shown is for `report`.
+`compare` collects and measures, and `Comparison` holds the figures; `differences` decides which differences are more
+than chance and smoothing, `utility` measures how far the answers are from the truth. `report` shows them.
 """
 
 from empriv.comparing.comparison import Comparison

@@ -1,6 +1,6 @@
-"""`Comparison`: what `compare` found, and all that can be asked of it; wiring only.
+"""`Comparison`: the result of `compare`, with all that can be asked of it; wiring only.
 
-Figures come from the audits, errors from `utility`, what is real from `differences`; pages and charts are `report`'s.
+Figures come from the audits, errors from `utility`, verdicts from `differences`, pages and charts from `report`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_of, rising_epsilons
 from empriv.base.storage import write_atomically
-from empriv.comparing.bands import bands, picked
+from empriv.comparing.bands import bands, select_epsilons
 from empriv.comparing.differences import FIGURES, Difference, comparable, differences
 from empriv.comparing.telling import notes_of, text_of
 from empriv.comparing.utility import Utility, utility_of
@@ -47,9 +47,9 @@ class Comparison:
     ----------
     audits : the audit of each, by name
     epsilons : the epsilons asked for, rising
-    truth : name of the one whose answers the others are held against, or None
-    rng : seed of the halves by which differences are judged
-    made_from : of a protocol, those of whose answers alone its own are made; it cannot tell more than they do
+    truth : name of the protocol whose answers the others are compared with, or None
+    rng : seed of the random halves by which differences are judged
+    made_from : for a protocol, those from whose answers alone its own are computed; it cannot reveal more than they do
 
     Examples
     --------
@@ -70,11 +70,11 @@ class Comparison:
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.audits) <= MOST:
-            raise InputError(f"`protocols` must be 2 to {MOST}, got {len(self.audits)}.")
+            raise InputError(f"`protocols` must hold 2 to {MOST} protocols, got {len(self.audits)}.")
         if self.truth is not None and self.truth not in self.audits:
             raise InputError(f"`truth` must name one of the protocols ({', '.join(self.audits)}), got {self.truth!r}.")
         if self.truth is not None and not self.paired:
-            raise InputError("`truth` must be on the same databases as all others, got others.")
+            raise InputError("`truth` must be on the same databases as the other protocols, got different ones.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,14 +119,14 @@ class Comparison:
 
     @cached_property
     def bands(self) -> dict[str, Bounds]:
-        """Bounds at 95% along epsilon, the epsilons asked for among them: found once, for all that is shown."""
+        """Bounds at 95% along epsilon, the epsilons asked for among them: computed once for all that is shown."""
         return bands(self.audits, self.epsilons)
 
     def upper(self, epsilon: float) -> dict[str, float]:
-        """Upper bound on delta of each protocol; where `bands` have one, it is that."""
+        """Upper bound on delta of each protocol; taken from `bands` where they have one."""
         if epsilon in self.epsilons:
-            return {name: float(one.upper[one.epsilon == epsilon][0]) for name, one in self.bands.items()}
-        return {name: float(one.upper) for name, one in self.bounds(float(epsilon)).items()}
+            return {name: float(bounds.upper[bounds.epsilon == epsilon][0]) for name, bounds in self.bands.items()}
+        return {name: float(bounds.upper) for name, bounds in self.bounds(float(epsilon)).items()}
 
     @cached_property
     def utility(self) -> tuple[Utility, ...]:
@@ -149,11 +149,11 @@ class Comparison:
 
     @cached_property
     def paired(self) -> bool:
-        """Whether all are on the same databases: their labels are the same, and the sources, where they are known."""
+        """Whether all are on the same databases: with the same labels, and the same sources where these are known."""
         labels = [sorted(map(str, audit.results.databases.tolist())) for audit in self.audits.values()]
         origins = [audit.origin for audit in self.audits.values() if audit.origin is not None]
-        sources = {(tuple(one.sources), one.database, one.drawn) for one in origins}
-        return all(one == labels[0] for one in labels[1:]) and len(sources) <= 1
+        sources = {(tuple(origin.sources), origin.database, origin.drawn) for origin in origins}
+        return all(other == labels[0] for other in labels[1:]) and len(sources) <= 1
 
     @property
     def incomparable(self) -> str | None:
@@ -166,7 +166,7 @@ class Comparison:
 
     @property
     def _orders(self) -> dict[str, IntArray]:
-        """Positions of the databases, in an order common to all."""
+        """Positions of the databases, in an order that all protocols share."""
         return {
             name: np.argsort(np.array([str(label) for label in audit.results.databases.tolist()]), kind="stable")
             for name, audit in self.audits.items()
@@ -180,7 +180,7 @@ class Comparison:
         Parameters
         ----------
         epsilon : default: the epsilons asked for
-        level : with which the intervals of all pairs, epsilons and both figures hold together
+        level : confidence with which the intervals of all pairs, epsilons and both figures hold together
         progress : show a progress bar; None decides by the terminal
         """
         if self.incomparable is not None:
@@ -188,7 +188,7 @@ class Comparison:
         grid = self.epsilons if epsilon is None else rising_epsilons(epsilon)
         if (grid, level) not in self._differences:
             risks = {name: comparable(audit.measured) for name, audit in self.audits.items()}
-            found = differences(
+            judged = differences(
                 {name: risk for name, risk in risks.items() if risk is not None},
                 self._orders,
                 {name: audit.density for name, audit in self.audits.items()},
@@ -197,15 +197,21 @@ class Comparison:
                 rng=self.rng,
                 show=progress,
             )
-            self._differences[grid, level] = tuple(map(self._possible, found))
+            self._differences[grid, level] = tuple(map(self._withdraw_impossible, judged))
         return self._differences[grid, level]
 
-    def _possible(self, found: Difference) -> Difference:
-        """What is made from another's answers is not said to tell more than they do: the estimates are off then."""
-        more, less = (found.first, found.second) if found.difference > 0 else (found.second, found.first)
-        if found.verdict != words.REAL or less not in self.made_from.get(more, ()):
-            return found
-        return replace(found, lower=min(found.lower, 0.0), upper=max(found.upper, 0.0), verdict=words.UNTOLD)
+    def _withdraw_impossible(self, difference: Difference) -> Difference:
+        """Withdraw "real" if a protocol made from another's answers seems to reveal more: it cannot."""
+        more, less = (
+            (difference.first, difference.second)
+            if difference.difference > 0
+            else (difference.second, difference.first)
+        )
+        if difference.verdict != words.REAL or less not in self.made_from.get(more, ()):
+            return difference
+        return replace(
+            difference, lower=min(difference.lower, 0.0), upper=max(difference.upper, 0.0), verdict=words.UNTOLD
+        )
 
     def front(self, epsilon: float | None = None, figure: str = "delta") -> tuple[str, ...]:
         """The protocols that no other improves on in both privacy and error, most exact first; by the estimates.
@@ -222,12 +228,12 @@ class Comparison:
         risk = self.delta(at) if figure == "delta" else self.total_risk(at)
         return front_of({row.protocol: (row.mean_absolute, float(risk[row.protocol])) for row in self.utility})
 
-    # How it is told
+    # How it is shown
 
     def table(self, epsilon: float | None = None) -> dict[str, list[Any]]:
-        """Columns of a table, one row for each protocol; ``pandas.DataFrame`` takes it as it is.
+        """Columns of a table, one row for each protocol, ready for ``pandas.DataFrame``.
 
-        Errors are there if there is a truth and each protocol gives one number, else only the figures of privacy.
+        Errors are included if there is a truth and each protocol gives one number, else only the figures of privacy.
         """
         at = self.epsilons[0] if epsilon is None else float(epsilon)
         columns: dict[str, list[Any]] = {
@@ -249,9 +255,10 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
         bounded = {
-            name: picked(one, np.flatnonzero(np.isin(one.epsilon, self.epsilons))) for name, one in self.bands.items()
+            name: select_epsilons(protocol_bounds, np.flatnonzero(np.isin(protocol_bounds.epsilon, self.epsilons)))
+            for name, protocol_bounds in self.bands.items()
         }
-        told = self.incomparable is None
+        judged = self.incomparable is None
         errors = () if self.truth is None else self.utility
         return {
             "format": "empriv comparison",
@@ -272,13 +279,13 @@ class Comparison:
                 for name, audit in self.audits.items()
             ],
             "fronts": [
-                {"epsilon": one, "figure": figure, "protocols": list(self.front(one, figure))}
-                for one in self.epsilons
+                {"epsilon": epsilon, "figure": figure, "protocols": list(self.front(epsilon, figure))}
+                for epsilon in self.epsilons
                 for figure in FIGURES
             ]
             if self.truth is not None and self.scalar
             else [],
-            "differences": [asdict(one) for one in self.differences()] if told else [],
+            "differences": [asdict(difference) for difference in self.differences()] if judged else [],
             "notes": list(notes_of(self)),
         }
 
@@ -291,7 +298,7 @@ class Comparison:
 
     def report(self, path: str | PathLike[str], *, title: str | None = None) -> Path:
         """Write the comparison as one page of HTML."""
-        # Shortcuts upwards, by the public names: what a comparison holds knows nothing of how it is shown.
+        # Shortcuts upwards, by public names: this module knows nothing about how a comparison is shown.
         import empriv
 
         return empriv.report.write_comparison(self, path, title=title)
@@ -304,11 +311,11 @@ class Comparison:
 
 
 def front_of(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
-    """Names of (error, risk) that no other is as good as in both and better in one; NaN is never in front."""
+    """Names that no other beats: at least as good in both error and risk, and better in one; NaN is never in front."""
     known = {name: point for name, point in points.items() if not any(map(math.isnan, point))}
 
     def improved_on(point: tuple[float, float]) -> bool:
-        return any(one[0] <= point[0] and one[1] <= point[1] and one != point for one in known.values())
+        return any(other[0] <= point[0] and other[1] <= point[1] and other != point for other in known.values())
 
     return tuple(
         sorted((name for name, point in known.items() if not improved_on(point)), key=lambda name: known[name])

@@ -1,11 +1,11 @@
-"""Which differences between protocols are real: more than chance and smoothing make (docs/compare.md, "Differences").
+"""Which differences between protocols are real: more than chance and smoothing (docs/compare.md, "Differences").
 
-Databases are halved at random, again and again, the same halves for all protocols; on each half everything is done
-anew: the density, its bandwidth, the most exposed individual. The spread of a difference over halves is the standard
-error of the difference on all databases (a delete-half jackknife), which a bootstrap would not give: a database drawn
-twice is a tie, and ties draw bandwidths to 0. Smoothing is varied too: half and double the bandwidth, and answers
-on an even scale, since delta is the same on any scale of the answers but its estimate is not. The interval of a
-difference holds all of that, and all intervals hold together.
+Databases are halved at random, again and again, with the same halves for all protocols; on each half everything is
+done anew: the density, its bandwidth, the most exposed individual. The spread of a difference over halves is the
+standard error of the difference on all databases (a delete-half jackknife). A bootstrap would not give it: a database
+drawn twice is a tie, and ties pull bandwidths towards 0. Smoothing is varied too: half and double the bandwidth, and
+answers on a normal scale, since delta is the same on any scale of the answers but its estimate is not. The interval of
+a difference covers all of that, and all intervals hold together.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from empriv.words.side_by_side import NONE, REAL, UNTOLD, difference_sentence
 
 FIGURES = ("delta", "total_risk")
 HALVES = 100
-LEAST_DATABASES = 12  # with fewer a half says nothing
+LEAST_DATABASES = 12  # with fewer, a half says nothing
 _RISKIEST = 40  # measured anew on every half, at each epsilon
-_OTHERS = 160  # of the others as many, drawn at random, who stand for all of them in total risk
-_POINTS = 200  # on a half, of a randomised protocol: fewer draws are taken, which makes intervals wider
-_MARGIN = 0.1  # of the larger figure: what an even scale was seen to leave of the old one, and more (docs/compare.md)
-_ROUNDING = 1e-12  # differences below come from the order of sums
+_OTHERS = 160  # of the others, this many drawn at random stand for all of them in total risk
+_POINTS = 200  # of a randomised protocol on a half: fewer draws, which makes intervals wider
+_MARGIN = 0.1  # of the larger figure: more than normalising was seen to leave of the old scale (docs/compare.md)
+_ROUNDING = 1e-12  # smaller differences come from the order of sums
 _SCALES = (0.5, 2.0)
 _LEVELS = np.array([0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98])
 
 
 @singledispatch
 def comparable(risk: RiskContract) -> Risk | None:  # noqa: ARG001 — no other kind is
-    """The risk whose differences can be judged; None for kinds whose cannot: of several numbers, given knowledge."""
+    """The risk, if its differences can be judged; None for several numbers, and for risks given knowledge."""
     return None
 
 
@@ -58,10 +58,10 @@ class Difference:
 
     Attributes
     ----------
-    epsilon, figure : of what; figure is "delta" or "total_risk"
+    epsilon, figure : what is compared; figure is "delta" or "total_risk"
     first, second : names of the protocols
-    difference : the figure of the first less that of the second
-    lower, upper : where it lies, by chance and smoothing, at the level of all intervals together
+    difference : the figure of the first minus that of the second
+    lower, upper : the interval that chance and smoothing leave, at the level of all intervals together
     verdict : "real" if the interval leaves 0 out; "none" if the two never differ; else "cannot be told"
 
     Examples
@@ -92,7 +92,7 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One protocol as it is measured anew: some of its individuals, and for how many each stands."""
+    """One protocol as it is measured anew: a sample of its individuals, with how many people each stands for."""
 
     results: Results
     weights: FloatArray
@@ -116,9 +116,9 @@ def differences(
     ----------
     risks : what was measured of each protocol
     orders : positions of each one's databases, in an order common to all
-    densities : by what each was measured
+    densities : the density that each was measured with
     epsilons : rising
-    level : with which all intervals hold together
+    level : confidence with which all intervals hold together
     rng : seed of the halves
     show : a progress bar; None decides by the terminal
     """
@@ -128,9 +128,9 @@ def differences(
     pairs = list(combinations(range(len(names)), 2))
     exact = np.stack([[risk.delta(grid), risk.total_risk(grid)] for risk in risks.values()])
     n = len(next(iter(orders.values())))
-    found = exact[[a for a, _ in pairs]] - exact[[b for _, b in pairs]]  # (pairs, figures, epsilons)
+    difference = exact[[a for a, _ in pairs]] - exact[[b for _, b in pairs]]  # (pairs, figures, epsilons)
     if n < LEAST_DATABASES:
-        lower, upper = np.full(found.shape, -1.0), np.full(found.shape, 1.0)
+        lower, upper = np.full(difference.shape, -1.0), np.full(difference.shape, 1.0)
     else:
         generator = np.random.default_rng(rng)
         parts = [_part(risks[k], orders[k], densities[k], grid, rng) for k in names]
@@ -139,27 +139,27 @@ def differences(
         halved = np.empty((HALVES, len(names), 2, 2, len(grid)))
         with progress(HALVES * len(names), "Halving databases", show=show) as advance:
             for k in range(HALVES):
-                some = generator.permutation(n)[:half]
+                drawn = generator.permutation(n)[:half]
                 for which, part in enumerate(parts):
-                    halved[k, which] = _views(part, part.order[some], grid)
+                    halved[k, which] = _views(part, part.order[drawn], grid)
                     advance()
         first, second = [a for a, _ in pairs], [b for _, b in pairs]
         apart, halves = views[first] - views[second], halved[:, first] - halved[:, second]
-        # What evening out leaves of the scale; nothing where the two never differ.
+        # What normalising leaves of the old scale; nothing where the two never differ.
         margin = _MARGIN * np.maximum(views[first], views[second])[:, :2].max(axis=1)
         margin[(np.abs(halves) < _ROUNDING).all(axis=(0, 2)) & (np.abs(apart) < _ROUNDING).all(axis=1)] = 0.0
-        lower, upper = _intervals(found, apart, halves, margin, share=half / (n - half), n=n, level=level)
-    found, lower, upper = (np.where(np.abs(ends) < _ROUNDING, 0.0, ends) for ends in (found, lower, upper))
+        lower, upper = _intervals(difference, apart, halves, margin, share=half / (n - half), n=n, level=level)
+    difference, lower, upper = (np.where(np.abs(ends) < _ROUNDING, 0.0, ends) for ends in (difference, lower, upper))
     return tuple(
         Difference(
             epsilon=float(grid[e]),
             figure=figure,
             first=names[a],
             second=names[b],
-            difference=float(found[p, f, e]),
+            difference=float(difference[p, f, e]),
             lower=float(lower[p, f, e]),
             upper=float(upper[p, f, e]),
-            verdict=_verdict(found[p, f, e], lower[p, f, e], upper[p, f, e]),
+            verdict=_verdict(difference[p, f, e], lower[p, f, e], upper[p, f, e]),
         )
         for e in range(len(grid))
         for f, figure in enumerate(FIGURES)
@@ -167,14 +167,14 @@ def differences(
     )
 
 
-def _verdict(found: float, lower: float, upper: float) -> str:
-    if found == lower == upper == 0.0:
+def _verdict(difference: float, lower: float, upper: float) -> str:
+    if difference == lower == upper == 0.0:
         return NONE
     return REAL if lower > 0 or upper < 0 else UNTOLD
 
 
 def _intervals(
-    found: FloatArray,
+    difference: FloatArray,
     views: FloatArray,
     halved: FloatArray,
     margin: FloatArray,
@@ -185,20 +185,20 @@ def _intervals(
 ) -> tuple[FloatArray, FloatArray]:
     """(pairs, figures, epsilons) lower and upper ends.
 
-    ``views`` is (pairs, 2 + scales, figures, epsilons): as the answers are, evened out, and those again at other
+    ``views`` is (pairs, 2 + scales, figures, epsilons): as the answers are, normalised, and both again at other
     bandwidths; ``halved`` is (halves, pairs, 2, figures, epsilons), ``margin`` (pairs, figures, epsilons). A half on
-    which a protocol could not be measured is NaN, and what is not known may be anything.
+    which a protocol could not be measured is NaN, and the interval is then the widest possible.
     """
-    from scipy import special  # scipy.stats has the same quantiles, and takes a second to import
+    from scipy import special  # scipy.stats has the same quantiles, but takes a second to import
 
-    centres = np.concatenate((found[:, None], views[:, 1:2]), axis=1)
+    centres = np.concatenate((difference[:, None], views[:, 1:2]), axis=1)
     spread = halved.std(axis=0, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         away = np.where(spread < _ROUNDING, 0.0, np.abs(halved - halved.mean(axis=0)) / spread)
     largest = np.nan_to_num(away, nan=0.0).reshape(len(halved), -1).max(axis=1)
-    # The largest deviation of all, and never less than one interval alone would need; n databases, not normal ones.
-    one, normal = float(special.stdtrit(n - 1, 0.5 + level / 2)), float(special.ndtri(0.5 + level / 2))
-    factor = max(one, float(np.quantile(largest, level)) * one / normal)
+    # The largest deviation of all, and never less than one interval alone would need; t quantiles, for n databases.
+    alone, normal = float(special.stdtrit(n - 1, 0.5 + level / 2)), float(special.ndtri(0.5 + level / 2))
+    factor = max(alone, float(np.quantile(largest, level)) * alone / normal)
     reach = np.hypot(factor * np.sqrt(share) * spread, margin[:, None])
     lower = np.minimum((centres - reach).min(axis=1), views[:, 2:].min(axis=1))
     upper = np.maximum((centres + reach).max(axis=1), views[:, 2:].max(axis=1))
@@ -207,7 +207,7 @@ def _intervals(
 
 
 def _part(risk: Risk, order: IntArray, density: Density, grid: FloatArray, seed: int) -> _Part:
-    """The riskiest at each epsilon, and some of the others, who stand for all others."""
+    """The riskiest at each epsilon, and a sample of the others that stands for all of them."""
     delta_i = risk.delta_i(grid)
     n = len(delta_i)
     riskiest = np.unique([np.lexsort((-risk.shifts, -column))[:_RISKIEST] for column in delta_i.T])
@@ -234,18 +234,18 @@ def _fewer_draws(results: Results, most: int) -> Results:
 
 
 def _views(part: _Part, databases: IntArray, grid: FloatArray, scales: Sequence[float] = ()) -> FloatArray:
-    """(2 + scales, figures, epsilons): figures as answers are and on an even scale, then both at other bandwidths."""
-    here = part.results.on_databases(np.sort(databases))
-    literal = is_literal(part.density)  # a stated bandwidth is no choice, and has its own unit
-    looks = [here, here if literal else evened(here)]
+    """(2 + scales, figures, epsilons): figures of answers as they are and normalised, then at other bandwidths."""
+    half = part.results.on_databases(np.sort(databases))
+    literal = is_literal(part.density)  # a stated bandwidth was not chosen by us, and is in the unit of the answers
+    looks = [half, half if literal else normalise(half)]
     out = np.full((2 + 2 * len(scales), 2, len(grid)), np.nan)
     for k, look in enumerate(looks):
-        if k and look is here:  # left as it is: the same again
+        if k and look is half:  # not changed: the same figures again
             out[1::2] = out[::2]
             continue
         try:
             risk = measure_line(look, part.density)
-        except InputError:  # such answers cannot be measured with this density
+        except InputError:  # these answers cannot be measured with this density
             continue
         out[k] = _figures(risk, part.weights, grid)
         for s, scale in enumerate(scales):
@@ -263,11 +263,11 @@ def _figures(risk: Risk, weights: FloatArray, grid: FloatArray) -> FloatArray:
     return np.stack((delta, np.maximum(total, delta)))
 
 
-def evened(results: Results) -> Results:
-    """The same results on a scale on which answers with everyone are about normal; any order of them is kept.
+def normalise(results: Results) -> Results:
+    """The same results on a scale where answers with everyone are about normal; their order is kept.
 
-    Quantiles go to those of the normal law by a rising curve through them, and straight lines beyond. delta does not
-    change by that, but where answers are far from normal its estimate does. Answers with ties at the quantiles are left
+    A rising curve maps quantiles to those of the normal law, with straight lines beyond them. That does not change
+    delta, but it changes the estimate where answers are far from normal. Answers with ties at the quantiles are left
     as they are.
     """
     from scipy import interpolate, special
@@ -283,9 +283,9 @@ def evened(results: Results) -> Results:
     chords = (np.diff(heights) / np.diff(knots))[[0, -1]]
     ends = np.maximum(curve.derivative()(knots[[0, -1]]), 0.25 * chords)  # the curve's own slope there may be 0
 
-    def moved(values: FloatArray) -> FloatArray:
-        inside = np.clip(values, knots[0], knots[-1])  # NaN, which is no number, stays NaN
+    def transform(values: FloatArray) -> FloatArray:
+        inside = np.clip(values, knots[0], knots[-1])  # NaN stays NaN
         beyond = np.where(values > inside, ends[1], ends[0])
         return np.asarray(curve(inside) + beyond * (values - inside))
 
-    return replace(results, q=moved(results.q), entry_q=moved(results.entry_q))
+    return replace(results, q=transform(results.q), entry_q=transform(results.entry_q))

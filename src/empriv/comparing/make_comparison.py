@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from empriv.collecting.functions.frames import FrameKind
 
 Compared: TypeAlias = str | Callable[..., Any] | Query | Protocol | Results | Audit
-"""What can be compared: a query or a protocol, which is run, or what was collected or audited before."""
+"""What can be compared: a query or a protocol, which is run, or results or an audit made before."""
 
 _ANSWERS, _LEAST_DRAWS, _MOST_DRAWS = 1_500, 4, 64
 
@@ -52,12 +52,12 @@ def compare(
 
     Parameters
     ----------
-    protocols : 2 to 12, by name: SQL text, a function of the rows, a `Protocol` from `empriv.protocols`; or `Results`
-        or an `Audit` made before
+    protocols : 2 to 12 by name, each SQL text, a function of the rows or a `Protocol` from `empriv.protocols`; or
+        `Results` or an `Audit` made before
     data : databases, from `databases`, `subsamples`, `splits` or `repeats`; not needed for `Results` and `Audit`
-    truth : name of the protocol whose answers are right, and against which the others' errors are; it must not be
+    truth : name of the protocol whose answers are right, from which the others' errors are measured; it must not be
         randomised. Without it, errors are not known.
-    epsilon : the epsilons to report; any others can be asked later
+    epsilon : the epsilons to report; you can ask for others later
     density : how densities are estimated, the same for all
     component : compare this component of vector queries alone, by name; otherwise all are measured together. An
         `Audit` keeps its own density and component.
@@ -81,9 +81,9 @@ def compare(
     if not isinstance(protocols, Mapping):
         raise InputError(f"`protocols` must be a dict of names and protocols, got {type(protocols).__name__}.")
     if not 2 <= len(protocols) <= MOST:
-        raise InputError(f"`protocols` must be 2 to {MOST}, got {len(protocols)}.")
+        raise InputError(f"`protocols` must hold 2 to {MOST} protocols, got {len(protocols)}.")
     if not all(isinstance(name, str) and name.strip() for name in protocols):
-        raise InputError("`protocols` must have names that are texts.")
+        raise InputError("`protocols` must have names that are non-empty strings.")
     if truth is not None and truth not in protocols:
         raise InputError(f"`truth` must name one of the protocols ({', '.join(protocols)}), got {truth!r}.")
     epsilons = rising_epsilons(epsilon)
@@ -91,12 +91,12 @@ def compare(
         draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
         progress=progress, notice=notice, frame=frame,
     )  # fmt: skip
-    # All are understood before any is run.
-    ways = {name: _understood(name, given, data) for name, given in protocols.items()}
+    # Check all of them before any is run.
+    ways = {name: _as_protocol(name, protocol, data) for name, protocol in protocols.items()}
     if truth is not None and _randomised(ways[truth]):
         raise InputError("`truth` must give one answer for each database, got a randomised protocol.")
     audits: dict[str, Audit] = {}
-    # Randomised ones last: by then the number of databases is known, which says how many draws are enough.
+    # Randomised ones last: how many draws are enough depends on the number of databases, which is known by then.
     for name in sorted(ways, key=lambda name: _randomised(ways[name])):
         way = ways[name]
         if isinstance(way, Audit):
@@ -124,15 +124,15 @@ def _enough(n_databases: int) -> int:
     return min(_MOST_DRAWS, max(_LEAST_DRAWS, _ANSWERS // n_databases))
 
 
-def _understood(name: str, given: Any, data: Any) -> Protocol | Results | Audit:
-    """What stands under a name."""
-    if isinstance(given, Results | Audit):
-        return given
-    if isinstance(given, Noise | JointNoise):
+def _as_protocol(name: str, protocol: Any, data: Any) -> Protocol | Results | Audit:
+    """A protocol to run, or the results or audit that were given for it."""
+    if isinstance(protocol, Results | Audit):
+        return protocol
+    if isinstance(protocol, Noise | JointNoise):
         raise InputError(
             f"`protocols` must hold queries, protocols, results or audits, got noise for {name!r}. "
             "Hint: protocols.noised(query, noise)."
         )
     if data is None:
-        raise InputError(f"`data` must be given: {name!r} is to be run on it.")
-    return given if isinstance(given, Protocol) else plain(given)
+        raise InputError(f"`data` must be given, since {name!r} has to be run on it.")
+    return protocol if isinstance(protocol, Protocol) else plain(protocol)

@@ -1,4 +1,4 @@
-"""A comparison told: which of the words of `words.comparison` are said of it, and with which numbers."""
+"""A comparison in words: which sentences of `words.comparison` apply to it, and with which numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def notes_of(comparison: Comparison) -> tuple[str, ...]:
-    """What a reader must know of the comparison as a whole."""
+    """What a reader must know about the comparison as a whole."""
     audits = list(comparison.audits.values())
     notes = []
     if comparison.incomparable is not None:
@@ -38,7 +38,7 @@ def notes_of(comparison: Comparison) -> tuple[str, ...]:
 
 
 def rows_of(comparison: Comparison, epsilon: float) -> list[tuple[str, ...]]:
-    """The table at one epsilon, in the words of `HEADERS`; without a truth, or for vectors, the first four only."""
+    """The table at one epsilon, with the columns of `HEADERS`; only the first four without a truth, or for vectors."""
     upper = comparison.upper(epsilon)
     delta, total = comparison.delta(epsilon), comparison.total_risk(epsilon)
     errors = {row.protocol: row for row in comparison.utility} if comparison.truth and comparison.scalar else {}
@@ -61,18 +61,16 @@ def errors_said(row: Utility) -> tuple[str, str, str, str]:
     )
 
 
-def told(found: tuple[Difference, ...]) -> tuple[list[str], list[str]]:
-    """Sentences of the differences that are real, and of those that are not or cannot be told."""
-    real = [visible(one.sentence) for one in found if one.verdict == words.REAL]
-    others = [visible(one.sentence) for one in found if one.verdict != words.REAL]
-    return real, others
+def describe_real(differences: Sequence[Difference]) -> list[str]:
+    """A sentence for each difference that is real."""
+    return [visible(difference.sentence) for difference in differences if difference.verdict == words.REAL]
 
 
-def untold(found: Sequence[Difference]) -> str:
-    """How many differences are not real, and why."""
-    same = sum(one.verdict == words.NONE for one in found)
-    left = sum(one.verdict not in (words.NONE, words.REAL) for one in found)
-    return words.untold(left, same)
+def count_others(differences: Sequence[Difference]) -> str:
+    """How many differences are not real, and why, in a sentence."""
+    same = sum(difference.verdict == words.NONE for difference in differences)
+    undecided = sum(difference.verdict not in (words.NONE, words.REAL) for difference in differences)
+    return words.untold(undecided, same)
 
 
 def text_of(comparison: Comparison) -> str:
@@ -93,11 +91,11 @@ def text_of(comparison: Comparison) -> str:
     if comparison.truth is not None and comparison.scalar:
         lines.append(words.against(visible(comparison.truth)))
     if comparison.incomparable is None:
-        found = comparison.differences()
-        by_delta = [one for one in found if one.figure == "delta"]
-        real, _ = told(tuple(by_delta))
-        lines += ["Differences of delta that are real:", *(f"  {one}" for one in real or ["none."])]
-        lines.append(untold(by_delta))
-        lines.append(words.held_together(0.95, len(found)))
+        differences = comparison.differences()
+        by_delta = [difference for difference in differences if difference.figure == "delta"]
+        real = describe_real(by_delta)
+        lines += ["Differences of delta that are real:", *(f"  {sentence}" for sentence in real or ["none."])]
+        lines.append(count_others(by_delta))
+        lines.append(words.held_together(0.95, len(differences)))
     lines += notes_of(comparison)
     return "\n".join(lines)

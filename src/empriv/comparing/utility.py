@@ -1,6 +1,6 @@
 """`Utility`: how far a protocol's answers are from the truth, on the same databases.
 
-Answers that are no number have no error: their share is said, and errors are over those that are numbers.
+Answers that are not a number have no error: their share is reported, and errors are over the answers that are numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Utility:
     median, ninety, ninety_nine : quantiles of |answer - truth|
     bias : mean of answer - truth
     relative : mean of |answer - truth| / |truth|, over databases whose truth is not 0
-    unanswered : share of answers that are no number, among those whose truth is one
+    unanswered : share of answers that are not a number, among those whose truth is one
     n_answers : how many answers were compared with a truth, answered or not
 
     Examples
@@ -61,13 +61,13 @@ def utility_of(name: str, results: Results, truth: Results, places: tuple[IntArr
     ----------
     name : of the protocol
     results, truth : its results, and those of the truth, one answer for each database
-    places : the positions of the same databases in either
+    places : the positions of the same databases in both
     """
     if truth.draws is not None:
         raise InputError("`truth` must give one answer for each database, got a randomised protocol.")
     if results.components != truth.components:
         raise InputError(
-            "`protocols` must give the same numbers as the truth to be held against it: one number each, or vectors "
+            "`protocols` must give the same numbers as the truth to be compared with it: one number each, or vectors "
             "whose components have the same names."
         )
     parts: tuple[str | None, ...] = (None,) if results.components is None else results.components
@@ -90,11 +90,11 @@ def _errors(
     answers = results.q[mine].reshape(len(mine), -1)
     numbers = (results.outcomes[mine] == Outcome.NUMBER).reshape(answers.shape)
     right = np.broadcast_to(truth.q[theirs][:, None], answers.shape)
-    known = np.broadcast_to((truth.outcomes[theirs] == Outcome.NUMBER)[:, None], answers.shape)
-    n_answers = int(np.count_nonzero(known))
+    has_truth = np.broadcast_to((truth.outcomes[theirs] == Outcome.NUMBER)[:, None], answers.shape)
+    n_answers = int(np.count_nonzero(has_truth))
     if n_answers == 0:
         raise InputError("`truth` must have an answer that is a number on at least one database, got none.")
-    answered = known & numbers
+    answered = has_truth & numbers
     error = answers[answered] - right[answered]
     size = np.abs(error)
     scale = np.abs(right[answered])

@@ -4,7 +4,7 @@
 
     protocols.laplace(protocols.winsorised("avg(amount)", "amount", lower=0, upper=500), sensitivity=5, epsilon=1)
 
-Each wraps a query or another protocol. `Protocol.collect` gives `Results`, for `measure` and all that follows.
+Each wraps a query or another protocol. `Protocol.collect` returns `Results` for `measure` and all that follows.
 """
 
 from empriv.protocols.protocol import Protocol

@@ -1,8 +1,8 @@
 """Steps on answers, after the query: rounding, noise, any function.
 
-Random steps draw once for each database and draw, and use the same draw with everyone and without each individual: that
-leaves the law of either side as it is, on which alone delta depends, and keeps chance apart from an individual's doing.
-An answer that is no number stays what it is: noise does not hide it.
+Random steps draw once for each database and draw, and use the same draw with everyone and without each individual. That
+leaves the law of either side as it is, and delta depends on nothing else; and what chance does is not mistaken for what
+an individual does. An answer that is not a number stays as it is: noise does not hide it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Call = Callable[[FloatArray, Codes, IntArray, Again], str | None]
 
 
 class AnswerStep(Protocol):
-    """What becomes of answers."""
+    """A step that changes answers."""
 
     @property
     def kind(self) -> str:
@@ -42,12 +42,12 @@ class AnswerStep(Protocol):
     def words(self) -> str: ...
 
     def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
-        """The results after this step; ``draws`` is how many there are to be, if this step is random."""
+        """The results after this step; ``draws`` is how many to make if this step is random."""
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """Answers to the nearest multiple, ties to the even one."""
+    """Round answers to the nearest multiple, ties to the even one."""
 
     to: float
     kind: ClassVar[str] = "rounded"
@@ -59,7 +59,7 @@ class Rounded:
     def _nearest(self, answers: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             multiple = answers / self.to
-        # Beyond 2^52 multiples doubles lie no closer than these.
+        # Beyond 2^52 multiples, doubles are no closer together than the multiples.
         return np.where(np.abs(multiple) < 2.0**52, np.rint(multiple) * self.to, answers)
 
     @property
@@ -75,7 +75,7 @@ class Added:
     ----------
     law : Laplace or Gaussian
     scale : of Laplace noise, or standard deviation
-    sampler : pseudo-random numbers that follow from the seed, or OpenDP's own draws, which follow from no seed
+    sampler : pseudo-random numbers from the seed, or OpenDP's own draws, which ignore the seed
     said : why this scale
     """
 
@@ -106,7 +106,7 @@ class Added:
 
 @dataclass(frozen=True, eq=False)
 class Designed:
-    """Noise that empriv designed: answers are rounded to its lattice, and get its draws."""
+    """Noise that empriv designed: answers are rounded to its lattice, and its draws are added."""
 
     noise: Noise | JointNoise
     kind: ClassVar[str] = "designed noise"
@@ -117,23 +117,23 @@ class Designed:
         if isinstance(self.noise, JointNoise) != (results.components is not None):
             raise QueryError("Noise must be designed for as many numbers as the query gives.")
         if isinstance(self.noise, JointNoise) and set(self.noise.laws) != set(results.components or ()):
-            raise QueryError("Noise must be designed for the numbers that the query gives, got others.")
+            raise QueryError("Noise must be designed for the numbers that the query gives, got different ones.")
         return with_noise(results, laws, draws=draws if results.draws is None else 1, rng=rng)
 
     @property
     def words(self) -> str:
         if isinstance(self.noise, JointNoise):
             return f"noise designed for {len(self.noise.laws)} numbers at epsilon {self.noise.epsilon:g}"
-        said = self.noise.law.words.rstrip(".")
-        return f"{said[0].lower()}{said[1:]}, designed at epsilon {self.noise.epsilon:g}"
+        law_words = self.noise.law.words.rstrip(".")
+        return f"{law_words[0].lower()}{law_words[1:]}, designed at epsilon {self.noise.epsilon:g}"
 
 
 @dataclass(frozen=True, eq=False)
 class Passed:
     """Answers passed through a function.
 
-    It gets a number, or an array for several numbers, NaN where one is none; with a generator if it is random. It gives
-    as many. None is NULL, and an exception an outcome of its own.
+    It gets a number, or an array of several with NaN for those that are not a number, and a generator if it is random.
+    It returns as many. None means NULL, and an exception is an outcome of its own.
     """
 
     function: Callable[..., Any]
@@ -161,10 +161,10 @@ class Passed:
                 raised = call(q[:, draw], codes[:, draw], np.array([database]), again)
                 failure = failure or raised
                 call(entry_q[:, draw], entry_codes[:, draw], entries, again)
-        given = results.outcomes.reshape(codes.shape) == Outcome.NUMBER
-        if failure is not None and (codes[given] == Outcome.ERROR).all():
+        answered = results.outcomes.reshape(codes.shape) == Outcome.NUMBER
+        if failure is not None and (codes[answered] == Outcome.ERROR).all():
             raise QueryError(
-                f"`function` must work on some answer with everyone, got an exception on every one: {failure}. "
+                f"`function` must work on at least one answer with everyone, got an exception on each: {failure}. "
                 "Hint: its message is withheld, since it may hold an answer; call the function yourself to see it."
             )
         return replace(
@@ -176,23 +176,23 @@ class Passed:
         )
 
     def _call_one(self, values: FloatArray, codes: Codes, places: IntArray, again: Again) -> str | None:
-        """Put what the function gives in the place of answers; the kind of exception if it raised one."""
+        """Replace answers by what the function returns; returns the kind of exception if it raised one."""
         failure = None
         asked = places[codes[places, 0] == Outcome.NUMBER]
-        found: list[float] = []
+        answers: list[float] = []
         failed: list[int] = []
         silent: list[int] = []
         for at, answer in enumerate(values[asked, 0].tolist()):
             try:
-                given = self.function(answer, *again())
-                if given is None:
+                returned = self.function(answer, *again())
+                if returned is None:
                     silent.append(at)
-                found.append(math.nan if given is None else float(given))
+                answers.append(math.nan if returned is None else float(returned))
             except Exception as error:  # whatever a black box raises is an outcome
                 failure = failure or type(error).__name__
                 failed.append(at)
-                found.append(math.nan)
-        new = np.array(found, np.float64)
+                answers.append(math.nan)
+        new = np.array(answers, np.float64)
         kinds = outcomes_of(new)
         kinds[silent], kinds[failed] = Outcome.NULL, Outcome.ERROR
         values[asked, 0], codes[asked, 0] = np.where(kinds == Outcome.NUMBER, new, np.nan), kinds
@@ -206,9 +206,9 @@ class Passed:
             if not number.any():
                 continue
             try:
-                given = self.function(values[at].copy(), *again())
-                new = np.full(number.shape, np.nan) if given is None else np.asarray(given, np.float64)
-                kinds = np.full(number.shape, Outcome.NULL, np.int8) if given is None else outcomes_of(new)
+                returned = self.function(values[at].copy(), *again())
+                new = np.full(number.shape, np.nan) if returned is None else np.asarray(returned, np.float64)
+                kinds = np.full(number.shape, Outcome.NULL, np.int8) if returned is None else outcomes_of(new)
                 if new.shape != number.shape:
                     raise ValueError("shape")
             except Exception as error:
@@ -224,7 +224,7 @@ class Passed:
 
 
 def with_axis(results: Results, draws: int) -> Results:
-    """Results with draws: those that are there, or so many times the same."""
+    """Results with draws: their own, or the same result repeated."""
     if results.draws is not None:
         return results
 
@@ -242,7 +242,7 @@ def with_axis(results: Results, draws: int) -> Results:
 
 
 def opendp_noise(law: NoiseLaw, scale: float, count: int) -> FloatArray:
-    """Draws of OpenDP's own mechanism, applied to zeros; they follow from the operating system's entropy."""
+    """Draws of OpenDP's own mechanism, applied to zeros; their randomness comes from the operating system."""
     return np.asarray(opendp_mechanism(law, scale)([0.0] * count), np.float64)
 
 
@@ -260,7 +260,7 @@ def opendp_mechanism(law: NoiseLaw, scale: float) -> Any:
 
 
 def _refuse_chance(call: Call, values: FloatArray, codes: Codes) -> None:
-    """Refuse a function that makes two answers of one: what an individual changes would be chance."""
+    """Refuse a function that gives two answers for one input: chance would look like an individual's influence."""
     places = np.flatnonzero((codes == Outcome.NUMBER).any(axis=1))[:1]
     (value, code), (value_again, code_again) = ((values[places], codes[places]) for _ in range(2))
     call(value, code, np.arange(len(places)), tuple)
@@ -274,7 +274,7 @@ def _refuse_chance(call: Call, values: FloatArray, codes: Codes) -> None:
 
 
 def _rewound(seed: int) -> Again:
-    """Gives a generator that starts at the same place each time: both sides of a pair see the same numbers."""
+    """Returns a generator that starts at the same place each time, so both sides of a pair see the same numbers."""
     rng = np.random.default_rng(seed)
     start = rng.bit_generator.state
 

@@ -2,7 +2,7 @@
 
     rows ──steps on rows──▶ rows ──query──▶ answer ──steps on answers──▶ published answer
 
-The steps themselves are in `rows`, `guards` and `answers`; ready-made protocols in `ready`.
+The steps are in `row_steps`, `query_steps` and `answer_steps`; ready-made protocols in `ready`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from empriv.collecting.functions.frames import FrameKind
 
 DRAWS = 64
-"""Draws of a randomised protocol for each database, unless said otherwise."""
+"""Draws of a randomised protocol for each database, by default."""
 
 _ROWS_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Protocol:
-    """A query with what is done to the rows before it and to the answer after it.
+    """A query, with what is done to the rows before it and to the answer after it.
 
     Attributes
     ----------
@@ -76,9 +76,9 @@ class Protocol:
         return replace(self, steps=(*self.steps, step))
 
     def made_from(self, other: Protocol) -> bool:
-        """Whether this publishes only what steps on answers make of the other's answers.
+        """Whether this protocol only applies steps to the other's answers.
 
-        It then tells no more than they do, whatever the estimates say: no function or noise adds to what is revealed.
+        It then reveals no more than they do, whatever the estimates say: no function or noise adds to what is revealed.
         """
         before = len(other.steps)
         return (
@@ -107,8 +107,8 @@ class Protocol:
         Parameters
         ----------
         data : Databases
-        draws : how often a randomised protocol is run on each database, 64 unless given; one that is not random is
-            run once, whatever is asked, and its results have no draws
+        draws : how often a randomised protocol is run on each database; default: 64. One that is not random is
+            run once, whatever you ask for, and its results have no draws
         rng : seed; steps of one kind draw the same numbers from it in every protocol
         engine, memory_limit, jobs, progress, notice, frame : as for `empriv.collect`
         """

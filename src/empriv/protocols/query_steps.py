@@ -1,7 +1,7 @@
-"""Steps on the query itself: no answer (NULL) where too few rows or individuals stand behind it.
+"""Steps on the query itself: no answer (NULL) if it rests on too few rows or individuals.
 
-SQL items become CASE WHEN count >= k THEN item END, which the leave-one-out rewrite understands, for each group where
-there are groups; a Python function is called only where enough is there.
+SQL items become CASE WHEN count >= k THEN item END, which the leave-one-out rewrite understands, for each group if
+there are groups; a Python function is called only if there are enough.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from empriv.errors import QueryError
 
 @dataclass(frozen=True)
 class FewRows:
-    """No answer from fewer than so many rows."""
+    """No answer from fewer than this many rows."""
 
     fewer_than: int
     kind: ClassVar[str] = "few rows"
@@ -37,7 +37,7 @@ class FewRows:
 
 @dataclass(frozen=True)
 class FewIndividuals:
-    """No answer from fewer than so many individuals."""
+    """No answer from fewer than this many individuals."""
 
     k: int
     kind: ClassVar[str] = "few individuals"
@@ -64,7 +64,7 @@ Guard = FewRows | FewIndividuals
 
 @dataclass(frozen=True)
 class Guarded:
-    """A function that is called only on rows, or individuals, of at least some number."""
+    """A function that is called only if there are enough rows, or enough individuals."""
 
     function: Callable[..., Any]
     least: int
@@ -77,7 +77,7 @@ class Guarded:
         else:
             own = {name.lower(): name for name in names}
             columns = [list(_array(rows[own[name.lower()]])) for name in self.individual]
-            # NULL is None or NaN, which differs from itself; who has it anywhere is nobody.
+            # NULL is None or NaN, which differs from itself; rows with a NULL identifier belong to nobody.
             whole = (row for row in zip(*columns, strict=True) if all(x is not None and x == x for x in row))
             count = len(set(whole))
         return self.function(rows, *rng) if count >= self.least else None
@@ -106,7 +106,7 @@ def _guarded(query: Query, count: str, least: int) -> Query:
 
 
 def _alias(query: Query) -> str:
-    """By which name the outermost SELECT knows ``data``."""
+    """The name that the outermost SELECT uses for ``data``."""
     select = query.select
     if isinstance(select, exp.Select):
         for part in (select.args.get("from_") or select.args.get("from"), *(select.args.get("joins") or ())):

@@ -26,8 +26,8 @@ def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
     Parameters
     ----------
     query : SQL text, an SQL expression of aggregates, or a function of the rows
-    randomised : whether the query is a function of the rows and a generator, that draws noise of its own; None takes
-        a function for random if it cannot do without a second argument
+    randomised : whether the query is a function of the rows and a generator, which draws noise of its own; with None,
+        a function is random if it requires a second argument
 
     Examples
     --------
@@ -43,7 +43,7 @@ def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
 
 
 def rounded(query: Asked, *, to: float) -> Protocol:
-    """Answers to the nearest multiple of ``to``; halves go to the even multiple.
+    """Round answers to the nearest multiple of ``to``; halves go to the even multiple.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def rounded(query: Asked, *, to: float) -> Protocol:
 def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Protocol:
     """Values of a column below ``lower`` become ``lower``, those above ``upper`` become ``upper``.
 
-    The limits are fixed numbers. Quantiles of the data are no limits: they depend on every individual themselves.
+    The limits must be fixed numbers. Quantiles of the data will not do: they depend on every individual themselves.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def top_coded(query: Asked, column: str, *, at: float) -> Protocol:
 
 
 def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
-    """No answer (NULL) where the query reads fewer than so many rows; with GROUP BY, for each group.
+    """No answer (NULL) if the query reads fewer rows than this; with GROUP BY, for each group.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def suppressed(query: Asked, *, fewer_than: int) -> Protocol:
 
 
 def k_threshold(query: Asked, *, k: int) -> Protocol:
-    """No answer (NULL) where the query reads rows of fewer than ``k`` individuals; with GROUP BY, for each group.
+    """No answer (NULL) if the query reads rows of fewer than ``k`` individuals; with GROUP BY, for each group.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def k_threshold(query: Asked, *, k: int) -> Protocol:
 
 
 def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "laplace") -> Protocol:
-    """Each value of a column gets noise of its own, before the query.
+    """Add noise to each value of a column, before the query.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "lap
 
 
 def subsampled(query: Asked, *, share: float) -> Protocol:
-    """Each row is kept with probability ``share``; the query sees those rows only.
+    """Each row is kept with probability ``share``; the query sees only those rows.
 
     Examples
     --------
@@ -142,9 +142,9 @@ def laplace(query: Asked, *, sensitivity: float, epsilon: float, sampler: Sample
     ----------
     query : a query or a protocol
     sensitivity : the most by which all rows of one individual together can change the answer (for several numbers,
-        the sum of changes); you state it, nothing checks it
+        the sum of changes); you state it, and nothing checks it
     epsilon : of classical differential privacy, at delta = 0, if the sensitivity is right
-    sampler : ``"seeded"`` draws follow from the seed; ``"opendp"`` draws are OpenDP's own, from no seed
+    sampler : ``"seeded"`` draws come from the seed; ``"opendp"`` draws are OpenDP's own, which ignore it
 
     Examples
     --------
@@ -152,14 +152,14 @@ def laplace(query: Asked, *, sensitivity: float, epsilon: float, sampler: Sample
     'avg(delay); Laplace noise of scale 20 (epsilon 0.5 for sensitivity 10)'
     """
     size, epsilon = positive_number("sensitivity", sensitivity), positive_number("epsilon", epsilon)
-    said = f"epsilon {epsilon:g} for sensitivity {size:g}"
-    return plain(query).then(_added("laplace", laplace_scale(size, epsilon), sampler, said))
+    reason = f"epsilon {epsilon:g} for sensitivity {size:g}"
+    return plain(query).then(_added("laplace", laplace_scale(size, epsilon), sampler, reason))
 
 
 def gaussian(
     query: Asked, *, sensitivity: float, epsilon: float, delta: float, sampler: Sampler = "seeded"
 ) -> Protocol:
-    """The classical Gaussian mechanism on the answer, with the least scale that suffices (Balle and Wang, 2018).
+    """The classical Gaussian mechanism on the answer, with the smallest scale that suffices (Balle and Wang, 2018).
 
     Parameters
     ----------
@@ -174,12 +174,12 @@ def gaussian(
     """
     size, epsilon = positive_number("sensitivity", sensitivity), positive_number("epsilon", epsilon)
     delta = fraction("delta", delta)
-    said = f"epsilon {epsilon:g} and delta {delta:g} for sensitivity {size:g}"
-    return plain(query).then(_added("gaussian", gaussian_scale(size, epsilon, delta), sampler, said))
+    reason = f"epsilon {epsilon:g} and delta {delta:g} for sensitivity {size:g}"
+    return plain(query).then(_added("gaussian", gaussian_scale(size, epsilon, delta), sampler, reason))
 
 
 def noised(query: Asked, noise: Noise | JointNoise) -> Protocol:
-    """Answers rounded and made noisy as `Noise.release` would, with pseudo-random draws.
+    """Answers rounded and given noise as by `Noise.release`, but with pseudo-random draws.
 
     Examples
     --------
@@ -196,15 +196,15 @@ def noised(query: Asked, noise: Noise | JointNoise) -> Protocol:
 
 
 def passed(query: Asked, function: Callable[..., Any], *, randomised: bool | None = None) -> Protocol:
-    """Answers passed through any function: post-processing, or a box that nobody can see into.
+    """Answers passed through any function: post-processing, or a black box.
 
     Parameters
     ----------
     query : a query or a protocol
-    function : ``function(answer)``, or ``function(answer, rng)`` if it is randomised, gives a number, or None for no
-        answer; for several numbers it gets and gives an array, with NaN for what is no number. It is not called where
-        there is no number.
-    randomised : whether it draws from a generator; None takes it for random if it cannot do without a second argument
+    function : ``function(answer)``, or ``function(answer, rng)`` if it is randomised, returns a number, or None for no
+        answer; for several numbers it gets and returns an array, with NaN for those that are not a number. It is not
+        called if none is a number.
+    randomised : whether it draws from a generator; with None, it is if it requires a second argument
 
     Examples
     --------
@@ -217,23 +217,23 @@ def passed(query: Asked, function: Callable[..., Any], *, randomised: bool | Non
 
 
 def _draws(function: Callable[..., Any], randomised: bool | None) -> bool:
-    """Whether a function is to be given a generator."""
+    """Whether to give a function a generator."""
     if randomised is not None:
         return bool(randomised)
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some that are not written in Python do not tell
+    except (TypeError, ValueError):  # functions that are not written in Python may not have a signature
         return False
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(one.kind in by_place and one.default is one.empty for one in parameters) > 1
+    return sum(parameter.kind in by_place and parameter.default is parameter.empty for parameter in parameters) > 1
 
 
-def _added(law: NoiseLaw, scale: float, sampler: Any, said: str) -> Added:
+def _added(law: NoiseLaw, scale: float, sampler: Any, reason: str) -> Added:
     if sampler not in get_args(Sampler):
         raise InputError(f"`sampler` must be 'seeded' or 'opendp', got {sampler!r}.")
     if sampler == "opendp":
-        opendp_mechanism(law, scale)  # missing, it is missed now rather than after the query
-    return Added(law, scale, sampler, said)
+        opendp_mechanism(law, scale)  # if it is not installed, say so now rather than after the query
+    return Added(law, scale, sampler, reason)
 
 
 def _column(column: Any) -> str:

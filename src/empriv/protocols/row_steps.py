@@ -1,7 +1,7 @@
-"""Steps on rows, before the query: what becomes of a column, or which rows are kept, as SQL.
+"""Steps on rows, before the query: how a column changes, or which rows are kept, as SQL.
 
 A random step draws for each row from a hash, the 128 bits of md5 of (seed, step, draw, row), so that a row has the same
-noise and the same fate whoever else is there. Running the steps is for `stepped`.
+noise, and is kept or not, whoever else is there. `stepped` runs the steps.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Clipped:
     randomised: ClassVar[bool] = False
 
     def write(self, x: str, drawn: str, *, double: bool) -> str:  # noqa: ARG002 — nothing is drawn
-        """SQL of the new value of ``x``; NULL and NaN stay what they are."""
-        cases = [f"WHEN ISNAN({x}) THEN {x}"] if double else []  # DuckDB holds NaN for larger than all numbers
+        """SQL of the new value of ``x``; NULL and NaN stay as they are."""
+        cases = [f"WHEN ISNAN({x}) THEN {x}"] if double else []  # DuckDB sorts NaN above all numbers
         if self.lower is not None:
             cases.append(f"WHEN {x} < {_literal(self.lower)} THEN {_literal(self.lower)}")
         cases.append(f"WHEN {x} > {_literal(self.upper)} THEN {_literal(self.upper)}")
@@ -40,7 +40,7 @@ class Clipped:
 
 @dataclass(frozen=True)
 class LocalNoise:
-    """Each value of a column gets noise of its own."""
+    """Add noise to each value of a column."""
 
     column: str
     scale: float
@@ -74,7 +74,7 @@ class Subsampled:
     randomised: ClassVar[bool] = True
 
     def write(self, x: str, drawn: str, *, double: bool) -> str:  # noqa: ARG002 — depends on no value
-        """SQL of the condition on which a row is kept."""
+        """SQL of the condition under which a row is kept."""
         if self.share >= 1:
             return "TRUE"
         return f"{drawn} < CAST('{int(self.share * 2**128)}' AS UHUGEINT)"
@@ -88,5 +88,5 @@ RowStep = Clipped | LocalNoise | Subsampled
 
 
 def _literal(number: float) -> str:
-    """Whole limits as integers, so that columns of integers remain such."""
+    """Whole limits as integers, so that integer columns stay integer."""
     return str(int(number)) if float(number).is_integer() and abs(number) < 2**53 else repr(float(number))

@@ -1,6 +1,6 @@
 """How much classical noise a stated sensitivity needs.
 
-Laplace: sensitivity / epsilon. Gaussian: the least standard deviation s at which, for two answers d apart,
+Laplace: sensitivity / epsilon. Gaussian: the smallest standard deviation s at which, for two answers d apart,
 
     delta(epsilon) = F(d / 2s - epsilon s / d) - e^epsilon F(-d / 2s - epsilon s / d),
 
@@ -26,7 +26,7 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float) -> float:
     while high - low > 1e-12 * high:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if gaussian_delta(1.0 / middle, epsilon) > delta else (low, middle)
-    # the formula is a difference of nearly equal numbers: the margin is wider than its rounding, as tests see
+    # the formula is a difference of nearly equal numbers: tests show that the margin is wider than its rounding
     return _up(sensitivity * high * (1 + 1e-9))
 
 

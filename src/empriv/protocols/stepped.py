@@ -1,8 +1,8 @@
-"""A session whose ``data`` are the rows after some steps, with a database for each database and draw.
+"""A session whose ``data`` are the rows after steps, with a database for each database and draw.
 
-It passes on every statement of collecting with the table ``data`` exchanged for the rows after the steps, and
-``empriv_databases`` for the pairs of database and draw: so whatever can be collected can be collected after steps, by
-the same leave-one-out rewrite. `with_draws` puts the pairs in order again, as `Results` with draws.
+In every statement that collecting runs, it replaces the table ``data`` by the rows after the steps, and
+``empriv_databases`` by the pairs of database and draw. So whatever can be collected can be collected after steps, by
+the same leave-one-out rewrite. `with_draws` turns the pairs back into `Results` with draws.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DRAW, _UNIT, _CODE, _HASH = "empriv_draw", "empriv_unit", "empriv_code", "empri
 
 @dataclass(frozen=True)
 class Layer:
-    """A step where it is taken.
+    """A step, with the column that it changes.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Layers:
 
     @property
     def drops(self) -> bool:
-        """Whether some rows may be left out."""
+        """Whether rows may be left out."""
         return any(layer.column is None for layer in self.steps)
 
     def over(self, source: str, carried: Sequence[str]) -> str:
@@ -84,8 +84,8 @@ class Layers:
     def unit(self, database: str, by: Sequence[str] = ()) -> str:
         """SQL that names a row by its database and content, and by a number among rows of the same content.
 
-        Rows of the same content are one individual's, since the individual is part of it: nobody's name changes when
-        somebody else leaves.
+        Rows of the same content belong to one individual, since the content includes who it is: a row keeps its name
+        when somebody else leaves.
         """
         texts = [f"CAST({quoted(column)} AS VARCHAR)" for column in self.own]
         content = " || ".join(f"COALESCE(LENGTH({text}) || ':' || {text}, '-')" for text in texts)
@@ -94,28 +94,28 @@ class Layers:
 
 
 def layers(session: Session, steps: Sequence[tuple[RowStep, str]], data: Databases) -> Layers:
-    """Find the columns that the steps are on; each step comes with the name of its stream."""
+    """Find the columns that the steps change; each step comes with the name of its stream."""
     own = tuple(session.columns[DATA])
     types = session.types(_tree(f"SELECT {', '.join(map(quoted, own))} FROM {DATA}"))
     identity = {name.lower() for name in data.individual}
-    found = []
+    step_layers = []
     for step, stream in steps:
         column = None if step.column is None else find_column(step.column, own, "column", data)
         if column is not None and column.lower() in identity:
-            raise InputError("`column` must not be one that says whose a row is.")
+            raise InputError("`column` must not be one that says whom a row belongs to.")
         if column is not None and types[column].kind not in ("integer", "decimal", "double"):
             raise InputError(
                 f"`column` must be a column of numbers, and {column!r} is not. Hint: cast it in the source, or name "
                 "another."
             )
-        found.append(Layer(step, column, column is not None and types[column].kind == "double", stream))
+        step_layers.append(Layer(step, column, column is not None and types[column].kind == "double", stream))
         if column is not None and step.randomised:
             types[column] = Type("double")
-    return Layers(own, tuple(found))
+    return Layers(own, tuple(step_layers))
 
 
 def name_rows(session: Session, rows: Layers) -> None:
-    """Keep the rows with their names, from which random steps draw; once for a session."""
+    """Store the rows with their names, which random steps draw from; once for a session."""
     own = ", ".join(f"r.{quoted(column)}" for column in rows.own)
     named = rows.unit(_CODE, [_CODE])
     joined = (
@@ -169,7 +169,7 @@ class SteppedSession:
 
     @property
     def integers(self) -> Integers | None:
-        # Who loses all rows is still listed: that takes a table of labels.
+        # People who lose all their rows are still listed, which takes a table of labels.
         return None if self.rows.drops else self.inner.integers
 
     @property
@@ -216,7 +216,7 @@ class SteppedSession:
             source = f"SELECT {own}, {self.first + draw} AS {_DRAW}, {unit} AS {_UNIT} FROM {DATA}"
         steps = _tree(f"SELECT {own} FROM ({self.rows.over(source, carried)}) AS s")
         tree = statement.copy()
-        # All found first: what is put in reads ``data`` too, which the session exchanges for the rows that are left.
+        # List them before replacing any: the replacement reads ``data`` too, and must not be replaced itself.
         for table in list(tree.find_all(exp.Table)):
             if table.name.lower() == DATA and not table.db:
                 table.replace(in_place_of(table, steps.copy()))
@@ -226,20 +226,20 @@ class SteppedSession:
     def extract(self, directory: str) -> Callable[[int], tuple[dict[str, npt.NDArray[Any]], IntArray]]:  # noqa: ARG002
         self.label_individuals()
         own = ", ".join(f"p.{quoted(column)}" for column in self.rows.own)
-        found = self.inner.fetch(
+        fetched = self.inner.fetch(
             _tree(
                 f"SELECT {own}, p.{DATABASE}, COALESCE(i.code, -1) AS {_CODE} FROM {STEPPED} AS p "
                 f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY p.{DATABASE}, {own}"
             )
         )
-        starts = np.searchsorted(found[DATABASE].values, np.arange(len(self.databases) + 1))
-        columns = {name: _plain(found[name]) for name in self.rows.own}
-        return InMemory(columns, np.asarray(found[_CODE].values, np.int64), starts)
+        starts = np.searchsorted(fetched[DATABASE].values, np.arange(len(self.databases) + 1))
+        columns = {name: _plain(fetched[name]) for name in self.rows.own}
+        return InMemory(columns, np.asarray(fetched[_CODE].values, np.int64), starts)
 
 
 @dataclass(frozen=True, eq=False)
 class Open:
-    """An engine that is a session already."""
+    """An engine whose session is already open."""
 
     kept: SteppedSession
 
@@ -249,7 +249,7 @@ class Open:
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """Rows sorted by database: gives those of any one."""
+    """Rows sorted by database; calling it returns those of one database."""
 
     columns: dict[str, npt.NDArray[Any]]
     codes: IntArray
@@ -261,9 +261,9 @@ class InMemory:
 
 
 def with_draws(parts: Sequence[tuple[Results, int]], databases: npt.NDArray[Any]) -> Results:
-    """Results on pairs of database and draw, as results on databases with draws; each part with its number of draws.
+    """Results on pairs of database and draw, as results on databases with draws; each part has its number of draws.
 
-    A component that a draw does not have (a group, all of whose rows were left out) is NULL there.
+    A component that a draw does not have (a group whose rows were all left out) is NULL there.
     """
     n, total = len(databases), sum(count for _, count in parts)
     names = list(dict.fromkeys(name for part, _ in parts for name in part.components or ("",)))
@@ -290,24 +290,24 @@ def with_draws(parts: Sequence[tuple[Results, int]], databases: npt.NDArray[Any]
         entry_codes[at, draw, column] = part.entry_outcomes.reshape(len(key), len(column))
         first += count
     whole = parts[0][0]
-    kept = (slice(None), slice(None), 0 if whole.components is None else slice(None))
+    numbers = (slice(None), slice(None), 0 if whole.components is None else slice(None))
     counts = np.bincount(union // n, minlength=whole.n_individuals)
     return Results(
-        q=np.ascontiguousarray(q[kept]),
-        outcomes=np.ascontiguousarray(codes[kept]),
+        q=np.ascontiguousarray(q[numbers]),
+        outcomes=np.ascontiguousarray(codes[numbers]),
         databases=databases,
         individuals=whole.individuals,
         starts=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
         entry_database=(union % n).astype(np.int32),
-        entry_q=np.ascontiguousarray(entry_q[kept]),
-        entry_outcomes=np.ascontiguousarray(entry_codes[kept]),
+        entry_q=np.ascontiguousarray(entry_q[numbers]),
+        entry_outcomes=np.ascontiguousarray(entry_codes[numbers]),
         components=None if whole.components is None else tuple(names),
         draws=total,
     )
 
 
 def _exchanged(statement: exp.Expr) -> exp.Expr:
-    """The statement with ``data`` and its databases exchanged for those after the steps."""
+    """The statement with ``data`` and its databases replaced by those after the steps."""
     tree = statement.copy()
     for table in tree.find_all(exp.Table):
         new = {DATA: STEPPED, "empriv_databases": PLACES}.get(table.name.lower())

@@ -15,7 +15,7 @@ from empriv.base.storage import write_atomically
 from empriv.comparing.bands import reach_of
 from empriv.comparing.comparison import Comparison
 from empriv.comparing.differences import FIGURES, Difference
-from empriv.comparing.telling import notes_of, told, untold
+from empriv.comparing.telling import count_others, describe_real, notes_of
 from empriv.errors import InputError
 from empriv.report.charts.chart import Chart, round_up
 from empriv.report.charts.versus import Band, utility_chart, versus_chart
@@ -104,8 +104,8 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         "differences": {figure: _difference_rows(differences, figure, names) for figure in FIGURES}
         if differences
         else {},
-        "real": told(differences)[0],
-        "told": untold(differences) if differences else "",
+        "real": describe_real(differences),
+        "told": count_others(differences) if differences else "",
         "held": words.held_together(0.95, len(differences)) if differences else "",
         "notes": notes_of(comparison),
         "charts": [picture_of(chart) for chart in charts],
