@@ -1,7 +1,7 @@
-"""`Audit`: what `audit` found, and all that can be asked of it; wiring only.
+"""`Audit`: the result of `audit`, with all that can be asked of it; wiring only.
 
-The words are in `summary`, the numbers in `measuring`, how far to trust them in `validate`, noise in `noise`, what was
-released in `ledger`, and how it is shown in `report`.
+Its words come from `words`, its numbers from `measuring`, how far to trust them from `validate`, noise from `noise`,
+releases from `ledger`, and pages and charts from `report`.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ _MOST_BOUNDS = 8  # kept: each holds a figure for every individual
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """How private a query on some data is.
+    """How private a query is on the data that was audited.
 
     Made by `empriv.audit`, and by `empriv.load` from a file.
 
     Attributes
     ----------
     results : query results with everyone, and without each individual
-    risk : what was measured from them, of any kind; a `JointRisk` if the query gives several numbers
+    risk : measured from the results, of any kind; a `JointRisk` if the query gives several numbers
     epsilons : the epsilons asked for, rising
     query : SQL text, or the name of the function
     origin : where the rows came from, or None if results were given
     density : the recipe for the density
     component : the component audited, if the query was a vector, and how many it has
-    against : the risk against an adversary who knows part of the data, if one was named; figures are then its own
+    against : the risk against an adversary who knows part of the data, if one was named; figures are then this risk's
     composition : earlier releases that the query was measured together with, if a ledger was given and held any
-    text : the query in the form in which it is always written, or None where only its code could ask it again
+    text : the query in canonical form, or None if only its code could ask it again
     scope : name of the body of data in the ledger
 
     Examples
@@ -144,7 +144,7 @@ class Audit:
 
     @cached_property
     def components(self) -> dict[str, Audit]:
-        """The audit of each number alone; empty if the query gives one number only."""
+        """The audit of each number alone; empty if the query gives a single number."""
         parts = self.risk.each_number
         return {
             name: replace(
@@ -181,7 +181,7 @@ class Audit:
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
-        """What could make the figures wrong, gravest first, looked at for the smallest epsilon asked for."""
+        """What could make the figures wrong, most serious first, checked at the smallest epsilon asked for."""
         return checks(self.measured, self.epsilons[0])
 
     def verdict(
@@ -214,7 +214,7 @@ class Audit:
 
     @property
     def _asked(self) -> Question:
-        """What was asked of which data, for the words."""
+        """What was asked of which data, as the words need it."""
         origin = self.origin
         return Question(
             query=self.query,
@@ -228,8 +228,8 @@ class Audit:
         )
 
     def with_validity(self, said: Summary) -> Summary:
-        """A summary with the bounds at its first epsilon, and the checks that ask to be read."""
-        # Where the bounds of all epsilons are known, as in a report, their first is said; else only that is found.
+        """A summary with the bounds at its first epsilon, and the checks that a reader should see."""
+        # If the bounds of all epsilons are known, as in a report, take the first; else compute only that one.
         grid = np.array([figure.epsilon for figure in said.figures])
         known = _key(grid, self.measured.usual_level) in self._bounds
         bounded = self.bounds(grid if known else grid[:1])
@@ -251,7 +251,7 @@ class Audit:
         summary = self.summary(epsilons)
         grid = [figure.epsilon for figure in summary.figures]
         bounded = self.bounds(np.array(grid))
-        said, facts = self.with_validity(summary), facts_of(self.measured, grid)
+        full_summary, facts = self.with_validity(summary), facts_of(self.measured, grid)
         model = self.risk.model
         return {
             "format": "empriv audit figures",
@@ -291,11 +291,11 @@ class Audit:
             },
             "atoms": [asdict(atom) for atom in facts.atoms],
             "words": {
-                "asked": said.asked,
-                "figures": list(said.sentences),
-                "alarms": list(said.alarms),
-                "warnings": list(said.warnings),
-                "notes": list(said.notes),
+                "asked": full_summary.asked,
+                "figures": list(full_summary.sentences),
+                "alarms": list(full_summary.alarms),
+                "warnings": list(full_summary.warnings),
+                "notes": list(full_summary.notes),
             },
         }
 
@@ -306,9 +306,9 @@ class Audit:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one file of mode 0600, which `load` reads; the format is in docs/formats.md."""
-        # With earlier releases the vector without noise is kept: the noise drawn for measuring is drawn again.
-        kept = self.results if self.composition is None else self.composition.results
-        meta, arrays = kept.to_parts()
+        # With earlier releases, save the vector without noise: the noise for measuring is drawn again on loading.
+        without_noise = self.results if self.composition is None else self.composition.results
+        meta, arrays = without_noise.to_parts()
         adversary, known = adversary_to_parts(self.against)
         facts = {
             "adversary": adversary,
@@ -333,7 +333,7 @@ class Audit:
         ledger: Ledger,
         database: Any,
     ) -> Released:
-        """Release a noisy answer through the ledger: it is written down before anybody sees it.
+        """Release a noisy answer through the ledger, which records it before anybody sees it.
 
         The noise is certified anew for this audit, whatever it or its file says. What was released of this query with
         this noise from a database of the same content gives the same answer, whatever the database is called.
@@ -343,7 +343,7 @@ class Audit:
         value : the answer on ``database``, or the answers by name for several numbers
         noise : from `design_noise` or `design_joint_noise`, for this audit
         ledger : what has been released already; the audit should have been made with it
-        database : label of the database that the answer is of, audited or new
+        database : label of the database that the answer comes from, audited or new
 
         Returns
         -------
@@ -358,7 +358,7 @@ class Audit:
 
     def report(self, path: str | PathLike[str], **options: Any) -> empriv.report.Written:
         """Write the audit as one page of HTML, with what belongs beside it; see `empriv.report.write_report`."""
-        # Shortcuts upwards, by the public names: what an audit holds knows nothing of how it is shown.
+        # Shortcuts upwards, by public names: this module knows nothing about how an audit is shown.
         import empriv
 
         return empriv.report.write_report(self, path, **options)
@@ -386,12 +386,12 @@ def _(audit: Audit) -> JointRisk:
 
 
 def _key(epsilon: npt.ArrayLike, level: float, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:
-    """Under what bounds are kept."""
+    """The key under which bounds are cached."""
     return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level, method, rng)
 
 
 def _joint_json(joint: JointFacts) -> dict[str, Any]:
-    """What JSON says of several numbers together."""
+    """What JSON says about several numbers together."""
     return {
         "dimension": joint.dimension,
         "vouched": joint.vouched,
@@ -405,8 +405,8 @@ def _joint_json(joint: JointFacts) -> dict[str, Any]:
             for name, figures in joint.components.items()
         },
         "leaks": [
-            {"direction": direction, "what": what, "n_individuals": count, "largest_share": share}
-            for direction, what, count, share in joint.leaks
+            {"direction": direction, "what": outcome, "n_individuals": count, "largest_share": share}
+            for direction, outcome, count, share in joint.leaks
         ],
     }
 

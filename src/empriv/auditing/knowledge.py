@@ -1,6 +1,6 @@
-"""What an adversary knows: collected from the rows, for `measure_against`, and kept with a saved audit.
+"""What an adversary knows: collected from the rows for `measure_against`, and saved with an audit.
 
-SQL expressions and functions are run on every database like queries. What they mean is for `measuring.known`.
+SQL expressions and functions are run on every database like queries. `measuring.given` gives them their meaning.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def known_values(
     databases: npt.NDArray[Any],
     run: Run | None = None,
 ) -> Any:
-    """What the adversary knows of each database: ``known`` of `measure_against`.
+    """What the adversary knows about each database: ``known`` of `measure_against`.
 
     Parameters
     ----------
-    adversary : as `as_adversary` gives it
-    data : the rows, or None if only results are at hand: then what is known must be arrays
-    databases : labels of the results' databases, in whose order the values are returned
-    run : how the query was run, with whose engine and limits this is collected too
+    adversary : as returned by `as_adversary`
+    data : the rows, or None if there are only results: then what is known must be arrays
+    databases : labels of the results' databases; the values are returned in their order
+    run : how the query was run; its engine and limits are used here too
     """
     if isinstance(adversary, OwnContribution):
         return adversary.contributions
@@ -47,21 +47,23 @@ def known_values(
             columns.append(g)
             continue
         if data is None:
-            raise InputError("`adversary` must be an array for results alone: there are no rows to collect it from.")
+            raise InputError(
+                "`adversary` must be an array if only results are given: there are no rows to collect it from."
+            )
         from empriv.collecting.pipeline import run_query
         from empriv.collecting.run_options import Run
 
         collected = run_query(data, g, Run() if run is None else run.of_another_query())
         place = {label: row for row, label in enumerate(collected.databases.tolist())}
         if set(place) != set(databases.tolist()):
-            raise InputError("`adversary` must be known of the databases that the results are of, got others.")
+            raise InputError("`adversary` must be known for the same databases as the results, got different ones.")
         q = collected.q[[place[label] for label in databases.tolist()]]
         columns.extend(q.T if q.ndim == 2 else [q])
     return columns[0] if len(columns) == 1 else columns
 
 
 def adversary_facts(against: AdversaryRisk | None, epsilons: Sequence[float]) -> dict[str, Any] | None:
-    """An adversary in a form fit for JSON, without what is known of any one database."""
+    """An adversary as JSON, without what is known about any single database."""
     if against is None:
         return None
     return {
@@ -93,7 +95,7 @@ def adversary_to_parts(against: AdversaryRisk | None) -> tuple[dict[str, Any] | 
     arrays = {}
     for place, column in enumerate(against.known):
         plain = column.dtype.kind in "biuf"
-        labels.append(None if plain else [_label(one) for one in column.tolist()])
+        labels.append(None if plain else [_label(label) for label in column.tolist()])
         if plain:
             arrays[f"known_{place}"] = column
     facts = {
@@ -110,7 +112,7 @@ def adversary_to_parts(against: AdversaryRisk | None) -> tuple[dict[str, Any] | 
 def adversary_from_parts(
     facts: Mapping[str, Any] | None, arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density
 ) -> AdversaryRisk | None:
-    """The inverse of `adversary_to_parts`; facts that are none raise KeyError, TypeError or ValueError."""
+    """The inverse of `adversary_to_parts`; invalid facts raise KeyError, TypeError or ValueError."""
     if facts is None:
         return None
     known: list[npt.NDArray[Any]] = [

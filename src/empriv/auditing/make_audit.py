@@ -1,4 +1,4 @@
-"""`audit` and `load`: from rows or from a file to an `Audit`; collect, measure, wiring only."""
+"""`audit` and `load`: from rows or from a file to an `Audit`; wiring only."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def audit(
     data : databases, from `databases`, `subsamples` or `splits`; or `Results` that were collected before
     query : SQL text, an SQL expression of aggregates, or a function of the rows; or a list of several, which are
         audited together; not with `Results`
-    epsilon : the epsilons to report; any others can be asked later
+    epsilon : the epsilons to report; you can ask for others later
     density : how densities are estimated; default ``Kde("laplace", "one-se")``
     component : audit this component of a vector query alone, by name; otherwise all are audited together
-    adversary : what an adversary knows of each database: an SQL expression, a function of the rows, an array, or
+    adversary : what an adversary knows about each database: an SQL expression, a function of the rows, an array, or
         `Weighted`, `Buckets` or `OwnContribution` of these; delta is then the largest over what they may see
     ledger : audit the query together with all that was released from the same databases before
-    scope : name of the body of data in the ledger, if one ledger is kept for several
+    scope : name of the body of data in the ledger, if the ledger covers several
     draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`
 
     Returns
@@ -87,7 +87,9 @@ def audit(
     """
     epsilons, density = rising_epsilons(epsilon), density_or_default(density)
     if adversary is not None and ledger is not None:
-        raise InputError("`adversary` must not be given with `ledger`: several numbers against one are not measured.")
+        raise InputError(
+            "`adversary` must not be given with `ledger`: several numbers are not measured against an adversary."
+        )
     from empriv.collecting.run_options import Run
 
     run = Run(
@@ -96,9 +98,9 @@ def audit(
     )  # fmt: skip
     if isinstance(data, Results):
         if query is not None:
-            raise InputError("`query` must not be given with `Results`, which hold its answers already.")
+            raise InputError("`query` must not be given with `Results`, which already hold its answers.")
         if ledger is not None:
-            raise InputError("`ledger` must go with the rows, of which earlier queries are asked again, got `Results`.")
+            raise InputError("`ledger` must go with the rows, on which earlier queries are run again, got `Results`.")
         return _against(_measured(data, epsilons, density, component, grouped=True), adversary, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
@@ -112,12 +114,12 @@ def audit(
         queries = [replace(asked, post=post) for asked in queries]
     results = run_query(data, queries if several else queries[0], run)
     origin = describe(data)
-    told = "; ".join(
+    asked_text = "; ".join(
         asked.text if asked.post is None else f"{asked.text}, then {_name(asked.post)}" for asked in queries
     )
-    made = replace(
+    alone = replace(
         _measured(results, epsilons, density, component, grouped=any(asked.groups for asked in queries)),
-        query=told, origin=origin, text=canonical_text(queries), scope=scope,
+        query=asked_text, origin=origin, text=canonical_text(queries), scope=scope,
     )  # fmt: skip
     if ledger is not None:
 
@@ -126,8 +128,8 @@ def audit(
             return run_query(data, earlier if len(earlier) > 1 else earlier[0], run.of_another_query())
 
         identity = identity_of(results.databases.tolist(), origin, scope=scope)
-        return _composed(made, composition(made.results, ledger, identity, ask_again))
-    return _against(made, adversary, data, run)
+        return _composed(alone, composition(alone.results, ledger, identity, ask_again))
+    return _against(alone, adversary, data, run)
 
 
 def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | JointNoise:
@@ -137,7 +139,7 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
     ----------
     path : the file
     density : measure a saved audit with this density instead of the one that it was made with; needed for an audit or
-        a scan if that was of a kind of your own, since a file does not hold code
+        a scan made with a density class of your own, since a file does not hold code
 
     Examples
     --------
@@ -168,14 +170,14 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
                 "Hint: empriv.load(path, density=...)."
             )
         density = density_from_json(meta["density"])
-    made = Audit(results=results, risk=measure(results, density=density), density=density, **facts)
+    alone = Audit(results=results, risk=measure(results, density=density), density=density, **facts)
     try:
-        # Files of earlier versions know neither adversaries nor earlier releases.
+        # Files of earlier versions hold neither adversaries nor earlier releases.
         against = adversary_from_parts(meta.get("adversary"), arrays, results, density)
         together = Composition.from_json(meta.get("composition"), results)
     except WRONG_FACTS as error:
         raise FileFormatError(_DAMAGED) from error
-    return replace(_composed(made, together), against=against)
+    return replace(_composed(alone, together), against=against)
 
 
 def _measured(
@@ -200,22 +202,24 @@ def _measured(
     )
 
 
-def _against(made: Audit, adversary: Any, data: Databases | None, run: Run) -> Audit:
+def _against(alone: Audit, adversary: Any, data: Databases | None, run: Run) -> Audit:
     """The audit against an adversary, if one is named."""
     if adversary is None:
-        return made
-    who = as_adversary(adversary)
-    known = known_values(who, data, databases=made.results.databases, run=run)
-    risk = measure_against(made.results, who, known, density=made.density, progress=run.progress, notice=run.notice)
-    return replace(made, against=risk)
+        return alone
+    adversary = as_adversary(adversary)
+    known = known_values(adversary, data, databases=alone.results.databases, run=run)
+    risk = measure_against(
+        alone.results, adversary, known, density=alone.density, progress=run.progress, notice=run.notice
+    )
+    return replace(alone, against=risk)
 
 
-def _composed(made: Audit, together: Composition | None) -> Audit:
+def _composed(alone: Audit, together: Composition | None) -> Audit:
     """The audit together with earlier releases, if there are any."""
     if together is None:
-        return made
+        return alone
     noisy = together.noisy()
-    return replace(made, results=noisy, risk=measure(noisy, density=made.density), composition=together)
+    return replace(alone, results=noisy, risk=measure(noisy, density=alone.density), composition=together)
 
 
 def _one_component(results: Results, names: Sequence[str], component: str, grouped: bool) -> Results:
@@ -231,7 +235,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of a saved audit, none of which is taken on trust."""
+    """Facts of a saved audit, each of them checked."""
     try:
         source = origin_from_json(meta["source"])
         component, n_components = text_or_none(meta["component"]), meta["n_components"]

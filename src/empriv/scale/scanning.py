@@ -1,4 +1,4 @@
-"""`scan`: goes through all individuals once, some at a time, and makes a `Scan` of them."""
+"""`scan`: goes through all individuals once, a stretch at a time, and makes a `Scan`."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ def scan(
     notice: Callable[[str], None] | None = None,
     frame: FrameKind = "dict",
 ) -> Scan:
-    """Audit a table that is larger than memory, or lies on a cluster.
+    """Audit a table that is larger than memory, or on a cluster.
 
-    Results are measured some individuals at a time, and forgotten: largest values, sums, counts, the histogram of
-    delta_i and the riskiest individuals are kept. Every figure is the same as an `Audit` has it.
+    Individuals are measured a few at a time. Only largest values, sums, counts, the histogram of delta_i and the
+    riskiest individuals are kept. Every figure is the same as in an `Audit`.
 
     Parameters
     ----------
     data, query, density, component, engine, memory_limit, timeout : as for `audit`
-    epsilon : the epsilons at which individuals are measured; others cannot be asked later
-    delta : the deltas at which `Scan.epsilon` can be asked
+    epsilon : the epsilons at which individuals are measured; you cannot ask for others later
+    delta : the deltas for which you can ask `Scan.epsilon`
     top : how many of the riskiest individuals are kept, at each epsilon
-    level : of confidence of the bounds
-    bounds : whether to compute upper bounds, which about doubles the work; without them a verdict by bound can only
+    level : confidence of the bounds
+    bounds : whether to compute upper bounds, which roughly doubles the work; without them a verdict by bound can only
         be "fail" or "unresolved"
-    checkpoint : file (with Spark: directory) from which an interrupted scan goes on when called again
+    checkpoint : file (with Spark: directory) from which an interrupted scan continues when called again
     results_table : with Spark, name of a table to which delta_i of every individual is written
-    progress : whether to show progress; None does so on a terminal, for work that lasts
+    progress : whether to show progress; None shows it on a terminal if the work takes long
     draws, rng, post, jobs, notice, frame : as for `collect`, for a query that must be run once per individual
 
     Returns
@@ -89,7 +89,7 @@ def scan(
     asked = _Asked.of(epsilon, delta, density, component, top, level, bounds)
     if isinstance(data, Results):
         if query is not None:
-            raise InputError("`query` must not be given with `Results`, which hold its answers already.")
+            raise InputError("`query` must not be given with `Results`, which already hold its answers.")
         return asked.scanned(data, "The query", None)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
@@ -121,40 +121,40 @@ def scan(
             )  # fmt: skip
             return asked.finished(yardstick, tally, question.text, origin)
         if in_sql:
-            with stream(opened, data, question) as found:
-                yardstick, tally = _streamed(found, asked, question.text, checkpoint, progress)
+            with stream(opened, data, question) as streamed:
+                yardstick, tally = _streamed(streamed, asked, question.text, checkpoint, progress)
             return asked.finished(yardstick, tally, question.text, origin)
     except NotDecomposable as why:
         if results_table is not None or checkpoint is not None:
             raise InputError(
-                f"`results_table` and `checkpoint` must be None: the query is not scanned in parts, since {why}."
+                f"`results_table` and `checkpoint` must be None: the query cannot be scanned in parts, since {why}."
             ) from None
     return asked.scanned(run_query(data, question, run), question.text, origin)
 
 
 def _streamed(
-    found: Stream, asked: _Asked, query: str, checkpoint: str | PathLike[str] | None, progress: bool | None
+    streamed: Stream, asked: _Asked, query: str, checkpoint: str | PathLike[str] | None, progress: bool | None
 ) -> tuple[Yardstick, Tally]:
-    """Measure one stretch after another, keeping the tally alone."""
-    everyone = asked.component_of(found.everyone)
+    """Measure one stretch after another, keeping only the tally."""
+    everyone = asked.component_of(streamed.everyone)
     yardstick = asked.yardstick(everyone)
-    done, tally = 0, None
+    n_done, tally = 0, None
     with ExitStack() as stack:
         keep = None
         if checkpoint is not None:
-            mark = _mark(query, yardstick, found.n_stretches)
+            mark = _mark(query, yardstick, streamed.n_stretches)
             keep = stack.enter_context(open_checkpoint(checkpoint, mark, of="query, options or results with everyone"))
             for piece in keep.pieces.values():  # at most one: the tally so far, after the number of its stretches
-                done, tally = int.from_bytes(piece[:8]), tally_from_bytes(piece[8:], everyone)
-        advance = stack.enter_context(progress_bar(found.n_stretches, "Scanning individuals", show=progress))
-        stretches = stack.enter_context(closing(found.stretches(done)))
-        advance(done)
+                n_done, tally = int.from_bytes(piece[:8]), tally_from_bytes(piece[8:], everyone)
+        advance = stack.enter_context(progress_bar(streamed.n_stretches, "Scanning individuals", show=progress))
+        stretches = stack.enter_context(closing(streamed.stretches(n_done)))
+        advance(n_done)
         for stretch in stretches:
             part = measure_stretch(yardstick, asked.component_of(stretch)).tally
             tally = part if tally is None else merge(tally, part, top=asked.top)
-            done += 1
+            n_done += 1
             if keep is not None:
-                keep.put(done.to_bytes(8) + tally_to_bytes(tally), 0)
+                keep.put(n_done.to_bytes(8) + tally_to_bytes(tally), 0)
             advance()
     assert tally is not None
     return yardstick, tally
@@ -162,7 +162,7 @@ def _streamed(
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """What was asked, checked."""
+    """The checked arguments of a scan."""
 
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]
@@ -222,7 +222,7 @@ class _Asked:
 
 
 def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> bytes:
-    """By what a scan is known again: the question, and the results with everyone."""
+    """What identifies a scan: the question, and the results with everyone."""
     asked = [query, yardstick.epsilons, yardstick.deltas, yardstick.level, yardstick.top, yardstick.bounds, n_stretches]
     digest = hashlib.sha256(json.dumps(asked).encode())
     digest.update(("" if yardstick.model is None else yardstick.model.name).encode())

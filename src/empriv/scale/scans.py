@@ -1,7 +1,7 @@
 """`Scan`: an audit whose risk was tallied: the riskiest individuals are kept, and the others are summed up.
 
-An `Audit` holds every result and answers at any epsilon. A `Scan` was asked at a few epsilons beforehand; what it can
-tell, it tells as an audit does. `tallied` is its risk, and `scanning` makes it.
+An `Audit` holds every result and answers at any epsilon. A `Scan` answers only at the epsilons it was made for, but
+there it answers like an audit. `tallied` is its risk, and `scanning` makes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _OTHER_DENSITY = (
     "`density` must be the one that the scan was made with: only the riskiest individuals are kept, and with another "
-    "density others may be. Hint: scan again with density=..."
+    "density other people may be riskier. Hint: scan again with density=..."
 )
 
 
@@ -51,7 +51,7 @@ class Scan(Audit):
     Attributes
     ----------
     results : with everyone, and without each of the riskiest individuals
-    risk : the `TalliedRisk`; nothing can be told but what it was asked beforehand
+    risk : the `TalliedRisk`; it can answer only what it was made for
     epsilons, query, origin, density, component : as for `Audit`
 
     Examples
@@ -66,7 +66,7 @@ class Scan(Audit):
 
     @property
     def riskiest(self) -> Risk:
-        """The riskiest individuals, measured: for looking closer, at any epsilon."""
+        """The risk of the riskiest individuals, for a closer look at any epsilon."""
         return self.risk.riskiest
 
     @property
@@ -76,7 +76,7 @@ class Scan(Audit):
 
     @property
     def deltas(self) -> tuple[float, ...]:
-        """At which `epsilon` can be asked."""
+        """The deltas for which `epsilon` can answer."""
         return self.risk.deltas
 
     @property
@@ -103,13 +103,13 @@ class Scan(Audit):
         progress: bool | None = None,
         engine: ClusterEngine | None = None,
     ) -> Bounds:
-        """Lower bound, estimate and upper bound at the scan's ``level``, at epsilons that were asked for.
+        """Lower bound, estimate and upper bound at the scan's ``level``, at the epsilons asked for.
 
-        The upper bound is over all individuals. The lower one looks for its set among the riskiest alone, which is
-        honest: at worst it is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest.
+        The upper bound is over all individuals. The lower one looks for its set among the riskiest only. It still
+        holds: at worst it is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest.
 
-        With ``method="bootstrap"``, databases are resampled (seed ``rng``) as a cross-check, for the riskiest alone;
-        given a `SparkEngine`, in its executors.
+        With ``method="bootstrap"``, databases are resampled (seed ``rng``) as a cross-check, for the riskiest only;
+        with a `SparkEngine`, in its executors.
         """
         if engine is None or method != "bootstrap" or self.n_databases < LEAST_DATABASES:
             return super().bounds(epsilon, level, method, rng=rng, progress=progress)
@@ -120,9 +120,9 @@ class Scan(Audit):
         return with_resampled(self.risk, epsilon, analytic, resampled)
 
     def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
-        """The scan in words, its bounds at the first epsilon and its checks among them."""
-        said = self.with_validity(super().summary(epsilons))
-        return replace(said, notes=(*said.notes, left_out_checks()))
+        """The scan in words, with its bounds at the first epsilon and its checks."""
+        summary = self.with_validity(super().summary(epsilons))
+        return replace(summary, notes=(*summary.notes, left_out_checks()))
 
     def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/scale.md."""
@@ -158,9 +158,9 @@ class Scan(Audit):
 
     @staticmethod
     def load(path: str | PathLike[str], *, density: Density | None = None) -> Scan:
-        """Read what `save` wrote; ``density`` is needed if it was of a kind of your own.
+        """Read what `save` wrote; ``density`` is needed if the scan used a class of your own.
 
-        A scan cannot be measured with another density: those who would then be the riskiest may be forgotten.
+        A scan cannot be measured with another density: the people who would then be the riskiest may not be in it.
         """
         meta, arrays = read_archive(path, kinds=("scan",))
         known = meta.get("density")

@@ -1,7 +1,7 @@
-"""Some individuals measured: `Yardstick` is what all are measured with, `measure_stretch` measures those at hand.
+"""Measuring a stretch of individuals: `Yardstick` is what everyone is measured with, `measure_stretch` does it.
 
-The density is fitted to the results with everyone alone, and so are all atoms but an individual's own: measured by
-stretches, every delta_i is the same as measured at once. Runs wherever the stretch is, so it knows no engine.
+The density depends only on the results with everyone, and so do all atoms except an individual's own. So every delta_i
+is the same as if all were measured at once. It runs wherever the stretch is, so it knows no engine.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from empriv.validate.ground import ground_of
 
 @dataclass(frozen=True, eq=False)
 class Yardstick:
-    """What every individual is measured with; a `Density` that is fitted already.
+    """What every individual is measured with; a `Density` that has been fitted.
 
     Attributes
     ----------
     everyone : results with everyone, and nobody listed
     model : the fitted density, None if all results are atoms
-    literal : whether atoms of numbers are not looked for
+    literal : whether numbers are never treated as atoms
     epsilons : rising
-    deltas : at which epsilon_i is wanted
+    deltas : those for which epsilon_i is wanted
     level : of the upper bounds
     top : how many of the riskiest are kept, at each epsilon
     bounds : whether upper bounds are wanted
@@ -57,7 +57,7 @@ class Yardstick:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A stretch of individuals: in sum, and one by one; epsilon_i (individuals, deltas) only if it was asked for."""
+    """A measured stretch: summed up, and one by one; epsilon_i (individuals, deltas) only if asked for."""
 
     tally: Tally
     individuals: npt.NDArray[Any]
@@ -84,7 +84,7 @@ def yardstick_of(
 
 
 def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Measured:
-    """Measure the individuals of a stretch; with ``each``, also everybody's epsilon_i, not the largest alone."""
+    """Measure the individuals of a stretch; with ``each``, also everybody's epsilon_i, not only the largest."""
     grid = np.array(yardstick.epsilons)
     risk = measure_line(stretch, yardstick)
     delta_i = risk.delta_i(grid)
@@ -93,8 +93,8 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
     upper_i = np.ones_like(delta_i)
     exponent, spread = np.zeros(len(grid)), np.zeros((len(grid), n))
     if yardstick.bounds and n >= LEAST_DATABASES and stretch.n_individuals:
-        found = upper_bounds(ground_of(risk), grid, yardstick.level)
-        upper_i, exponent, spread = np.maximum(found.upper_i, delta_i), found.exponent, found.spread
+        bounds = upper_bounds(ground_of(risk), grid, yardstick.level)
+        upper_i, exponent, spread = np.maximum(bounds.upper_i, delta_i), bounds.exponent, bounds.spread
     epsilon_i = np.zeros((stretch.n_individuals, 0))
     if each:
         epsilon_i = np.stack([risk.epsilon_i(delta) for delta in yardstick.deltas], axis=1)
@@ -103,12 +103,12 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
         epsilon_at = np.array([risk.epsilon(delta) for delta in yardstick.deltas])
     rows = riskiest_rows(delta_i, influence, stretch.individuals, yardstick.top)
     with np.errstate(divide="ignore"):
-        kept = np.log1p(-delta_i).sum(axis=0)
+        log_safe = np.log1p(-delta_i).sum(axis=0)
     tally = Tally(
         n_individuals=stretch.n_individuals,
         n_entries=len(stretch.entry_database),
         worst=delta_i.max(axis=0, initial=0.0),
-        kept=kept,
+        kept=log_safe,
         exposed=np.count_nonzero(delta_i > 0, axis=0).astype(np.int64),
         histogram=histogram_of(delta_i),
         upper=upper_i.max(axis=0, initial=0.0),
@@ -125,7 +125,7 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
 
 
 def measure_within_memory(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Iterator[Measured]:
-    """Measure a stretch, in halves of halves where memory does not suffice."""
+    """Measure a stretch, halving it again and again if there is not enough memory."""
     try:
         yield measure_stretch(yardstick, stretch, each=each)
         return
@@ -141,14 +141,14 @@ def measure_within_memory(yardstick: Yardstick, stretch: Results, *, each: bool 
 
 
 def parts_of(results: Results, entries: int) -> list[Results]:
-    """Results in stretches of individuals with about so many entries each."""
+    """Results in stretches of individuals, each with about this many entries."""
     n = max(1, min(results.n_individuals, -(-len(results.entry_database) // entries)))
     edges = [results.n_individuals * k // n for k in range(n + 1)]
     return [robustness.subset(results, np.arange(a, b)) for a, b in pairwise(edges)]
 
 
 def check_component(component: str | None, names: Sequence[str] | None) -> None:
-    """Refuse what is not one number of those that the query gives; without names it gives one only."""
+    """Refuse a component that the query does not have; without names it gives a single number."""
     if names is None:
         if component is not None:
             raise InputError("`component` must be None: the query gives one number.")

@@ -1,7 +1,7 @@
-"""`TalliedRisk`: a risk of which the riskiest individuals are kept, and the others are summed up.
+"""`TalliedRisk`: a risk that keeps the riskiest individuals and sums up the others.
 
-It was asked at a few epsilons beforehand, and holds what a decision needs, in the memory of a small audit, however many
-individuals there are. What nobody asked in time it cannot answer, and says so.
+It is made for a few epsilons, and holds what a decision needs in the memory of a small audit, however many individuals
+there are. It refuses questions that it was not made for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from empriv.words.facts import ExactLeak, NotNumbers, RiskFacts
 from empriv.words.findings import Finding
 from empriv.words.outcomes import outcome_name
 
-# Checks that look at everyone: the riskiest alone would give another answer.
+# Checks that look at everyone: the riskiest alone would give a different answer.
 _OF_EVERYONE = {"modes", "rare", "held-out", "exact-leak"}
 
 
@@ -42,10 +42,10 @@ class TalliedRisk(RiskContract):
     Attributes
     ----------
     results : with everyone, and without each of the riskiest individuals
-    riskiest : the risk of the riskiest individuals: for looking closer, at any epsilon
+    riskiest : the risk of the riskiest individuals, for a closer look at any epsilon
     tally : largest values, sums and counts over all individuals
-    epsilons, deltas : what was asked beforehand: nothing else can be told
-    level : of the bounds
+    epsilons, deltas : what the scan was made for; it can answer nothing else
+    level : confidence of the bounds
     bounded : whether upper bounds were computed
     """
 
@@ -75,7 +75,7 @@ class TalliedRisk(RiskContract):
     def curves(self, epsilons: FloatArray) -> FloatArray:
         self.places(epsilons)  # another epsilon is refused first
         raise InputError(
-            f"`delta_i` must be asked of an audit: a scan keeps the {self.results.n_individuals:,} riskiest of "
+            f"`delta_i` must be asked of an audit: a scan keeps only the {self.results.n_individuals:,} riskiest of "
             f"{self.n_individuals:,} individuals. Hint: scan.individuals(epsilon) lists them."
         )
 
@@ -117,7 +117,7 @@ class TalliedRisk(RiskContract):
         return float(self.tally.epsilon_at[_place("delta", delta, self.deltas)])
 
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
-        """Not known of everybody."""
+        """Not known for everybody."""
         _place("delta", delta, self.deltas)
         return self.curves(np.array(self.epsilons[:1]))
 
@@ -127,7 +127,7 @@ class TalliedRisk(RiskContract):
         return {"above": np.concatenate(([0.0], EDGES[:-1])), "up_to": EDGES.copy(), "individuals": counts.copy()}
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Columns of a table of the riskiest individuals, as any risk has them; equals are ordered by their labels."""
+        """Columns of a table of the riskiest individuals, as for any risk; ties are ordered by label."""
         delta_i, influence = self.tally.riskiest_delta_i[:, self.places(epsilon)[0]], self.influence()
         size = np.where(np.isnan(influence), np.inf, influence)
         by_label = np.argsort(np.argsort(self.results.individuals))
@@ -138,15 +138,15 @@ class TalliedRisk(RiskContract):
         return self.tally.riskiest_influence
 
     def places(self, epsilon: float | Several | FloatArray) -> list[int]:
-        """Positions of these epsilons among those asked beforehand; others are refused."""
+        """Positions of these epsilons among those of the scan; others are refused."""
         asked = np.atleast_1d(np.asarray(epsilon, float)).tolist()
         return [_place("epsilon", value, self.epsilons) for value in asked]
 
 
 @bounds_of.register
 def _(risk: TalliedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    """The upper bound is over all individuals. The lower one looks for its set among the riskiest alone, which is
-    honest: at worst it is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest."""
+    """The upper bound is over all individuals. The lower one looks for its set among the riskiest only. It still
+    holds: at worst it is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest."""
     places = risk.places(epsilon)
     if asked.level != risk.level:
         raise InputError(
@@ -163,7 +163,7 @@ def _(risk: TalliedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds
 
 
 def with_resampled(risk: TalliedRisk, epsilon: float | Several, analytic: Bounds, resampled: FloatArray) -> Bounds:
-    """Bounds whose upper ones are ``resampled``: (riskiest, the risk's epsilons), found by resampling databases."""
+    """Bounds with the upper ones ``resampled``: (riskiest, the risk's epsilons), from resampling databases."""
     places, single = risk.places(epsilon), np.ndim(epsilon) == 0
     upper_i = np.maximum.accumulate(np.maximum(resampled, risk.tally.riskiest_delta_i)[:, ::-1], axis=1)[:, ::-1]
     upper = np.maximum(upper_i.max(axis=0, initial=analytic.floor)[places], analytic.lower)
@@ -190,7 +190,7 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
     elif not risk.bounded:
         findings.append(Finding("not-asked"))
     else:
-        # delta falls in epsilon: a bound for a larger epsilon that is higher was too low before.
+        # delta falls in epsilon: if the bound at a larger epsilon is higher, the one before it was too low.
         upper = np.maximum(_falling(tally.upper), least)
         total_upper = _falling(total_bound(tally.exponent, tally.spread, risk.level))
     upper = np.maximum(upper, lower)
@@ -226,14 +226,14 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
 @one_number.register
 def _(risk: TalliedRisk) -> Risk:  # noqa: ARG001
     raise InputError(
-        "`risk` must be that of an audit, got a scan's: noise has to suffice for everybody, and a scan keeps the "
-        "riskiest alone. Hint: scan.riskiest is their risk."
+        "`risk` must be that of an audit, got a scan's: noise has to suffice for everybody, and a scan keeps "
+        "only the riskiest. Hint: scan.riskiest is their risk."
     )
 
 
 @checks_of.register
 def _(risk: TalliedRisk, epsilon: float, rng: int) -> list[Check]:
-    """Exact leaks are looked for in everyone. The others look at the results and at the riskiest individuals; three
+    """The check for exact leaks looks at everyone. The others look at the results and the riskiest individuals; three
     that would need everybody's influence at once are left out ("modes", "rare", "held-out")."""
     leaks = [leak_check(outcome_name(code), count, share) for code, (count, share) in risk.tally.leaks.items()]
     return leaks + [check for check in checks_of(risk.riskiest, epsilon, rng) if check.code not in _OF_EVERYONE]
@@ -266,11 +266,11 @@ def _place(name: str, value: float, known: tuple[float, ...]) -> int:
         listed = ", ".join(f"{each:g}" for each in known)
         raise InputError(
             f"`{name}` must be one that the scan was made for ({listed}), got {float(value):g}. "
-            f"Hint: scan again with {name}=..., or use empriv.audit, which can be asked anything."
+            f"Hint: scan again with {name}=..., or use empriv.audit, which answers at any value."
         )
     return known.index(float(value))
 
 
 def _falling(values: FloatArray) -> FloatArray:
-    """Raised to the largest of those at greater epsilons, which rise."""
+    """Each value raised to the largest at greater epsilons; epsilons rise."""
     return np.asarray(np.maximum.accumulate(values[::-1])[::-1])

@@ -1,6 +1,6 @@
-"""`Tally`: what is remembered of many individuals: largest values, sums, counts, and the riskiest themselves.
+"""`Tally`: what is kept about many individuals: largest values, sums, counts, and the riskiest themselves.
 
-Tallies of different individuals merge, in any order and grouping, into the tally of all of them. Knows arrays only.
+Tallies of different individuals merge, in any order and grouping, into the tally of all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.validate.checks.robustness import subset
 from empriv.words.outcomes import outcome_code, outcome_name
 
-# Upper edges of the histogram of delta_i: the first counts those that are 0, the others go up by half a decade.
+# Upper edges of the histogram of delta_i: the first counts those that are 0, the others rise by half a decade.
 EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))
 _SUMS = ("kept", "exposed", "histogram", "exponent", "spread", "not_numbers")
 _MOSTS = ("worst", "upper", "epsilon_at")
@@ -30,23 +30,23 @@ _RESULTS = ("individuals", "starts", "entry_database", "entry_q", "entry_outcome
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Some individuals, in sum.
+    """Figures over many individuals.
 
     Attributes
     ----------
-    n_individuals, n_entries : how many, and in how many databases all together
+    n_individuals, n_entries : how many people, and how many pairs of a person and a database they are in
     worst : (epsilons,) largest delta_i
     kept : (epsilons,) sum of log(1 - delta_i), from which total risk follows
     exposed : (epsilons,) individuals whose delta_i is not 0
     histogram : (epsilons, len(EDGES)) individuals by delta_i
     upper : (epsilons,) largest upper bound on a delta_i
-    exponent, spread : sums from which the bound on total risk follows, as `validate.analytic.Upper` has them
+    exponent, spread : sums from which the bound on total risk follows, as in `validate.bounds.analytic.Upper`
     epsilon_at : (deltas,) largest epsilon_i
-    not_numbers : (outcomes,) results without an individual, by outcome; those that are numbers are not counted
-    leaks : individuals and largest share of results of each kind of exact leak, by its code
-    riskiest : results without the riskiest individuals: those who are among the ``top`` at some epsilon
+    not_numbers : (outcomes,) how many results without an individual have each outcome, except numbers
+    leaks : for each code of an exact leak, how many individuals it concerns and its largest share of results
+    riskiest : results without each of the riskiest individuals: those in the ``top`` at any of the epsilons
     riskiest_delta_i : (riskiest, epsilons)
-    riskiest_influence : (riskiest,) largest change of a result, NaN to or from what is no number
+    riskiest_influence : (riskiest,) largest change of a result, NaN if either result is not a number
     """
 
     n_individuals: int
@@ -119,76 +119,76 @@ def with_entries(everyone: Results, entries: Mapping[str, Any]) -> Results:
     return replace(everyone, **entries)
 
 
-def merge(one: Tally, other: Tally, *, top: int) -> Tally:
+def merge(first: Tally, second: Tally, *, top: int) -> Tally:
     """The tally of the individuals of both."""
-    leaks = dict(one.leaks)
-    for name, (count, share) in other.leaks.items():
+    leaks = dict(first.leaks)
+    for name, (count, share) in second.leaks.items():
         before = leaks.get(name, (0, 0.0))
         leaks[name] = (before[0] + count, max(before[1], share))
-    riskiest = _joined(one.riskiest, other.riskiest)
-    delta_i = np.concatenate((one.riskiest_delta_i, other.riskiest_delta_i))
-    influence = np.concatenate((one.riskiest_influence, other.riskiest_influence))
+    riskiest = _joined(first.riskiest, second.riskiest)
+    delta_i = np.concatenate((first.riskiest_delta_i, second.riskiest_delta_i))
+    influence = np.concatenate((first.riskiest_influence, second.riskiest_influence))
     rows = riskiest_rows(delta_i, influence, riskiest.individuals, top)
     return Tally(
-        n_individuals=one.n_individuals + other.n_individuals,
-        n_entries=one.n_entries + other.n_entries,
+        n_individuals=first.n_individuals + second.n_individuals,
+        n_entries=first.n_entries + second.n_entries,
         leaks=leaks,
         riskiest=subset(riskiest, rows),
         riskiest_delta_i=delta_i[rows],
         riskiest_influence=influence[rows],
-        **{name: getattr(one, name) + getattr(other, name) for name in _SUMS},
-        **{name: np.maximum(getattr(one, name), getattr(other, name)) for name in _MOSTS},
+        **{name: getattr(first, name) + getattr(second, name) for name in _SUMS},
+        **{name: np.maximum(getattr(first, name), getattr(second, name)) for name in _MOSTS},
     )
 
 
 def merge_all(tallies: Iterable[Tally], *, top: int) -> Tally:
     """The tally of all; there must be at least one."""
-    return reduce(lambda one, other: merge(one, other, top=top), tallies)
+    return reduce(lambda first, second: merge(first, second, top=top), tallies)
 
 
 def with_absent(tally: Tally, count: int) -> Tally:
-    """The tally with so many individuals more, none of whom is in any database: nothing changes without them."""
+    """The tally with this many more individuals who are in no database: nothing changes without them."""
     histogram = tally.histogram.copy()
     histogram[:, 0] += count
     return replace(tally, n_individuals=tally.n_individuals + count, histogram=histogram)
 
 
 def riskiest_rows(delta_i: FloatArray, influence: FloatArray, labels: npt.NDArray[Any], top: int) -> IntArray:
-    """Who is among the ``top`` at some epsilon, riskiest at the smallest first; equals by influence, then by label.
+    """Rows in the ``top`` at any epsilon, riskiest at the smallest first; ties go by influence, then by label.
 
     The order is total, so that merging in another order keeps the same individuals.
     """
     size = -np.where(np.isnan(influence), np.inf, influence)
     if len(labels) > 4 * top:
-        # Sorting labels is dear: only among those whom risk and influence alone do not rule out.
-        some = np.zeros(len(labels), bool)
+        # Sorting labels is expensive, so sort only those whom risk and influence do not rule out.
+        candidate = np.zeros(len(labels), bool)
         for column in range(delta_i.shape[1]):
             order = np.lexsort((size, -delta_i[:, column]))
             last = order[top - 1]
-            some |= (delta_i[:, column] > delta_i[last, column]) | (
+            candidate |= (delta_i[:, column] > delta_i[last, column]) | (
                 (delta_i[:, column] == delta_i[last, column]) & (size <= size[last])
             )
-        here = np.flatnonzero(some)
+        rows = np.flatnonzero(candidate)
     else:
-        here = np.arange(len(labels))
-    rank = np.argsort(np.argsort(labels[here], kind="stable"), kind="stable")
-    chosen = np.zeros(len(here), bool)
-    orders = [np.lexsort((rank, size[here], -delta_i[here, column])) for column in range(delta_i.shape[1])]
+        rows = np.arange(len(labels))
+    rank = np.argsort(np.argsort(labels[rows], kind="stable"), kind="stable")
+    chosen = np.zeros(len(rows), bool)
+    orders = [np.lexsort((rank, size[rows], -delta_i[rows, column])) for column in range(delta_i.shape[1])]
     for order in orders:
         chosen[order[:top]] = True
     first = orders[0]
-    return np.asarray(here[first[chosen[first]]])
+    return np.asarray(rows[first[chosen[first]]])
 
 
 def histogram_of(delta_i: FloatArray) -> IntArray:
-    """(epsilons, len(EDGES)): individuals by delta_i; a bin holds what is above the edge before, up to its own."""
+    """(epsilons, len(EDGES)): individuals by delta_i; a bin holds those above the edge before it, up to its own."""
     place = np.searchsorted(EDGES, delta_i, side="left")
     counts = [np.bincount(column, minlength=len(EDGES))[: len(EDGES)] for column in np.minimum(place, len(EDGES) - 1).T]
     return np.array(counts, np.int64)
 
 
 def outcome_histogram(results: Results) -> IntArray:
-    """Results without an individual, by outcome, but for numbers."""
+    """How many results without an individual have each outcome, except numbers."""
     codes = results.entry_outcomes[results.entry_outcomes != Outcome.NUMBER]
     return np.bincount(codes, minlength=len(Outcome)).astype(np.int64)
 
@@ -204,12 +204,14 @@ def to_bytes(tally: Tally) -> bytes:
 
 def from_bytes(content: bytes, everyone: Results) -> Tally:
     """The inverse of `to_bytes`."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as found:
-        arrays = {name: found[name] for name in found.files}
+    with np.load(io.BytesIO(content), allow_pickle=False) as members:
+        arrays = {name: members[name] for name in members.files}
     return Tally.from_parts(json.loads(arrays.pop("meta").tobytes()), arrays, everyone)
 
 
-def _joined(one: Results, other: Results) -> Results:
-    joined = {name: np.concatenate((getattr(one, name), getattr(other, name))) for name in _RESULTS if name != "starts"}
-    joined["starts"] = np.concatenate((one.starts, one.starts[-1] + other.starts[1:]))
-    return with_entries(one, joined)
+def _joined(first: Results, second: Results) -> Results:
+    joined = {
+        name: np.concatenate((getattr(first, name), getattr(second, name))) for name in _RESULTS if name != "starts"
+    }
+    joined["starts"] = np.concatenate((first.starts, first.starts[-1] + second.starts[1:]))
+    return with_entries(first, joined)
