@@ -71,7 +71,7 @@ def test_init_list_verify_export(run: Run) -> None:
     assert "hidden" not in listed
     verified = run("verify", "a.ledger").output
     head = verified.splitlines()[1].removeprefix("Head: ")
-    assert verified.startswith("Intact: 3 entries, each as it was written.\n")
+    assert verified.startswith("Intact: 3 entries, all as they were written.\n")
     assert "Entry 3 is the one that was noted." in run("verify", "a.ledger", "--head", head).output
     assert run("export", "a.ledger", "out.jsonl").output == "Wrote 3 entries to out.jsonl.\n"
     assert len(Path("out.jsonl").read_text().splitlines()) == 3

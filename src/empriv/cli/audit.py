@@ -46,7 +46,7 @@ from empriv.errors import InputError
     help="laplace, gaussian, logistic, epanechnikov or student, with :RULE or :BANDWIDTH (laplace:one-se, "
     "gaussian:0.5); variable:KERNEL:METHOD (variable:gaussian:breiman); ecdf; best. [default: laplace:one-se]",
 )
-@click.option("--component", metavar="NAME", help="Audit this one of several numbers that the query gives.")
+@click.option("--component", metavar="NAME", help="Audit only this one of the numbers that the query gives.")
 @adversary_options
 @ledger_options
 @limit_options
@@ -61,9 +61,9 @@ from empriv.errors import InputError
 @config_options("Read options from this audit.toml; those given here win.")
 @click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
 def audit(config: str | None, trust_config: bool, write_config: str | None, **given: Any) -> None:
-    """Audit a query: run it with everyone and without each individual, and measure what that tells.
+    """Audit a query: run it with everyone and without each individual, and measure what the difference reveals.
 
-    FILES are Parquet, CSV or JSON files, globs, file.duckdb::table, or an SQL text over the tables given by --table.
+    FILES are Parquet, CSV or JSON files, globs, file.duckdb::table, or SQL over the tables given by --table.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, **gi
 
 
 def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Settings:
-    """Settings from the file and the command line; what is missing is wrong usage."""
+    """Settings from the file and the command line; a missing one is wrong usage."""
     settings = settings_of({}, given)
     if not settings.files:
         raise click.UsageError("Missing argument 'FILES...'.")
@@ -114,5 +114,5 @@ def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Setti
 
 
 def _unsaid(sentence: str) -> None:
-    """What would be said of a long run is not, under --quiet."""
+    """No notice about long runs under --quiet."""
     del sentence

@@ -15,16 +15,18 @@ from empriv.cli.running import interruptible
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
-# Keys of a file that `empriv audit` writes or judges by: a comparison must not write over what an audit wrote.
+# Keys by which `empriv audit` writes or judges: a comparison must not write over an audit's files.
 _OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "target", "basis", "show_ids", "top")
 
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[SAVED...]")
 @config_options("Compare the protocols of this audit.toml, instead of saved audits.", without=_OF_AUDITS)
-@click.option("--truth", metavar="NAME", help="The one whose answers are right: errors of the others are against it.")
+@click.option("--truth", metavar="NAME", help="The protocol whose answers are right: errors are measured from it.")
 @epsilon_option
-@click.option("--draws", type=click.IntRange(min=1), metavar="N", help="Draws of randomised protocols, each database.")
+@click.option(
+    "--draws", type=click.IntRange(min=1), metavar="N", help="Draws of randomised protocols for each database."
+)
 @click.option("--rng", type=click.IntRange(min=0), metavar="N", help="Seed of all random numbers. [default: 0]")
 @json_option
 @click.option("--report", metavar="PATH", help="Write the comparison as one page of HTML.")
@@ -32,8 +34,8 @@ _OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "target",
 def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **given: Any) -> None:
     """Put protocols side by side: delta, its upper bound, total risk, errors, and which differences are real.
 
-    SAVED are audits that were saved with --save; their names are those of the files. Or --config names an audit.toml
-    with tables such as [protocols.rounded], each with a kind and what it needs.
+    SAVED are audits that were saved with --save; they are named after their files. Or --config names an audit.toml
+    with tables such as [protocols.rounded], each with a kind and its options.
 
     \b
     Examples:
@@ -55,11 +57,11 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
         figures = None if settings.json is None else compared.to_json()
         return compared, figures, None if quiet else str(compared)
 
-    compared, figures, said = interruptible(work, quiet=quiet, saying="Collecting, measuring and comparing")
+    compared, figures, text = interruptible(work, quiet=quiet, saying="Collecting, measuring and comparing")
     from empriv.cli.terminal import printable
 
-    if said is not None:
-        click.echo("\n".join(map(printable, said.splitlines())))
+    if text is not None:
+        click.echo("\n".join(map(printable, text.splitlines())))
     if settings.json is not None and figures is not None:
         write_json(settings.json, figures)
     if settings.report is not None:
@@ -70,10 +72,10 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
 
 def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ...] | None) -> Any:
     if len(paths) < 2:
-        raise click.UsageError("SAVED must be at least two files.")
+        raise click.UsageError("SAVED must name at least two files.")
     names = [Path(path).stem for path in paths]
     if len(set(names)) < len(names):
-        raise InputError("Files must have different names, by which the audits are told apart.")
+        raise InputError("Files must have different names: the audits are named after them.")
     from empriv.comparing import compare as compare_all
 
     audits = {name: load_audit(path, settings.epsilon) for name, path in zip(names, paths, strict=True)}
@@ -98,14 +100,14 @@ def _asked(settings: Settings, quiet: bool) -> Any:
 
 
 def protocols_of(settings: Settings) -> dict[str, Any]:
-    """The protocols that a file describes, each of the file's query unless it has one of its own or a base."""
+    """The protocols that a file describes, each on the file's query unless it has a query of its own or a base."""
     from empriv import protocols
 
-    made: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
 
     def build(name: str, above: tuple[str, ...]) -> Any:
-        if name in made:
-            return made[name]
+        if name in by_name:
+            return by_name[name]
         if name in above:
             raise InputError(f"`protocols.{name}.base` must not lead back to itself.")
         table = dict(settings.protocols[name])
@@ -115,17 +117,17 @@ def protocols_of(settings: Settings) -> dict[str, Any]:
         else:
             start = query or (settings.query[0] if settings.query else None)
             if start is None:
-                raise InputError(f"`protocols.{name}` must have a query, or the file one for all.")
+                raise InputError(f"`protocols.{name}` must have a query, or the file must have one for all.")
         if kind == "noised":
             from empriv.auditing.make_audit import load
 
             table["noise"] = load(table["noise"])
-        made[name] = getattr(protocols, kind)(start, **table)
-        return made[name]
+        by_name[name] = getattr(protocols, kind)(start, **table)
+        return by_name[name]
 
     return {name: build(name, ()) for name in settings.protocols}
 
 
 def _unsaid(sentence: str) -> None:
-    """What would be said of a long run is not, where only figures are wanted."""
+    """No notice about long runs if only figures are wanted."""
     del sentence

@@ -1,7 +1,7 @@
-"""Settings of a command: defaults, audit.toml, and the command line's own, put together.
+"""Settings of a command, from defaults, audit.toml and the command line.
 
-The file's values are checked by the command line's own options, and are the defaults of the run: click's
-``default_map``. docs/formats.md describes the file.
+The command line's own options check the file's values, which are the defaults of the run: click's ``default_map``.
+docs/formats.md describes the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What `empriv audit` is to do; each field is a key of audit.toml."""
+    """What `empriv audit` should do; each field is a key of audit.toml."""
 
     files: tuple[str, ...] = ()
     database: str | None = None
@@ -75,7 +75,7 @@ class Settings:
 
     @property
     def asked(self) -> str | list[str]:
-        """The one query, or the list of several, as `empriv.audit` takes them."""
+        """The query, or the list of several, as `empriv.audit` takes them."""
         return self.query[0] if len(self.query) == 1 else list(self.query)
 
     def check_adversary(self) -> None:
@@ -91,7 +91,9 @@ class Settings:
             if getattr(self, name):
                 raise InputError(f"`{name}` must not be given for a comparison, which is of each protocol alone.")
         if len(self.query) > 1:
-            raise InputError("`query` must be one for a comparison, got several. Hint: one SELECT of several numbers.")
+            raise InputError(
+                "`query` must be a single query for a comparison, got several. Hint: one SELECT of several numbers."
+            )
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
@@ -111,7 +113,7 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
         raise InputError(f"`config` must be a file that can be read, got {name!r}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"`config` must be TOML, got {name!r}: {error}.") from None
-    # The commands read this file, and the file is checked by what they take: imported here, once both exist.
+    # The commands import this module, and their options check the file: so they are imported here, once both exist.
     from empriv.cli.audit import audit
     from empriv.cli.compare import compare
 
@@ -127,13 +129,13 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         except click.BadParameter as error:  # from the option's own type
-            told = error.message if "must " in error.message else f"must be valid: {error.message}"
-            raise InputError(f"{name}: {told if told.startswith('`') else f'`{key}` {told}'}") from None
+            rule = error.message if "must " in error.message else f"must be valid: {error.message}"
+            raise InputError(f"{name}: {rule if rule.startswith('`') else f'`{key}` {rule}'}") from None
     return checked
 
 
-def config_options(told: str, *, without: Collection[str] = ()) -> Callable[[F], F]:
-    """--config, whose file's values are the defaults of the other options (but for some keys), and --trust-config."""
+def config_options(help_text: str, *, without: Collection[str] = ()) -> Callable[[F], F]:
+    """--config, whose file gives the defaults of the other options (``without`` some keys), and --trust-config."""
 
     def read(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
         del param
@@ -145,7 +147,7 @@ def config_options(told: str, *, without: Collection[str] = ()) -> Callable[[F],
         return path
 
     return options(
-        click.option("--config", metavar="PATH", is_eager=True, callback=read, help=told),
+        click.option("--config", metavar="PATH", is_eager=True, callback=read, help=help_text),
         click.option(
             "--trust-config", is_flag=True,
             help="Let the file of --config use SQL as a source, and files outside its own folder, in this run.",
@@ -154,13 +156,13 @@ def config_options(told: str, *, without: Collection[str] = ()) -> Callable[[F],
 
 
 def values_from_file(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a command's values, those that the file of --config gave."""
+    """Those of a command's values that came from the file of --config."""
     source_of = click.get_current_context().get_parameter_source
     return {name: value for name, value in given.items() if source_of(name) is ParameterSource.DEFAULT_MAP}
 
 
 def to_toml(settings: Settings) -> str:
-    """The file that makes these settings again."""
+    """The text of a file that gives these settings."""
     lines = ["# empriv audit --config with this file repeats the audit."]
     for setting in fields(settings):
         value = getattr(settings, setting.name)
@@ -180,13 +182,13 @@ def toml_text(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(toml_text, value))}]"
     if isinstance(value, str):
-        # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
+        # JSON's escapes are TOML's, except for DEL, which TOML wants escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
 
 
 def _value(parameter: click.Parameter, value: Any) -> Any:
-    """What an option makes of a value in the file, which must be of the option's own kind: a text "5" is no number."""
+    """A value of the file as the option takes it; it must be of the option's own kind: the text "5" is not a number."""
     kinds, rule = _KINDS.get(parameter.type.name, ((str,), "a text"))
     several = getattr(parameter, "multiple", False) or parameter.nargs == -1 or isinstance(parameter.type, Separated)
     if parameter.name == "tables":
@@ -209,7 +211,7 @@ def _value(parameter: click.Parameter, value: Any) -> Any:
 
 
 def _protocols(value: Any) -> dict[str, dict[str, Any]]:
-    """Tables of protocols: the kind is known, and every key is one that this kind takes."""
+    """Check tables of protocols: the kind must exist, and must take every key given."""
     if not isinstance(value, dict) or not value:
         raise InputError("`protocols` must be tables such as [protocols.rounded].")
     for name, table in value.items():

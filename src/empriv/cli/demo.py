@@ -41,7 +41,7 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
         return empriv.audit(source_of(settings), settings.asked, epsilon=settings.epsilon, engine=engine)
 
     click.echo("Real purchases of CDNOW's customers, April 1997 to June 1998: each day is a")
-    click.echo("database, the query is its revenue. How much does it tell about one customer?")
+    click.echo("database, the query is its revenue. How much does it reveal about one customer?")
     finish(run, Wanted.of(settings))
     click.echo(_recipe(settings))
 

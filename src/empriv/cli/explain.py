@@ -18,9 +18,9 @@ from empriv.cli.options import (
 @source_options
 @query_option
 def explain(**given: Any) -> None:
-    """Print the SQL that is run instead of a query, to leave everyone out once.
+    """Print the SQL that is run instead of a query, which leaves out each individual in turn.
 
-    Without FILES the columns' types are not known, and all are taken for integers.
+    Without FILES the types of columns are not known, and all are assumed to be integers.
 
     \b
     Example:

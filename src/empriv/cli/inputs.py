@@ -37,7 +37,7 @@ def density_from_name(name: str) -> Any:
 
 
 def adversary_of(settings: Settings) -> Any:
-    """Who the adversary is, None if nobody is named."""
+    """The adversary; None if none is named."""
     if settings.own_contribution:
         from empriv.measuring.given.adversaries import OwnContribution
 
@@ -51,7 +51,7 @@ def adversary_of(settings: Settings) -> Any:
 
 
 def ledger_of(settings: Settings) -> Any:
-    """The ledger, None if there is none; it must exist, so that a wrong path is no new and empty one."""
+    """The ledger, None if there is none; it must exist, so that a wrong path does not make a new, empty one."""
     if settings.ledger is None:
         return None
     from empriv.ledger import Ledger
@@ -71,7 +71,7 @@ def source_of(settings: Settings) -> Any:
         source = [file for text in settings.files for file in _expanded(text)]
         if len(source) == 1:
             raise InputError(
-                "FILES must be several where each is one database, got one. "
+                "FILES must be several if each is one database, got one. "
                 "Hint: --database names the column that says which database a row is in."
             )
     elif len(source) == 1:
@@ -79,7 +79,7 @@ def source_of(settings: Settings) -> Any:
     else:
         tables = [table for table in map(table_of, source) if isinstance(table, Files)]
         if len(tables) < len(source) or len({table.kind for table in tables}) > 1:
-            raise InputError("FILES that --database cuts must be of one kind, all Parquet, all CSV or all JSON.")
+            raise InputError("FILES that --database splits must be of one kind, all Parquet, all CSV or all JSON.")
         source = Files(tuple(path for table in tables for path in table.paths), tables[0].kind)
     return databases(
         source, database=settings.database, individual=settings.individual, tables=settings.tables,
@@ -94,7 +94,7 @@ def paths_read(settings: Settings) -> list[str]:
 
 
 def check_targets(paths: Sequence[str | None], read: Sequence[str]) -> None:
-    """Refuse, before any work, paths that could not be written, are being read, or are one and the same."""
+    """Refuse, before any work, output paths that cannot be written, that are read, or that are given twice."""
     from empriv.base.storage import file_path
 
     files = [path for path in paths if path is not None and path != "-"]

@@ -29,10 +29,10 @@ def _limits(command: F) -> F:
     """The options that make a policy."""
     for option in (
         click.option(
-            "--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries there may be."
+            "--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries are allowed."
         ),
-        click.option("--total-risk", type=float, metavar="R", help="Most total risk of all of them at --epsilon."),
-        click.option("--delta", type=float, metavar="D", help="Most delta of all of them together at --epsilon."),
+        click.option("--total-risk", type=float, metavar="R", help="Limit on their total risk together, at --epsilon."),
+        click.option("--delta", type=float, metavar="D", help="Limit on their delta together, at --epsilon."),
         click.option("--epsilon", type=float, metavar="E", help="The epsilon of --delta and --total-risk."),
     ):
         command = option(command)
@@ -53,7 +53,7 @@ def ledger() -> None:
 @_path
 @_limits
 def init(path: str, **limits: Any) -> None:
-    """Make a new ledger, with limits on everything that is released from overlapping databases together.
+    """Make a new ledger, with limits on all releases from overlapping databases together.
 
     \b
     Example:
@@ -64,15 +64,15 @@ def init(path: str, **limits: Any) -> None:
     policy = _policy(limits)
     if Path(path).exists():
         raise InputError(f"LEDGER must be a new file, got {Path(path).name!r}, which exists.")
-    made = Ledger(path, policy=policy)
-    _say(f"Made {made.path.name}: {_policy_words(policy)}.")
+    new_ledger = Ledger(path, policy=policy)
+    _say(f"Made {new_ledger.path.name}: {_policy_words(policy)}.")
 
 
 @ledger.command(short_help="Show or change the limits.")
 @_path
 @_limits
 def policy(path: str, **limits: Any) -> None:
-    """Show the limits that hold, or set others from here on. A change is an entry, and earlier entries stay.
+    """Show the limits, or set new ones from now on. A change is an entry of its own; earlier entries stay.
 
     \b
     Example:
@@ -111,9 +111,9 @@ def list_entries(path: str, json: str | None) -> None:
 @click.option("--head", metavar="COUNT:HASH", help="A head noted earlier, which the chain must still hold.")
 @_json
 def verify(path: str, head: str | None, json: str | None) -> None:
-    """Compute every hash anew, and print the head. Exit with code 3 if the ledger is not as empriv wrote it.
+    """Compute every hash again, and print the head. Exit with code 3 if the ledger is not as empriv wrote it.
 
-    Note the head somewhere else: only against it does a ledger show that was replaced as a whole.
+    Note the head somewhere else: without it, nobody can tell whether the whole ledger was replaced.
 
     \b
     Example:
@@ -135,7 +135,7 @@ def verify(path: str, head: str | None, json: str | None) -> None:
             click.secho(fault, fg="red", bold=True)
         if checked.intact:
             against = "" if noted is None else f" Entry {noted.count} is the one that was noted."
-            _say(f"Intact: {_count(checked.count)}, each as it was written.{against}")
+            _say(f"Intact: {_count(checked.count)}, all as they were written.{against}")
             _say(f"Head: {checked.head}")
     if not checked.intact:
         click.get_current_context().exit(POLICY_FAILED)
@@ -145,9 +145,9 @@ def verify(path: str, head: str | None, json: str | None) -> None:
 @_path
 @click.argument("target", metavar="TO")
 def export(path: str, target: str) -> None:
-    """Write all entries as JSON lines, from which the chain can be verified without the ledger.
+    """Write all entries as JSON lines, from which anyone can verify the chain without the ledger.
 
-    It holds queries, laws, figures and noisy answers; no labels of databases, no individuals and no results.
+    The file holds queries, laws, figures and noisy answers; no labels of databases, no individuals and no results.
 
     \b
     Example:
@@ -231,8 +231,8 @@ def _lines(entry: Entry) -> list[str]:
 
 def _figures_words(figures: Figures) -> str:
     parts = (("delta", figures.delta), ("total_risk", figures.total_risk))
-    told = " and ".join(f"{name} {value:.4g}" for name, value in parts if value is not None)
-    return f"{told or 'no figures'} at epsilon {figures.epsilon:g}"
+    figures_text = " and ".join(f"{name} {value:.4g}" for name, value in parts if value is not None)
+    return f"{figures_text or 'no figures'} at epsilon {figures.epsilon:g}"
 
 
 def _facts(entry: Entry) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from empriv.cli.running import WORKER
 from empriv.cli.terminal import printable
 from empriv.errors import EmprivError
 
-# Each command is the function of this name in the module of this name, and its line in the help.
+# Each command is the function of this name in the module of this name, with its line in the help.
 COMMANDS = {
     "audit": "Audit a query on your data.",
     "compare": "Compare protocols, or saved audits.",
@@ -37,7 +37,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """A group of commands whose errors are one line on stderr, and whose exit codes are as documented."""
+    """A group of commands whose errors are one line on stderr, with the documented exit codes."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         run: Callable[..., Any] = super().main
@@ -61,7 +61,7 @@ class Commands(click.Group):
         except MemoryError:
             _stop("Error: there is not enough memory. Hint: --memory-limit makes the engine write to disk.", ERROR)
         except Exception as error:
-            # Its message may quote rows, so it is shown only to who asks.
+            # Its message may quote rows, so it is shown only on request.
             if os.environ.get("EMPRIV_TRACEBACK"):
                 traceback.print_exc()
             last = traceback.extract_tb(error.__traceback__)[-1]
@@ -74,7 +74,7 @@ class Commands(click.Group):
 
 
 class LazyCommands(Commands):
-    """Commands that are imported when they are run: the help of all of them needs none."""
+    """Commands that are imported when they are run: the list of commands in the help imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def _stop(message: str, code: int) -> NoReturn:
-    # An error about a query shows its line, and the place, on lines of their own.
+    # An error about a query shows the query's line, and marks the place, on separate lines.
     click.echo("\n".join(map(printable, message.split("\n"))), err=True)
     _exit(code)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from empriv.noise.noise import Noise
 
 RISKIEST = 20
-"""Individuals whose noisy answers are measured anew."""
+"""Individuals whose noisy answers are measured again."""
 
 _POINTS, _DRAWS = 2_000, 32  # noisy answers that a density is fitted to, and draws for each database, at most
 _KEPT = ("iid", "databases")  # checks of the audit that noise does not change
@@ -34,7 +34,7 @@ _KEPT = ("iid", "databases")  # checks of the audit that noise does not change
 
 @dataclass(frozen=True)
 class _Designed:
-    """A design, those beside it (``missed`` are the reasons of those without), and the verdicts before and after."""
+    """A design, those of other methods (``missed``: why a method gave none), and the verdicts before and after."""
 
     audit: Any
     made: Noise
@@ -49,15 +49,21 @@ class _Designed:
 @click.command()
 @click.argument("path", metavar="SAVED")
 @click.option("--epsilon", type=float, required=True, metavar="E", help="The epsilon to reach.")
-@click.option("--delta", type=float, metavar="D", help="Each individual's delta_i at most. [default: 0]")
-@click.option("--total-risk", type=float, metavar="T", help="The total risk at most; alone, there is no --delta.")
-@click.option("--method", type=click.Choice(METHODS), default="robust", help="How the law is found. [default: robust]")
+@click.option("--delta", type=float, metavar="D", help="Limit on each individual's delta_i. [default: 0]")
+@click.option(
+    "--total-risk", type=float, metavar="T", help="Limit on the total risk; if given alone, delta has no limit."
+)
+@click.option(
+    "--method", type=click.Choice(METHODS), default="robust", help="How to design the noise. [default: robust]"
+)
 @click.option("--granularity", type=float, metavar="G", help="A power of two; answers are released in multiples of it.")
-@click.option("--bound", type=float, metavar="B", help="The most that one individual can move an answer, if you know.")
-@click.option("--compare", is_flag=True, help="Design by every method, side by side.")
+@click.option(
+    "--bound", type=float, metavar="B", help="The most that one individual can change an answer, if you know it."
+)
+@click.option("--compare", is_flag=True, help="Compare the designs of all methods.")
 @click.option("--save", metavar="PATH", help="Save the noise, for `empriv release` (mode 0600).")
 @click.option("--json", "json_path", metavar="PATH", help="Write the figures; - prints them instead.")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing; the exit code tells.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing; only the exit code matters.")
 def noise(
     path: str,
     epsilon: float,
@@ -86,7 +92,7 @@ def noise(
 
     if audit.results.components is not None:
         if method != "robust" or compare or bound is not None or total_risk is not None:
-            raise click.UsageError("Several numbers together take --epsilon, --delta and --granularity only.")
+            raise click.UsageError("Several numbers together take only --epsilon, --delta and --granularity.")
         try:
             _design_jointly(
                 audit, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, save=save, json_path=json_path,
@@ -103,8 +109,8 @@ def noise(
                 granularity=granularity, bound=bound, progress=False if quiet else None,
             )  # fmt: skip
 
-        made = design(method)
-        others, missed = {method: made}, {}
+        designed = design(method)
+        others, missed = {method: designed}, {}
         names = (method, *(METHODS if compare else ("classical", "paper")))
         for name in dict.fromkeys(names):
             if name not in others:
@@ -112,28 +118,28 @@ def noise(
                     others[name] = design(name)
                 except (CertificateError, InputError) as error:
                     missed[name] = str(error)
-        return _Designed(audit, made, others, missed, tuple(dict.fromkeys(names)), *_verdicts(audit, made))
+        return _Designed(audit, designed, others, missed, tuple(dict.fromkeys(names)), *_verdicts(audit, designed))
 
     try:
-        done = interruptible(work, quiet=quiet, saying="Designing noise")
+        outcome = interruptible(work, quiet=quiet, saying="Designing noise")
     except CertificateError as error:
         _missed(error)
-    made = done.made
+    designed = outcome.made
     if not quiet:
         from empriv.cli.terminal import console_for
 
-        _show(done, console_for(sys.stdout))
+        _show(outcome, console_for(sys.stdout))
     if save is not None:
-        made.save(save, density=done.audit.density)
+        designed.save(save, density=outcome.audit.density)
     if json_path is not None:
         figures = {
-            **made.to_json(),
-            "compared": {name: other.expected_error for name, other in done.others.items()},
-            "verdict_before": str(done.before),
+            **designed.to_json(),
+            "compared": {name: other.expected_error for name, other in outcome.others.items()},
+            "verdict_before": str(outcome.before),
             "verdict_after": {
-                "by_certificate": _held(made),
-                "by_bound": None if done.after is None else done.after.by_bound,
-                "individuals": None if done.after is None else done.individuals,
+                "by_certificate": _held(designed),
+                "by_bound": None if outcome.after is None else outcome.after.by_bound,
+                "individuals": None if outcome.after is None else outcome.individuals,
             },
         }
         write_json(json_path, figures)
@@ -144,26 +150,26 @@ def _missed(error: CertificateError) -> NoReturn:
     click.get_current_context().exit(POLICY_FAILED)
 
 
-def _verdicts(audit: Any, made: Noise) -> tuple[Any, Any, int]:
-    """The verdict on the audit; that on noisy answers of the riskiest measured anew, or None; and how many they are."""
+def _verdicts(audit: Any, designed: Noise) -> tuple[Any, Any, int]:
+    """The verdict on the audit, the verdict on noisy answers of the riskiest measured again (or None), and how many."""
     from empriv.validate.checks.one_number import leak_checks
     from empriv.validate.verdict import verdict
 
-    before = audit.verdict(epsilon=made.epsilon, delta=made.delta, total_risk=made.total_risk)
-    if made.delta is None:  # a total over the riskiest says nothing about everyone's
+    before = audit.verdict(epsilon=designed.epsilon, delta=designed.delta, total_risk=designed.total_risk)
+    if designed.delta is None:  # total risk over the riskiest says nothing about everyone
         return before, None, 0
     draws = max(1, min(_DRAWS, _POINTS // max(1, audit.results.q.size)))
-    risk = made.remeasure(draws=draws, rng=0, most=RISKIEST)
-    kept = [check for check in before.checks if check.code in _KEPT]
-    after = verdict(risk, epsilon=made.epsilon, delta=made.delta, checks_made=[*kept, *leak_checks(risk)])
+    risk = designed.remeasure(draws=draws, rng=0, most=RISKIEST)
+    unchanged = [check for check in before.checks if check.code in _KEPT]
+    after = verdict(risk, epsilon=designed.epsilon, delta=designed.delta, checks_made=[*unchanged, *leak_checks(risk)])
     return before, after, risk.results.n_individuals
 
 
-def _held(made: Noise) -> str:
-    return "pass" if made.certificate.holds else "fail"
+def _held(designed: Noise) -> str:
+    return "pass" if designed.certificate.holds else "fail"
 
 
-def _show(done: _Designed, console: Console) -> None:
+def _show(outcome: _Designed, console: Console) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -173,11 +179,11 @@ def _show(done: _Designed, console: Console) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(Text(printable(text, console.encoding), style=style))
 
-    made, rows = done.made, {name: done.others.get(name) for name in done.names}
-    limit = "" if made.delta is None else f", delta {made.delta:g}"
-    limit += "" if made.total_risk is None else f", total risk {made.total_risk:g}"
-    say(f"Noise for epsilon {made.epsilon:g}{limit} ({made.method})", "bold")
-    say(made.law.words)
+    designed, rows = outcome.made, {name: outcome.others.get(name) for name in outcome.names}
+    limit = "" if designed.delta is None else f", delta {designed.delta:g}"
+    limit += "" if designed.total_risk is None else f", total risk {designed.total_risk:g}"
+    say(f"Noise for epsilon {designed.epsilon:g}{limit} ({designed.method})", "bold")
+    say(designed.law.words)
     console.print()
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim")
     for header in ("method", "expected error", "of classical", "of the paper's", "achieved epsilon", "achieved delta"):
@@ -193,20 +199,21 @@ def _show(done: _Designed, console: Console) -> None:
         )  # fmt: skip
     console.print(table)
     console.print()
-    for name, sentence in done.missed.items():
+    for name, sentence in outcome.missed.items():
         say(f"{name}: {sentence}")
-    say(f"Verdict without noise: {done.before}. With noise, by the certificate: {_held(made)}.")
-    if done.after is not None:
+    say(f"Verdict without noise: {outcome.before}. With noise, by the certificate: {_held(designed)}.")
+    if outcome.after is not None:
         say(
-            f"Noisy answers of the {done.individuals} riskiest individuals, measured anew: {done.after.by_bound} "
-            f"at {100 * done.after.level:g}% confidence (upper bound on delta {done.after.targets[0].upper:.2g})."
+            f"Noisy answers of the {outcome.individuals} riskiest individuals, measured again: "
+            f"{outcome.after.by_bound} at {100 * outcome.after.level:g}% confidence "
+            f"(upper bound on delta {outcome.after.targets[0].upper:.2g})."
         )
-    for note in made.notes:
+    for note in designed.notes:
         say(note)
 
 
-def _ratio(made: Noise, other: Noise | None) -> str:
-    return "" if other is None or not other.expected_error else f"{made.expected_error / other.expected_error:.3f}"
+def _ratio(designed: Noise, other: Noise | None) -> str:
+    return "" if other is None or not other.expected_error else f"{designed.expected_error / other.expected_error:.3f}"
 
 
 def _epsilon(value: float) -> str:
@@ -223,23 +230,23 @@ def _design_jointly(
     json_path: str | None,
     quiet: bool,
 ) -> None:
-    """Independent noise on each of several numbers that keeps a joint promise: designed, printed, saved."""
+    """Design, print and save independent noise on each of several numbers that keeps a joint promise."""
     from empriv.noise.joint_noise import design_joint_noise
 
     risk: Any = audit.risk
-    made = design_joint_noise(
+    designed = design_joint_noise(
         risk, epsilon=epsilon, delta=delta, granularity=granularity, progress=False if quiet else None
     )
-    before, after = risk.delta(epsilon), made.remeasure(draws=_DRAWS, rng=0).delta(epsilon)
+    before, after = risk.delta(epsilon), designed.remeasure(draws=_DRAWS, rng=0).delta(epsilon)
     if not quiet:
-        _show_joint(made, before, after)
+        _show_joint(designed, before, after)
     if save is not None:
-        made.save(save)
+        designed.save(save)
     if json_path is not None:
-        write_json(json_path, {**made.to_json(), "delta_before": before, "delta_measured_anew": after})
+        write_json(json_path, {**designed.to_json(), "delta_before": before, "delta_measured_anew": after})
 
 
-def _show_joint(made: JointNoise, before: float, after: float) -> None:
+def _show_joint(designed: JointNoise, before: float, after: float) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -252,18 +259,21 @@ def _show_joint(made: JointNoise, before: float, after: float) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(Text(printable(text, console.encoding), style=style))
 
-    say(f"Noise for {len(made.laws)} numbers together, epsilon {made.epsilon:g}, delta {made.delta:g}", "bold")
+    say(
+        f"Noise for {len(designed.laws)} numbers together, epsilon {designed.epsilon:g}, delta {designed.delta:g}",
+        "bold",
+    )
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim")
     for header in ("number", "expected error", "law"):
         table.add_column(header, justify="right" if header == "expected error" else "left")
-    for name, law in made.laws.items():
+    for name, law in designed.laws.items():
         words = printable(law.words, console.encoding)
         table.add_row(Text(printable(name, console.encoding)), f"{law.expected_error:.5g}", Text(words))
     console.print(table)
-    say(f"Achieved epsilon: {made.achieved_epsilon:.4g}, for every influence observed.")
+    say(f"Achieved epsilon: {designed.achieved_epsilon:.4g}, for every influence observed.")
     say(
-        f"delta at epsilon {made.epsilon:g}: {number(before)} without noise; {number(after)} with it, measured anew "
-        f"from {_DRAWS} draws for each database."
+        f"delta at epsilon {designed.epsilon:g}: {number(before)} without noise; {number(after)} with it, measured "
+        f"again from {_DRAWS} draws for each database."
     )
-    for note in made.notes:
+    for note in designed.notes:
         say(note)

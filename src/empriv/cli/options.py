@@ -14,7 +14,7 @@ from empriv.errors import InputError
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
 else:
-    ParamType = click.ParamType  # generic in its latest versions alone
+    ParamType = click.ParamType  # generic only in its latest versions
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNIDENTIFIED = ("error", "keep", "drop")
@@ -151,7 +151,8 @@ source_options = options(
         help="Column or SQL expression that says which database a row is in. Without it, each file is one database.",
     ),
     click.option(
-        "--individual", type=Separated(), metavar="COL[,COL]", help="Column that says whose a row is, or several."
+        "--individual", type=Separated(), metavar="COL[,COL]",
+        help="Column that says whom a row belongs to, or several.",
     ),
     click.option(
         "--table", "tables", multiple=True, type=NamedPath(), metavar="NAME=PATH",
@@ -176,26 +177,28 @@ adversary_options = options(
         "--adversary",
         multiple=True,
         metavar="SQL",
-        help="What an adversary knows of each database, such as count(*): delta is the largest over what they may see. "
-        "Repeated: all of it is known.",
+        help="What an adversary knows about each database, such as count(*): delta is the largest over what they may "
+        "see. Repeated: they know all of it.",
     ),
     click.option(
         "--buckets",
         type=click.IntRange(min=1),
         metavar="N",
-        help="The adversary knows in which of N quantile buckets it lies, as in the paper.",
+        help="The adversary knows only which of N quantile buckets it is in, as in the paper.",
     ),
     click.option(
         "--own-contribution/--no-own-contribution",
         default=None,
-        help="Every individual as an adversary who knows their own contribution.",
+        help="Treat every individual as an adversary who knows their own contribution.",
     ),
 )
 ledger_options = options(
     click.option(
         "--ledger", metavar="PATH", help="Audit together with what this ledger says was released from these databases."
     ),
-    click.option("--scope", metavar="NAME", help="Name of the body of data in the ledger, if it is kept for several."),
+    click.option(
+        "--scope", metavar="NAME", help="Name of the body of data in the ledger, if the ledger covers several."
+    ),
 )
 report_options = options(
     click.option(
@@ -204,7 +207,7 @@ report_options = options(
     click.option(
         "--public/--no-public",
         default=None,
-        help="Make the report fit to be published: no individuals, no results, coarse figures.",
+        help="Make a report that may be published: no individuals, no results, coarse figures.",
     ),
     click.option(
         "--beside/--no-beside",

@@ -1,6 +1,6 @@
-"""How what was found is printed and written, and with which exit code a command ends.
+"""How results are printed and written, and the exit code with which a command ends.
 
-Nothing here imports numerics before something is to be printed.
+Nothing here imports numerics before there is something to print.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def exit_by(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict
 
 
 def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[Any]]:
-    """The riskiest individuals as they are printed, by pseudonyms of this run unless they are to be named."""
+    """The riskiest individuals as they are printed, under pseudonyms of this run unless they should be named."""
     shown = {name: column.tolist() for name, column in columns.items()}
     if not show_ids:
         names = pseudonyms(shown["individual"], secrets.token_bytes(32), shortest=4)
@@ -52,7 +52,7 @@ def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[An
 
 
 def judged(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
-    """What policies and targets came to, beside the figures in JSON."""
+    """The outcomes of policies and targets, for the JSON beside the figures."""
     judgements: dict[str, Any] = {}
     if outcomes:
         judgements["policies"] = [outcome.to_json() for outcome in outcomes]
@@ -76,7 +76,7 @@ def print_outcomes(outcomes: Sequence[Judgement]) -> None:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Print as far as somebody reads: who closes the output early, as ``| head`` does, loses no file."""
+    """Print as long as somebody reads: closing the output early, as ``| head`` does, loses no file."""
     try:
         yield
         sys.stdout.flush()
@@ -99,7 +99,7 @@ def write_json(path: str, figures: Mapping[str, Any]) -> None:
 
 
 def write_to(path: str, write: Callable[[str], None]) -> None:
-    """Write one file, or say in a sentence why it cannot be."""
+    """Write one file, or say in a sentence why it cannot be written."""
     try:
         write(path)
     except OSError as error:

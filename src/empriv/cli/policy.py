@@ -1,4 +1,4 @@
-"""Policies and targets: the conditions of ``--fail-if`` and ``--target``, under which a pipeline must stop.
+"""Policies and targets: the conditions of ``--fail-if`` and ``--target``, which decide whether a pipeline stops.
 
 A policy reads the measured figures, or with ``upper(...)`` their upper bound, and nothing else; a target asks for a
 verdict.
@@ -32,7 +32,7 @@ _TARGET = re.compile(
 
 
 class HasFigures(Protocol):
-    """What a policy asks of an audit."""
+    """What a policy needs from an audit."""
 
     def delta(self, epsilon: Any) -> Any: ...
 
@@ -56,7 +56,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a policy found."""
+    """The outcome of a policy."""
 
     policy: Condition
     value: float
@@ -64,9 +64,9 @@ class Judgement:
 
     @property
     def sentence(self) -> str:
-        told = "infinite" if math.isinf(self.value) else f"{self.value:.4g}"
+        value = "infinite" if math.isinf(self.value) else f"{self.value:.4g}"
         verdict = "FAILED" if self.failed else "passed"
-        return f"Policy {verdict}: fail if {self.policy.text}; {self.policy.figure} is {told}."
+        return f"Policy {verdict}: fail if {self.policy.text}; {self.policy.figure} is {value}."
 
     def to_json(self) -> dict[str, Any]:
         value = None if math.isinf(self.value) else self.value
@@ -74,7 +74,7 @@ class Judgement:
 
 
 def parse_policy(text: str) -> Condition:
-    """Understand the text of a policy."""
+    """Parse the text of a policy."""
     match = _FORM.fullmatch(text.strip())
     if match is None:
         raise InputError(f"`fail_if` must read like {GRAMMAR}, got {text!r}.")
@@ -99,20 +99,20 @@ def parse_policy(text: str) -> Condition:
 
 
 def judge(policy: Condition, audit: HasFigures) -> Judgement:
-    """Hold an audit against a policy."""
+    """Judge an audit by a policy."""
     if policy.figure.startswith("upper("):
         figures = audit.bounds(policy.at)
         value = float(figures.upper if policy.figure == "upper(delta)" else figures.total_risk_upper)
     else:
         value = float(getattr(audit, policy.figure)(policy.at))
     failed = value >= policy.limit if policy.or_equal else value > policy.limit
-    # What cannot be compared must not pass.
+    # A value that cannot be compared must not pass.
     return Judgement(policy, value, failed or math.isnan(value))
 
 
 @dataclass(frozen=True)
 class Target:
-    """``figure`` is to be at most ``limit`` at this epsilon."""
+    """``figure`` must be at most ``limit`` at this epsilon."""
 
     text: str
     figure: str
@@ -121,7 +121,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Understand the text of a target."""
+    """Parse the text of a target."""
     match = _TARGET.fullmatch(text.strip())
     try:
         if match is None:

@@ -27,14 +27,18 @@ if TYPE_CHECKING:
     "NAME=V, repeated.",
 )  # fmt: skip
 @click.option(
-    "--database", metavar="LABEL", help="The database that the answer is of; without --value, its audited one."
+    "--database",
+    metavar="LABEL",
+    help="The database that the answer comes from; without --value, its audited answer is used.",
 )
-@click.option("--ledger", metavar="PATH", help="Write the release to this ledger first; it may refuse. Needs --audit.")
+@click.option(
+    "--ledger", metavar="PATH", help="Write the release to this ledger first, which may refuse it. Needs --audit."
+)
 @click.option("--audit", metavar="SAVED", help="The saved audit that the noise was designed for.")
 def release(path: str, values: tuple[str, ...], database: str | None, ledger: str | None, audit: str | None) -> None:
     """Print an answer with noise that was saved by `empriv noise --save`.
 
-    Without a ledger every call spends privacy anew, and nothing remembers it. With one, the same release gives the
+    Without a ledger every call spends more privacy, and nothing keeps track of it. With one, the same release gives the
     same answer, and a release that would break the ledger's policy is refused (exit code 3).
 
     \b
@@ -47,13 +51,13 @@ def release(path: str, values: tuple[str, ...], database: str | None, ledger: st
     if (ledger is None) != (audit is None):
         raise click.UsageError("--ledger and --audit must be given together.")
     if ledger is not None and database is None:
-        raise click.UsageError("--ledger needs --database, which says what the answer is of.")
+        raise click.UsageError("--ledger needs --database, which says where the answer comes from.")
     import empriv
     from empriv.noise.joint_noise import JointNoise
 
     saved: Any = empriv.load(path)
     if not isinstance(saved, empriv.Noise | JointNoise):
-        raise InputError("NOISE must be a file that `empriv noise --save` wrote, got another.")
+        raise InputError("NOISE must be a file that `empriv noise --save` wrote, got a different one.")
     saved.check_release()
     answer: Any = _answers(saved, values) if values else _audited(saved, str(database))
     if ledger is None:
@@ -62,15 +66,15 @@ def release(path: str, values: tuple[str, ...], database: str | None, ledger: st
     else:
         from empriv.ledger import Ledger
 
-        made = load_audit(str(audit), (saved.epsilon,))
-        label = _label(made.results.databases.tolist(), str(database))
+        loaded = load_audit(str(audit), (saved.epsilon,))
+        label = _label(loaded.results.databases.tolist(), str(database))
         try:
-            done = made.release(answer, noise=saved, ledger=Ledger(ledger, create=False), database=label)
+            released = loaded.release(answer, noise=saved, ledger=Ledger(ledger, create=False), database=label)
         except RefusalError as error:
             click.echo(f"Refused: {error}", err=True)
             click.get_current_context().exit(POLICY_FAILED)
-        noisy = done.answer
-        if done.repeated:
+        noisy = released.answer
+        if released.repeated:
             click.echo("Released before: this is the answer that was given then.", err=True)
     click.echo(_said(saved), err=True)
     for number in noisy if isinstance(noisy, tuple) else (noisy,):
@@ -100,24 +104,24 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError("`--value` must be a number.") from None  # what was given stays unsaid
+        raise InputError("`--value` must be a number.") from None  # the message must not repeat the answer
 
 
 def _audited(saved: Noise | JointNoise, database: str) -> float | dict[str, float]:
     """The answer, or the answers by name, of one audited database."""
     results = saved.risk.results
-    here = [index for index, label in enumerate(results.databases) if str(label) == database]
-    if len(here) != 1:
-        raise InputError(f"`--database` must name one of the databases, got a label that matches {len(here)}.")
+    matching = [index for index, label in enumerate(results.databases) if str(label) == database]
+    if len(matching) != 1:
+        raise InputError(f"`--database` must name one of the databases, got a label that matches {len(matching)}.")
     if results.draws is not None:
         raise InputError("`--database` must be of a query without draws. Hint: --value.")
-    if results.outcomes[here[0]].any():
+    if results.outcomes[matching[0]].any():
         raise InputError("`--database` must have answers that are numbers.")
     if results.components is None:
-        return float(results.q[here[0]])
-    return dict(zip(results.components, map(float, results.q[here[0]]), strict=True))
+        return float(results.q[matching[0]])
+    return dict(zip(results.components, map(float, results.q[matching[0]]), strict=True))
 
 
 def _label(labels: list[Any], text: str) -> Any:
-    """The audited label that reads so, or the text itself for a database that was not audited."""
+    """The audited label with this text, or the text itself for a database that was not audited."""
     return next((label for label in labels if str(label) == text), text)

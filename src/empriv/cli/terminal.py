@@ -1,6 +1,6 @@
-"""An audit on the terminal: tables, a chart, and text from data made harmless.
+"""An audit on the terminal: tables, a chart, and text from the data made harmless.
 
-Words come from `summary`; here they are laid out. rich is imported when something is printed.
+Words come from `words`; this module lays them out. rich is imported when something is printed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Page:
     ----------
     summary : the words
     curve : epsilons, and delta at each
-    ranking : columns of the riskiest individuals, under the names to be shown; None shows none
+    ranking : columns of the riskiest individuals, under the names shown; None shows none
     ranked_at : the epsilon of the ranking
     pseudonyms : whether the names are pseudonyms
     n_individuals : how many there are
@@ -50,14 +50,14 @@ class Page:
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
-    """Text without characters that steer a terminal or cannot be shown: they become escapes such as ``\\x1b``."""
+    """Text without characters that control a terminal or cannot be shown: they become escapes such as ``\\x1b``."""
     return visible(text).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def chart(
     x: Sequence[float], y: Sequence[float], *, marks: Sequence[float] = (), width: int = 72, plain: bool = False
 ) -> list[str]:
-    """Lines of a chart of y against x, y on a logarithmic scale where it spans more than a hundredfold.
+    """Lines of a chart of y against x, y on a logarithmic scale if it spans more than a factor of 100.
 
     ``marks`` are places on the x axis whose points are drawn large; ``plain`` keeps to ASCII. Without a positive y
     there is nothing to draw, and no line.
@@ -131,7 +131,7 @@ def round_up(value: float) -> float:
 
 
 def console_for(stream: TextIO) -> Console:
-    """A console that takes nothing in a text for a command."""
+    """A console that never reads text as markup."""
     from rich.console import Console
 
     class Plain(Console):
@@ -149,24 +149,24 @@ def show(page: Page, console: Console) -> None:
     from rich.padding import Padding
     from rich.rule import Rule
 
-    said = page.summary
+    summary = page.summary
 
     def say(text: str, style: str = "") -> None:
         console.print(_text(text, console, style))
 
     console.print()
-    say(said.asked, "bold")
-    for alarm in said.alarms:
+    say(summary.asked, "bold")
+    for alarm in summary.alarms:
         console.print()
         console.print(Padding(_text(alarm, console, "bold red"), (0, 2)))
     console.print()
     console.print(_figures(page, console))
     console.print()
-    say(said.sentences[0])
-    for warning in said.warnings:
+    say(summary.sentences[0])
+    for warning in summary.warnings:
         say(f"Note: {warning}", "yellow")
     plain = not console.encoding.startswith("utf")
-    marks = [figure.epsilon for figure in said.figures]
+    marks = [figure.epsilon for figure in summary.figures]
     lines = chart(*page.curve, marks=marks, width=console.width - 4, plain=plain)
     if lines:
         console.print()
@@ -179,7 +179,7 @@ def show(page: Page, console: Console) -> None:
         say(f"Most exposed individuals at epsilon {page.ranked_at:g} ({names})", "bold")
         console.print(_ranking(page.ranking, console))
     console.print(Rule(style="dim", characters="-" if plain else "─"))
-    for note in (*said.notes, page.tail):
+    for note in (*summary.notes, page.tail):
         say(note)
     console.print()
 

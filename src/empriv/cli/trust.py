@@ -1,7 +1,7 @@
 """What a config file may name without being trusted: files in its own folder, and nothing else.
 
-Somebody else may have written the file. The rows it reads, and where it writes, are for the person who runs the
-command to decide: what is SQL, or leads out of the file's own folder, is listed and needs ``--trust-config``.
+Somebody else may have written the file. The person who runs the command decides which rows it reads and where it
+writes: anything that is SQL, or leads out of the file's own folder, is listed and needs ``--trust-config``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_trust(config: str, settings: Mapping[str, Any]) -> None:
     if reasons:
         lines = "".join(f"\n  {key} = {_shown(value)}: {why}" for key, value, why in reasons)
         raise InputError(
-            f"{Path(config).name} must be trusted before it is used: it names what is more than files in its own "
+            f"{Path(config).name} must be trusted before it is used: it names more than files in its own "
             f"folder.{lines}\nHint: if you trust whoever wrote this, run it again with --trust-config, which holds for "
             "one run. What you write on the command line yourself needs no trust."
         )
@@ -64,7 +64,7 @@ def _why_not_source(folder: Path, text: str) -> str | None:
     try:
         table = table_of(text)
     except SourceError:
-        return None  # refused later, in words of its own; nothing is read
+        return None  # refused later with its own message; nothing is read
     if isinstance(table, Select):
         return "SQL, which can read any file"
     if isinstance(table, Stored):
@@ -74,16 +74,16 @@ def _why_not_source(folder: Path, text: str) -> str | None:
 
 
 def _inside(folder: Path, text: str) -> bool:
-    """Whether a path or glob leads to nothing outside a folder, through no symbolic link either."""
+    """Whether a path or glob stays inside a folder, symbolic links included."""
     parts = Path(text).parts
     if _SCHEME.match(text) or "\0" in text or Path(text).is_absolute() or ".." in parts:
         return False
-    # What is before the first * must lie inside, even where nothing matches yet.
+    # The part before the first * must be inside, even if nothing matches yet.
     plain = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     reached = [text, str(Path(*parts[:plain])), *glob.iglob(text, recursive=True, include_hidden=True)]  # noqa: PTH207
     return all(Path(path).resolve().is_relative_to(folder) for path in reached)
 
 
 def _shown(text: str) -> str:
-    quoted = toml_text(text)  # on one line: a line break in it forges no line of this message
+    quoted = toml_text(text)  # on one line, so that a line break in it cannot forge a line of this message
     return quoted if len(quoted) <= _SHOWN else f"{quoted[:_SHOWN]} ... and {len(quoted) - _SHOWN:,} more characters"
