@@ -197,4 +197,4 @@ def test_noise_for_several_numbers(run: Run) -> None:
     given = run("release", "n.empriv", "--value", f"{names[0]}=3", "--value", f"{names[1]}=4").stdout
     assert len(given.split()) == 2
     assert "NAME=V" in run("release", "n.empriv", "--value", "3", code=2).output
-    assert "take --epsilon" in run("noise", "a.empriv", "--epsilon", "1", "--compare", code=2).output
+    assert "take only --epsilon" in run("noise", "a.empriv", "--epsilon", "1", "--compare", code=2).output

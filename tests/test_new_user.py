@@ -133,7 +133,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("nowhere*.csv", {}, "The file must match a file, got 'nowhere*.csv'."),
     (".", {}, 'got a folder. Hint: "folder/*.csv" names all CSV files in it.'),
     # a list of endings
-    ("book.xlsx", {}, "Hint: save the sheet as CSV, or give the frame that pandas.read_excel makes of it."),
+    ("book.xlsx", {}, "Hint: save the sheet as CSV, or give the frame that pandas.read_excel returns."),
     ("old.xls", {}, "Hint: save the sheet as CSV"),
     ("odd.feather", {}, "`source` must be a file whose name ends in one of .parquet"),
     ("nobody.csv", {}, "`individual` must not be NULL, but is in 40 of 160 rows. Hint: unidentified="),
@@ -171,7 +171,7 @@ def test_one_sentence_says_what_to_do(file: str, changes: dict[str, str], words:
         ("SELECT average(amount) FROM data", "Hint: did you mean 'avg'?", "average"),
         ("SELECT sum(amount) FROM sales", "Hint: the rows are called data: write FROM data.", "sales"),
         ("SELECT sum(sales.amount) FROM data", "Hint: write amount alone, or data.amount.", "sales"),
-        ("SELECT sum(amount FROM data", "which fails at line 1, column 19 for want of ')'.", "FROM"),
+        ("SELECT sum(amount FROM data", "which fails at line 1, column 19, where ')' is missing.", "FROM"),
         ("SELECT sum(amount) FORM data", "Hint: should 'FORM' be FROM?", "data"),
         ("SELEC sum(amount) FROM data", "Hint: should 'SELEC' be SELECT?", "(amount"),
         ("SELECT sum(Total Amount) FROM data", 'Hint: if this is one name, write "Total Amount".', "Amount"),

@@ -104,7 +104,8 @@ def test_pandas_rows_are_numbered_anew():
 
 @pytest.mark.parametrize("codes", [CODES.astype(np.float64), CODES.reshape(5, 1)])
 def test_individuals_must_be_integers(codes):
-    with pytest.raises(SourceError, match="individuals of the rows of database 4 must be a row of integers"):
+    refused = "individuals of the rows of database 4 must be a one-dimensional array of integers"
+    with pytest.raises(SourceError, match=refused):
         group_rows(columns(), codes, kind="dict", members=None, database=4)
 
 
@@ -115,7 +116,8 @@ def test_columns_must_fit():
 
 def test_strangers_are_refused():
     group_rows(columns(), CODES, kind="dict", members=np.array([0, 1, 2, 3]), database=4)
-    with pytest.raises(SourceError, match=r"Database 4 must hold rows of the individuals listed.*got rows of 2 others"):
+    refused = r"Database 4 must hold only rows of the individuals listed.*got rows of 2 others"
+    with pytest.raises(SourceError, match=refused):
         group_rows(columns(), CODES, kind="dict", members=np.array([1]), database=4)
 
 

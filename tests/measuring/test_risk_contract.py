@@ -158,7 +158,7 @@ def test_an_audit_of_it_is_told_as_any(audit: empriv.Audit, tmp_path: Path) -> N
     assert written.json is not None
     assert json.loads(written.json.read_text())["figures"] == figures["figures"]
     assert audit.chart("delta").name == "delta"
-    with pytest.raises(InputError, match="nothing of the kind"):
+    with pytest.raises(InputError, match="nothing to draw"):
         audit.chart("density")
 
 

@@ -1,6 +1,6 @@
 """Answers of an engine, put in order as `Results`.
 
-Knows arrays only: an answer is a position of a database, of an individual (-1: nobody left out) and of a group, and
+It works on arrays: an answer is the position of a database, of an individual (-1: nobody left out) and of a group, with
 the values of the query's items.
 """
 
@@ -19,7 +19,7 @@ from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
 Codes = npt.NDArray[np.int8]
 
-_ROOM = 2  # places for each answer up to which one for every pair is quicker than sorting
+_ROOM = 2  # up to this many places for each answer, a place for every pair is quicker than sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Answers:
     ----------
     pair : individual * n_databases + database, where the individual is -1 if nobody is left out
     n_databases : number of databases
-    group : position of the group, ignored if there is one only
+    group : position of the group, ignored if there is only one
     items : numbers and outcomes of each of the query's items
     """
 
@@ -64,10 +64,10 @@ def assemble(
 ) -> Results:
     """Results in order of individual and database.
 
-    A group that has no answer is NULL with everyone; without an individual it is what it is with everyone, since
-    an individual without rows in it changes nothing. With ``integers``, answers number the individuals from the first
-    of these; if ``individuals`` is None, those are listed who have an answer. ``everyone`` are the results with
-    everyone, where the answers do not hold them.
+    A group without an answer is NULL with everyone. Without an individual it is the same as with everyone, since an
+    individual without rows in it changes nothing. With ``integers``, answers number the individuals from the first
+    of these; if ``individuals`` is None, those who have an answer are listed. ``everyone`` are the results with
+    everyone, if the answers do not hold them.
     """
     n, size = answers.n_databases, n_groups * len(answers.items)
     if integers is None:
@@ -83,10 +83,10 @@ def assemble(
     if everyone is not None:
         q, codes = everyone[0].reshape(n, size), everyone[1].reshape(n, size)
 
-    # Fetched narrow; indices are converted once here rather than at each use.
+    # Fetched as narrow integers; indices are converted here once rather than at each use.
     pair = answers.pair[each].astype(np.intp, copy=False)
     if width * n <= _ROOM * len(pair) + 1024:
-        # Nearly everyone is nearly everywhere: a place for every pair is quicker than sorting.
+        # Nearly everyone is in nearly every database: a place for every pair is quicker than sorting.
         slot, entries = pair, width * n
         present = np.zeros(entries, bool)
         present[pair] = True
@@ -104,7 +104,7 @@ def assemble(
             slot, pair = np.cumsum(first) - 1, pair[first]
         counts, entry_database = _counts(pair, width, n)
         chosen, entries = None, len(entry_database)
-    # Where each pair has one answer, every entry that stays is written below.
+    # If each pair has one answer, every entry that stays is written below.
     entry_q, entry_codes = np.empty((entries, size)), np.zeros((entries, size), np.int8)
     if n_groups > 1:
         at = np.arange(entries) % n if chosen is not None else entry_database
@@ -152,12 +152,12 @@ def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
 
 
 def _kept(array: npt.NDArray[Any], chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """The chosen rows; one column is quicker to choose from when flat."""
+    """The chosen rows; choosing from a single column is quicker when it is flat."""
     return array.reshape(-1)[chosen].reshape(-1, 1) if array.shape[1] == 1 else array[chosen]
 
 
 def _parted(pair: npt.NDArray[Any]) -> tuple[IntArray | slice, IntArray | slice]:
-    """Answers with everyone, and without each individual; as slices, which cost nothing, where they stand apart."""
+    """Answers with everyone, and without each individual; as slices, which cost nothing, if the two are not mixed."""
     everyone = pair < 0
     count = int(np.count_nonzero(everyone))
     if everyone[:count].all():
@@ -166,10 +166,10 @@ def _parted(pair: npt.NDArray[Any]) -> tuple[IntArray | slice, IntArray | slice]
 
 
 def _order(pair: IntArray, below: int) -> IntArray:
-    """What sorts pairs that are at least 0 and less than ``below``."""
+    """The order that sorts pairs that are at least 0 and less than ``below``."""
     if below > 2**31 or len(pair) > 2**31:
         return np.argsort(pair, kind="stable")
-    # Each pair with its position behind it in one number: sorting numbers is far quicker than sorting positions.
+    # One number holds a pair and then its position: sorting numbers is far quicker than sorting positions.
     both = pair << 32
     both |= np.arange(len(pair))
     both.sort()
@@ -186,9 +186,9 @@ def _put(
     for number, (values, outcomes) in enumerate(answers.items):
         at = place + number if number else place
         q.reshape(-1)[at] = values[chosen]
-        taken = outcomes[chosen]
-        if n_groups > 1 or codes.any() or taken.any():
-            codes.reshape(-1)[at] = taken
+        chosen_outcomes = outcomes[chosen]
+        if n_groups > 1 or codes.any() or chosen_outcomes.any():
+            codes.reshape(-1)[at] = chosen_outcomes
 
 
 def _counts(order: npt.NDArray[Any], n_individuals: int, n: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
@@ -199,7 +199,7 @@ def _counts(order: npt.NDArray[Any], n_individuals: int, n: int) -> tuple[IntArr
 
 
 def _refuse_chance(results: Results, post: Callable[[Any], Any]) -> None:
-    """Refuse a function that makes two numbers of one: what an individual changes would be chance."""
+    """Refuse a function that gives two results for one number: chance would look like an individual's influence."""
     number = results.q[results.outcomes == Outcome.NUMBER][:1]
     codes = np.zeros(number.shape, np.int8)
     (value, code), (value_again, code_again) = (_posted(number, codes, post) for _ in range(2))
@@ -212,19 +212,19 @@ def _refuse_chance(results: Results, post: Callable[[Any], Any]) -> None:
 
 def _posted(values: FloatArray, codes: Codes, post: Callable[[Any], Any]) -> tuple[FloatArray, Codes]:
     number = codes == Outcome.NUMBER
-    given = values[number]
-    found: Any = None
+    before = values[number]
+    after: Any = None
     try:
-        found = np.asarray(post(given.copy()), np.float64)
+        after = np.asarray(post(before.copy()), np.float64)
     except Exception:
-        found = None
+        after = None
     try:
-        if found is None or found.shape != given.shape:
-            found = np.array([float(post(float(value))) for value in given], np.float64)
+        if after is None or after.shape != before.shape:
+            after = np.array([float(post(float(value))) for value in before], np.float64)
     except Exception as error:
         raise QueryError(f"`post` must give a number for every number, but raised {type(error).__name__}.") from None
     out, out_codes = values.copy(), codes.copy()
-    out_codes[number] = outcomes_of(found)
-    found = np.where(np.isfinite(found), found, np.nan)
-    out[number] = found
+    out_codes[number] = outcomes_of(after)
+    after = np.where(np.isfinite(after), after, np.nan)
+    out[number] = after
     return out, out_codes

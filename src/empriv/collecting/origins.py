@@ -1,4 +1,4 @@
-"""Where an audit's rows came from, in a form fit to be shown and saved: names, never folders or rows."""
+"""Where an audit's rows came from, in a form that may be shown and saved: names, never folders or rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the rows came from, fit to be shown: file names without their folders.
+    """Where the rows came from, in a form that may be shown: file names without their folders.
 
     Attributes
     ----------
     sources : names of files, ``file.duckdb::table``, SQL text, or "a table in memory"
-    database : column or expression that cut the databases, or None
+    database : column or expression that split the rows into databases, or None
     individual : columns that identify the unit of protection
     tables : names of other tables that the query could join
     unidentified : what was done with rows without individual
@@ -33,14 +33,14 @@ class Origin:
 
 
 def describe(data: Databases) -> Origin:
-    """Where databases come from, fit to be shown."""
+    """Where databases come from, in a form that may be shown."""
     drawn = None
     if data.draws is not None:
         d = data.draws
         unit = "individual" if d.by == "individual" else "row"
-        what = "split" if d.split else "subsample"
+        database_kind = "split" if d.split else "subsample"
         part = "in the test part" if d.split else "in"
-        drawn = f"random {what}s, each {unit} {part} with probability {d.fraction:g}, seed {d.seed},"
+        drawn = f"random {database_kind}s, each {unit} {part} with probability {d.fraction:g}, seed {d.seed},"
         if d.repeats:
             drawn = "the same rows each time,"
     names = dict.fromkeys(name for part in data.parts for name in _names(part))
@@ -70,14 +70,14 @@ def _names(part: Any) -> tuple[str, ...]:
 
 
 def origin_to_json(origin: Origin | None) -> dict[str, Any] | None:
-    """Where the rows came from, as JSON has it: lists, not tuples."""
+    """Where the rows came from, as JSON: lists, not tuples."""
     if origin is None:
         return None
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(origin).items()}
 
 
 def origin_from_json(source: Any) -> Origin | None:
-    """The inverse of `origin_to_json`; nothing is taken on trust."""
+    """The inverse of `origin_to_json`; everything is checked."""
     if source is None:
         return None
     return Origin(
@@ -91,12 +91,12 @@ def origin_from_json(source: Any) -> Origin | None:
 
 
 def text(value: Any) -> str:
-    """A text that was read, and nothing else."""
+    """A string read from a file; anything else is refused."""
     if not isinstance(value, str):
         raise TypeError("not a text")
     return value
 
 
 def text_or_none(value: Any) -> str | None:
-    """A text that was read, or null."""
+    """A string read from a file, or null."""
     return None if value is None else text(value)

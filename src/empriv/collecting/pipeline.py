@@ -1,4 +1,4 @@
-"""`collect` and `explain`: an engine opens the rows, and a query is run on them, as SQL or as a Python function."""
+"""`collect` and `explain`: an engine opens the rows and runs a query on them, as SQL or as a Python function."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def collect(
     draws : number of draws from a randomised function
     rng : seed of a randomised function
     post : function applied to each result that is a number
-    engine : `DuckDBEngine` unless given
+    engine : default: `DuckDBEngine`
     memory_limit : such as ``"2GB"``; beyond it DuckDB writes to disk
-    timeout : seconds that an SQL query may take, with the reading of its rows; a function is not timed
+    timeout : seconds that an SQL query may take, including reading its rows; functions have no limit
     jobs : number of processes for a function
     checkpoint : file from which an interrupted run of a function resumes
-    progress : False never shows progress, True always, None if the work lasts
-    notice : called with a sentence before work that may last; by default it is printed to stderr
+    progress : False never shows progress, True always, None if the work takes long
+    notice : called with a sentence before work that may take long; by default it is printed to stderr
     frame : what a function receives: a ``"dict"`` of arrays, or a ``"pandas"``, ``"polars"`` or ``"arrow"`` frame
 
     Examples
@@ -89,9 +89,9 @@ def run_query(data: Databases, query: Asked, run: Run, *, post: Callable[[Any], 
         results = _run_several(data, query, run, post)
     else:
         results = _run_one(data, query_of(query, post=post), run)
-    told = out_of_order(results.databases, data.database)
-    if told is not None:
-        (run.notice or to_stderr)(told)
+    warning = out_of_order(results.databases, data.database)
+    if warning is not None:
+        (run.notice or to_stderr)(warning)
     return results
 
 
@@ -110,27 +110,29 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
 
 
 def _check_arguments(function: Callable[..., Any], draws: int | None) -> None:
-    """Refuse a function that cannot be called as it will be; one whose signature cannot be seen is tried."""
+    """Refuse a function that does not take the arguments it will get; without a known signature it is tried."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return
-    given: tuple[str, ...] = ("rows",) if draws is None else ("rows", "rng")
+    arguments: tuple[str, ...] = ("rows",) if draws is None else ("rows", "rng")
     try:
-        signature.bind(*given)
+        signature.bind(*arguments)
     except TypeError:
-        wanted = "the rows alone, since `draws` is None" if draws is None else "the rows and a generator, with `draws`"
+        wanted = "only the rows, since `draws` is None" if draws is None else "the rows and a generator, with `draws`"
         hint = "Hint: with draws=1 it is given a random generator too." if draws is None else ""
         raise InputError(f"The query's function must take {wanted}. {hint}".strip()) from None
 
 
-def _run_several(data: Databases, given: Sequence[SingleAsked], run: Run, post: Callable[[Any], Any] | None) -> Results:
+def _run_several(
+    data: Databases, questions: Sequence[SingleAsked], run: Run, post: Callable[[Any], Any] | None
+) -> Results:
     """Results of several queries on the same databases, stacked."""
-    if not given:
+    if not questions:
         raise QueryError("`query` must hold at least one query, got none.")
-    queries = [query_of(query, post=post) for query in given]  # all are understood before any is run
+    queries = [query_of(query, post=post) for query in questions]  # parse all of them before any is run
     if run.checkpoint is not None and len(queries) > 1:
-        raise InputError("`checkpoint` must be None for several queries: a file resumes one of them only.")
+        raise InputError("`checkpoint` must be None for several queries: a file can resume only one of them.")
     if run.draws is not None and all(query.function is None for query in queries):
         raise InputError("`draws` must be None for SQL queries: it is for Python functions.")
     _, run = run.on(data)
@@ -153,7 +155,7 @@ def explain(
 ) -> str:
     """The statement that `collect` runs instead of an SQL query, or why it runs the query once per individual.
 
-    Without ``data``, columns are taken for integers; sums of doubles are taken in several integers.
+    Without ``data``, columns are assumed to be integers; doubles are summed as several integers.
 
     Examples
     --------

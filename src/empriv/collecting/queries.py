@@ -1,6 +1,6 @@
-"""SQL text, an expression, or a Python callable, understood as a `Query`.
+"""SQL text, an expression, or a Python callable, parsed as a `Query`.
 
-Parsing only: whether a query can be rewritten is for `rewrite` to say, and whether it can run for the engine.
+Parsing only: `rewrite` decides whether a query can be rewritten, and the engine whether it can run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from empriv.errors import QueryError
 class Query:
     """A query on one database: ``Query("sum(x)", post=f)``, or ``Query(function)``.
 
-    It is parsed and checked when it is made. All but ``text`` and ``post`` is derived.
+    It is parsed and checked when it is made. Everything except ``text`` and ``post`` is derived.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Query:
     names: tuple[str, ...] = field(default=(), repr=False)
     groups: tuple[exp.Expr, ...] = field(default=(), repr=False)
 
-    if TYPE_CHECKING:  # a function may stand for the text, whose name is then the text
+    if TYPE_CHECKING:  # a function may be given as the text, which then becomes its name
 
         def __init__(
             self, text: str | Callable[..., Any], post: Callable[[Any], Any] | None = None, **derived: Any
@@ -74,7 +74,7 @@ class Query:
 
 
 def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
-    """Understand SQL text, an expression of aggregates, or a callable."""
+    """Parse SQL text, an expression of aggregates, or a callable."""
     if isinstance(query, Query):
         return query
     if post is not None and not callable(post):
@@ -91,7 +91,7 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
     keys = tuple(p for p, item in enumerate(outermost.expressions) if item.unalias() in groups)
     items = tuple(p for p in range(len(outermost.expressions)) if p not in keys)
     if not items:
-        raise QueryError("The query must select at least one aggregate, got group keys only.")
+        raise QueryError("The query must select at least one aggregate, got only group keys.")
     names = tuple(outermost.expressions[p].alias or outermost.expressions[p].sql("duckdb") for p in items)
     _make_divisions_safe(select)
     _make_counts_plain(select)
@@ -100,7 +100,7 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
 
 
 def canonical_text(queries: Sequence[Query]) -> str | None:
-    """The one text of these queries, however they are written; None where a text does not suffice to ask them again."""
+    """The canonical text of these queries, however they are written; None if text is not enough to run them again."""
     if any(query.select is None or query.post is not None for query in queries):
         return None
     return "; ".join(_parse(query.text).sql(dialect="duckdb", comments=False) for query in queries)
@@ -124,7 +124,7 @@ def _parse(text: str) -> exp.Select | exp.SetOperation:
         raise QueryError(f"The query must be one statement, got {len(statements)}.")
     statement = statements[0]
     for node in statement.walk():
-        node.comments = None  # written back, a comment might end elsewhere than it did
+        node.comments = None  # written back, a comment might end somewhere else
     while isinstance(statement, exp.Subquery) and statement.is_wrapper:
         statement = statement.this
     if isinstance(statement, exp.Select):
@@ -141,7 +141,7 @@ def _parse(text: str) -> exp.Select | exp.SetOperation:
 
 
 def _trouble(error: Exception, text: str) -> str:
-    """End of a sentence about a text that cannot be parsed: the place, and what may be amiss there."""
+    """End of a sentence about text that cannot be parsed: the place, and what may be wrong there."""
     details: dict[str, Any] = (getattr(error, "errors", None) or [{}])[0]
     open_quote = unclosed(text)
     if open_quote is not None:
@@ -149,7 +149,7 @@ def _trouble(error: Exception, text: str) -> str:
         return f": the quote {quote} at line {line}, column {column} is not closed.{pointed(text, line, column)}"
     if details.get("line") is None:
         return "."
-    # The parser tells where a word ends.
+    # The parser reports where a word ends.
     line, column = details["line"], max(1, details["col"] - len(details.get("highlight") or " ") + 1)
     wanted = re.fullmatch(r"Expecting (\S)", details.get("description") or "")
     word = misspelt_keyword(text, line, details["col"])
@@ -157,7 +157,7 @@ def _trouble(error: Exception, text: str) -> str:
     after, before = details.get("highlight") or "", re.search(r"(\w+) $", details.get("start_context") or "")
     if not hint and before and after.isidentifier() and after.upper() not in KEYWORDS:
         hint = f' Hint: if this is one name, write "{before.group(1)} {after}".'
-    missing = f" for want of {wanted.group(1)!r}" if wanted else ""
+    missing = f", where {wanted.group(1)!r} is missing" if wanted else ""
     return f", which fails at line {line}, column {column}{missing}.{hint}{pointed(text, line, column)}"
 
 
@@ -175,7 +175,7 @@ def _make_divisions_safe(select: exp.Expr) -> None:
 
 
 def _make_counts_plain(select: exp.Expr) -> None:
-    """Write count_if(x) as the sum of ones and zeros that it is: NULL, like DuckDB's, where no x is true or false."""
+    """Write count_if(x) as a sum of ones and zeros: NULL, like DuckDB's, where no x is true or false."""
     for node in list(select.find_all(exp.CountIf)):
         node.replace(exp.Sum(this=fill("CASE WHEN c THEN 1 WHEN NOT c THEN 0 END", c=node.this)))
 
@@ -195,7 +195,7 @@ def _groups(select: exp.Select) -> tuple[exp.Expr, ...]:
         plain = (item.unalias() for item in select.expressions)
         return tuple(item.copy() for item in plain if item.find(exp.AggFunc) is None)
     aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
-    found: list[exp.Expr] = []
+    keys: list[exp.Expr] = []
     for key in group.expressions:
         if isinstance(key, exp.Literal) and not key.is_string:
             position = int(key.this)
@@ -204,5 +204,5 @@ def _groups(select: exp.Select) -> tuple[exp.Expr, ...]:
             key = select.expressions[position - 1].unalias()
         elif isinstance(key, exp.Column) and not key.table and key.name.lower() in aliases:
             key = aliases[key.name.lower()]
-        found.append(key.copy())
-    return tuple(found)
+        keys.append(key.copy())
+    return tuple(keys)

@@ -1,7 +1,7 @@
-"""Where the rows are, who the individual is, and how databases are cut.
+"""Where the rows are, who the individual is, and how the rows are split into databases.
 
-`databases`, `subsamples`, `splits` and `repeats` return a `Databases`, which describes the rows and does not read
-them: an engine does that, so that the same description serves every engine.
+`databases`, `subsamples`, `splits` and `repeats` return a `Databases`, which describes the rows without reading
+them. An engine reads them, so the same description serves every engine.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ Table = Files | Stored | Select | Frame
 
 
 class HasColumns(Protocol):
-    """A pandas, polars, Arrow or Spark table, as far as a type can say without importing any of them."""
+    """A pandas, polars, Arrow or Spark table, as far as a type can tell without importing any of them."""
 
     @property
     def columns(self) -> Any: ...
@@ -81,15 +81,15 @@ Source: TypeAlias = str | PathLike[str] | tuple[str | PathLike[str], str] | HasC
 
 @dataclass(frozen=True)
 class Draws:
-    """Random databases from one master table, or the same rows again and again.
+    """Random databases from one master table, or the same rows repeated.
 
     Attributes
     ----------
     count : how many databases
     fraction : share of units that a database holds (1 repeats all rows) or, for splits, that its test part holds
     by : a unit is all rows of an individual, or a row
-    seed : number from which all draws follow
-    split : keep all rows and say in a column ``is_test`` where they fall, instead of leaving rows out
+    seed : number that determines all draws
+    split : keep all rows and mark the test part in a column ``is_test``, instead of leaving rows out
     """
 
     count: int
@@ -100,19 +100,19 @@ class Draws:
 
     @property
     def repeats(self) -> bool:
-        """Whether every database is the same rows."""
+        """Whether every database has the same rows."""
         return self.fraction == 1.0 and not self.split
 
 
 @dataclass(frozen=True)
 class Databases:
-    """The rows, cut into databases, and whose they are.
+    """The rows, split into databases, and whom they belong to.
 
     Made by `empriv.databases`, `subsamples`, `splits` and `repeats`.
 
     Attributes
     ----------
-    parts : one table that ``database`` or ``draws`` cuts, or one table per database
+    parts : one table that ``database`` or ``draws`` splits, or one table per database
     labels : names of the databases if there is one part for each, else None
     database : column or SQL expression whose value says which database a row is in, or None
     individual : column or columns that identify the unit of protection
@@ -144,14 +144,14 @@ def databases(
     tables: Mapping[str, Source] | None = None,
     unidentified: Unidentified = "error",
 ) -> Databases:
-    """Describe databases that exist: a table cut by a column, or a list of tables.
+    """Describe existing databases: a table split by a column, or a list of tables.
 
     Parameters
     ----------
     source : path or glob (Parquet, CSV, TSV, JSON), frame, ``"file.duckdb::table"``, SQL text, or a list of these
-        A list makes one database of each of its members.
+        In a list, each member is one database.
     database : column, or SQL expression such as ``date_trunc('day', t)``; not given for a list
-    individual : column that says whose a row is, or several columns
+    individual : column that says whom a row belongs to, or several columns
     tables : other tables that the query may join, by name
     unidentified : ``"error"``, ``"keep"`` (as nobody's rows) or ``"drop"`` for rows without individual
 
@@ -193,7 +193,7 @@ def subsamples(
 ) -> Databases:
     """Describe ``count`` random databases, each of which holds every unit with probability ``fraction``.
 
-    Who is in which database follows from the seed alone (a hash of seed, draw and unit), on every engine alike.
+    The seed alone decides who is in which database (by a hash of seed, draw and unit), the same on every engine.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def repeats(
     tables: Mapping[str, Source] | None = None,
     unidentified: Unidentified = "error",
 ) -> Databases:
-    """Describe ``count`` databases that are all the same rows, to audit a randomised function on fixed data.
+    """Describe ``count`` databases with the same rows, to audit a randomised function on fixed data.
 
     All randomness is then the function's own, and each database is one run of it: ``audit(repeats(...), function,
     draws=1)`` measures a mechanism of classical differential privacy at these rows (docs/calibration.md). A query
@@ -273,7 +273,7 @@ def repeats(
 
 
 def table_of(source: Any) -> Table:
-    """Understand one table as the user gave it."""
+    """Parse one table as the user gave it."""
     if isinstance(source, Files | Stored | Select | Frame):
         return source
     if isinstance(source, tuple):
@@ -285,7 +285,7 @@ def table_of(source: Any) -> Table:
     if type(source).__module__.partition(".")[0] in {"pandas", "polars", "pyarrow", "pyspark"}:
         return Frame(source.collect() if type(source).__name__ == "LazyFrame" else source)
     raise InputError(
-        "`source` must be a path, a glob, a pandas, polars, Arrow or Spark table, a DuckDB table or an SQL text, "
+        "`source` must be a path, a glob, a pandas, polars, Arrow or Spark table, a DuckDB table or SQL text, "
         f"got {type(source).__name__}."
     )
 
@@ -311,7 +311,7 @@ def _text_table(text: str, *, is_path: bool) -> Table:
     if suffixes and suffixes[-1] in _SHEETS:
         raise SourceError(
             f"`source` must not be a spreadsheet, got {PurePath(text).name!r}. Hint: save the sheet as CSV, or give "
-            "the frame that pandas.read_excel makes of it."
+            "the frame that pandas.read_excel returns."
         )
     if not suffixes and (text in (".", "..") or text.endswith(("/", "\\")) or Path(text).is_dir()):
         raise SourceError('`source` must be files, got a folder. Hint: "folder/*.csv" names all CSV files in it.')
@@ -332,7 +332,7 @@ def _part_labels(source: list[Any]) -> tuple[str, ...] | tuple[int, ...]:
 
 def _drawn(source: Any, individual: str | Sequence[str], tables: Any, unidentified: Any, draws: Draws) -> Databases:
     if isinstance(source, list):
-        raise InputError("`source` must be one table from which databases are drawn, got a list.")
+        raise InputError("`source` must be one table to draw databases from, got a list.")
     parts = (table_of(source),)
     return Databases(parts, None, None, _columns(individual), _tables(tables), _unidentified(unidentified), draws)
 
@@ -344,9 +344,7 @@ def _draws(count: Any, name: str, fraction: Any, by: Any, rng: Any, *, split: bo
     if by not in get_args(Unit):
         raise InputError(f"`by` must be 'individual' or 'row', got {by!r}.")
     if not isinstance(rng, Integral):
-        raise InputError(
-            f"`rng` must be an integer, from which the same databases follow on every engine, got {rng!r}."
-        )
+        raise InputError(f"`rng` must be an integer, which gives the same databases on every engine, got {rng!r}.")
     return Draws(count, float(fraction), by, int(rng), split)
 
 

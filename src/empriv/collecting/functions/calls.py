@@ -1,7 +1,7 @@
 """Python queries: a function called on every database with everyone, and again without each individual.
 
 The work is split into chunks, stretches of one database's individuals, which joblib runs in parallel and which a
-`checkpoint` keeps. Where the rows come from is for `sources`; what the results mean is for `measure`.
+`checkpoint` keeps. `sources` says where the rows come from, and `measure` what the results mean.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MARKED = "function, seed, draws, frame, databases or individuals"
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Who is in which database, the other way round than `Results` has it."""
+    """Who is in which database, by database; `Results` has it by individual."""
 
     starts: npt.NDArray[np.int64]
     entries: npt.NDArray[np.int64]
@@ -75,10 +75,10 @@ def collect_calls(
     Parameters
     ----------
     function : callable
-        ``function(rows)`` gives a number, a sequence of numbers, a mapping of names to numbers, or None. With
+        ``function(rows)`` returns a number, a sequence of numbers, a mapping of names to numbers, or None. With
         ``draws`` it is called as ``function(rows, rng)``. The rows are its own: it may change them.
     fetch : callable
-        ``fetch(j)`` gives the columns of database ``j`` and, for each row, the index of its individual, -1 for
+        ``fetch(j)`` returns the columns of database ``j`` and, for each row, the index of its individual, -1 for
         nobody. It is pickled with every chunk: it should hold where the data is, or NumPy arrays (which joblib
         shares between processes), rather than large objects.
     databases, individuals, starts, entry_database : who is in which database, as in `Results`
@@ -86,17 +86,17 @@ def collect_calls(
     draws : number of calls for each result of a randomised function, each with a generator of its own, seeded by
         (seed, database, individual or nobody, draw): so no result depends on the order of the work
     seed : a whole number
-    jobs : number of processes; None takes all cores, or what an outer ``joblib.parallel_config`` says
-    checkpoint : a file that keeps finished work, so that a run interrupted in any way goes on from there when called
-        again with the same arguments. It is never deleted here: that is the caller's to do, once the results are
-        safe. It knows the function, seed, draws, frame, databases and individuals, and refuses others; it does not
-        know the values in the rows, so delete it when they change.
-    progress : whether to show progress; None does so on a terminal, for work that lasts
+    jobs : number of processes; None uses all cores, or what an outer ``joblib.parallel_config`` says
+    checkpoint : a file that keeps finished work, so that a run interrupted in any way continues from there when called
+        again with the same arguments. It is never deleted here: the caller does that once the results are safe. It
+        records the function, seed, draws, frame, databases and individuals, and refuses others; it does not record
+        the values in the rows, so delete it when they change.
+    progress : whether to show progress; None shows it on a terminal if the work takes long
 
     Notes
     -----
-    An exception raised by the function is an outcome, `Outcome.ERROR`, unless it does so on every database. Without
-    ``draws``, the function is called once more on one database, and refused if it gives another answer there.
+    An exception raised by the function is an outcome, `Outcome.ERROR`, unless it is raised on every database. Without
+    ``draws``, the function is called once more on one database, and refused if its answer differs there.
     """
     query = FunctionQuery(
         function, fetch, _checked_frame(frame), draws_or_none(draws), whole_number("seed", seed, least=0)
@@ -128,7 +128,7 @@ def collect_calls(
             with closing(crew.run(query, tasks)) as fresh:
                 for chunk in fresh:
                     names = chunk.names if names is None else names
-                    # Looked at here as well as in `_assemble`: not after hours of work that cannot be used.
+                    # Checked here as well as in `_assemble`, so as not to fail after hours of work.
                     places(chunk.names, names or SCALAR, database=chunk.database)
                     if keep is not None:
                         keep.put(chunk.to_bytes())
@@ -193,19 +193,19 @@ def _invert(
         raise InputError("`starts` must rise from 0 to the number of entries, with one more value than individuals.")
     if entries and not (0 <= entry_database.min() and entry_database.max() < n_databases):
         raise InputError(f"`entry_database` must hold indices from 0 to {n_databases - 1}.")
-    who = np.repeat(np.arange(n_individuals, dtype=np.int64), np.diff(starts))
-    if np.any((np.diff(entry_database) <= 0) & (np.diff(who) == 0)):
+    owner = np.repeat(np.arange(n_individuals, dtype=np.int64), np.diff(starts))
+    if np.any((np.diff(entry_database) <= 0) & (np.diff(owner) == 0)):
         raise InputError("`entry_database` must increase within each individual.")
     order = np.argsort(entry_database, kind="stable")
     firsts = np.searchsorted(entry_database[order], np.arange(n_databases + 1))
-    return _Plan(starts=firsts.astype(np.int64), entries=order.astype(np.int64), individuals=who[order])
+    return _Plan(starts=firsts.astype(np.int64), entries=order.astype(np.int64), individuals=owner[order])
 
 
 def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[ChunkTask]:
-    """What is yet to be done: first everyone on each database, which tells how long calls take; then the rest."""
+    """What remains to do: first everyone on each database, which shows how long calls take; then the rest."""
     n_databases = len(plan.starts) - 1
     left = _unfinished(plan, chunks)
-    # On the first database that has anybody, a function that is not said to be randomised must answer alike twice.
+    # On the first database with anybody in it, a function not declared randomised must give the same answer twice.
     first = int(np.argmax(np.diff(plan.starts) > 0))
     everyone = [
         ChunkTask(j, 0, np.array([-1]), plan.members(j), math.inf, twice=j == first)
@@ -230,10 +230,10 @@ def _next_tasks(plan: _Plan, chunks: list[Chunk], workers: int) -> list[ChunkTas
 
 
 def _unfinished(plan: _Plan, chunks: list[Chunk]) -> list[npt.NDArray[np.int64]]:
-    done = [np.zeros(plan.n_items(j), np.bool_) for j in range(len(plan.starts) - 1)]
+    finished = [np.zeros(plan.n_items(j), np.bool_) for j in range(len(plan.starts) - 1)]
     for chunk in chunks:
-        done[chunk.database][chunk.first : chunk.stop] = True
-    return [np.flatnonzero(~flags) for flags in done]
+        finished[chunk.database][chunk.first : chunk.stop] = True
+    return [np.flatnonzero(~flags) for flags in finished]
 
 
 def _stretches(items: npt.NDArray[np.int64], size: int) -> Iterator[range]:
@@ -254,14 +254,14 @@ def _costs(chunks: list[Chunk], n_databases: int) -> tuple[npt.NDArray[np.float6
         fetches[chunk.database] += 1
         fetched[chunk.database] += chunk.fetch_seconds
     widest = max((chunk.values[0].size for chunk in chunks), default=1)
-    # A database not yet called upon is taken to be like the others.
+    # A database without calls so far is assumed to be like the others.
     mean = max(float(calls.sum()), 1e-7) / max(float(items.sum()), 1.0)
     per_item = np.where(items > 0, np.maximum(calls, 1e-7) / np.maximum(items, 1), mean)
     return per_item, fetched / np.maximum(fetches, 1), 9 * widest
 
 
 class _Crew:
-    """Who runs the chunks: this process while the work is short, then joblib with its workers."""
+    """Runs the chunks: in this process while the work is short, then with joblib's workers."""
 
     def __init__(self, jobs: int | None) -> None:
         from joblib import effective_n_jobs
@@ -269,7 +269,7 @@ class _Crew:
 
         jobs = jobs_or_none(jobs)
         backend, outer_jobs = get_active_backend()
-        # A backend that somebody configured is the same object each time; the default is made anew.
+        # A backend that somebody configured is the same object each time; the default is made anew each time.
         configured = outer_jobs is not None or get_active_backend()[0] is backend
         self._streams = bool(backend.supports_return_generator)
         self._jobs = jobs if jobs is not None else (-1 if outer_jobs is None else outer_jobs)
@@ -278,7 +278,7 @@ class _Crew:
 
     def run(self, query: FunctionQuery, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
         """Chunks as they are finished, in any order."""
-        # Starting processes takes about a second: not for work that is over by then.
+        # Starting processes takes about a second: not worth it for work that is done by then.
         at = 0
         while at < len(tasks) and time.monotonic() < self._local_until:
             yield run_task(query, tasks[at])
@@ -286,9 +286,11 @@ class _Crew:
         try:
             yield from self._run_parallel(query, tasks[at:])
         except BrokenExecutor:
-            broken = "A worker process ended abruptly, perhaps for want of memory. Hint: ask for fewer `jobs`."
+            broken = (
+                "A worker process ended abruptly, perhaps because it ran out of memory. Hint: ask for fewer `jobs`."
+            )
         except pickle.PicklingError:
-            broken = "The query's function must be such that it can be sent to other processes. Hint: `jobs=1`."
+            broken = "The query's function must be one that can be sent to other processes. Hint: `jobs=1`."
         else:
             return
         raise QueryError(broken)
@@ -296,31 +298,31 @@ class _Crew:
     def _run_parallel(self, query: FunctionQuery, tasks: list[ChunkTask]) -> Generator[Chunk, None, None]:
         from joblib import Parallel, delayed
 
-        # Some backends (Spark) give results only all at once: then by waves, so that each is kept when it is done.
+        # Some backends (Spark) return all results at once: then work in waves, so that each wave is kept when done.
         wave = len(tasks) if self._streams else 4 * self.workers
         for at in range(0, len(tasks), max(wave, 1)):
             parallel = Parallel(
                 n_jobs=self._jobs, batch_size=1, return_as="generator_unordered" if self._streams else "list"
             )
-            found = parallel(delayed(work_for)(os.getpid(), run_task, query, task) for task in tasks[at : at + wave])
-            if isinstance(found, list):
-                yield from found
+            chunks = parallel(delayed(work_for)(os.getpid(), run_task, query, task) for task in tasks[at : at + wave])
+            if isinstance(chunks, list):
+                yield from chunks
             else:
                 try:
-                    for chunk in found:  # noqa: UP028 — `yield from` would close it outside of the filter below
+                    for chunk in chunks:  # noqa: UP028 — `yield from` would close it outside of the filter below
                         yield chunk
                 finally:
                     with warnings.catch_warnings():
-                        # joblib warns of work that was done for nothing; a run that stops early knows.
+                        # joblib warns about unused work; a run that stops early expects that.
                         warnings.simplefilter("ignore", UserWarning)
-                        found.close()
+                        chunks.close()
 
 
 def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
     whole = sorted((chunk for chunk in chunks if chunk.first == 0), key=lambda chunk: chunk.database)
     if all((chunk.outcomes[0] == Outcome.ERROR).all() for chunk in whole):
         raise QueryError(
-            f"The query must work on some database with everyone, got an exception on every one: "
+            f"The query must work on at least one database with everyone, got an exception on each: "
             f"{whole[0].failure}, on database {whole[0].database}. "
             "Hint: its message is withheld, since it may hold row values; call the function yourself to see it. "
             'Rows are a dict of arrays, unless `frame` is "pandas", "polars" or "arrow".'
@@ -328,7 +330,7 @@ def _refuse_if_all_failed(chunks: list[Chunk]) -> None:
 
 
 class _Notice:
-    """Says once how long the work will take, as soon as that is known and if it is long."""
+    """Says once how long the work will take, as soon as that is known, if it is long."""
 
     def __init__(self, plan: _Plan, calls: int, workers: int, *, quiet: bool) -> None:
         self._items = 1 + np.diff(plan.starts)
@@ -360,7 +362,7 @@ def _duration(seconds: float) -> str:
 
 def _assemble(chunks: list[Chunk], plan: _Plan, *, draws: int | None, **presence: Any) -> Results:
     chunks = sorted(chunks, key=lambda chunk: (chunk.database, chunk.first))
-    # Everyone on the first database that has components gives their order, whichever chunk was finished first.
+    # The first database with components sets their order, by its answer with everyone, whichever chunk finished first.
     names = next((chunk.names for chunk in chunks if chunk.names is not None), None) or SCALAR
     shape = (draws or 1, max(len(names), 1))
     n_databases = len(plan.starts) - 1
@@ -374,12 +376,12 @@ def _assemble(chunks: list[Chunk], plan: _Plan, *, draws: int | None, **presence
         base = plan.starts[chunk.database] - 1
         into = plan.entries[base + chunk.first + skip : base + chunk.stop]
         entry_q[into], entry_outcomes[into] = chunk.values[skip:, :, at], chunk.outcomes[skip:, :, at]
-    kept = (slice(None), 0 if draws is None else slice(None), 0 if names == SCALAR else slice(None))
+    index = (slice(None), 0 if draws is None else slice(None), 0 if names == SCALAR else slice(None))
     return Results(
-        q=np.ascontiguousarray(q[kept]),
-        outcomes=np.ascontiguousarray(outcomes[kept]),
-        entry_q=np.ascontiguousarray(entry_q[kept]),
-        entry_outcomes=np.ascontiguousarray(entry_outcomes[kept]),
+        q=np.ascontiguousarray(q[index]),
+        outcomes=np.ascontiguousarray(outcomes[index]),
+        entry_q=np.ascontiguousarray(entry_q[index]),
+        entry_outcomes=np.ascontiguousarray(entry_outcomes[index]),
         components=None if names == SCALAR else names,
         draws=draws,
         **presence,

@@ -1,6 +1,6 @@
 """One stretch of the work of a Python query: a function called on one database without one individual after another.
 
-This is what workers run. How the work is split, and what becomes of the results, is for `calls`.
+This is what workers run. `calls` splits the work and puts the results together.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class ChunkTask:
     individuals: npt.NDArray[np.int64]
     """Whom each item leaves out, -1 for nobody."""
     members: npt.NDArray[np.int64] | None
-    """All the individuals of the database, where the rows are to be checked against them."""
+    """All the individuals of the database, if the rows have to be checked against them."""
     seconds: float
-    """A chunk that has lasted so long ends early; the rest is done by another."""
+    """A chunk that takes longer than this ends early; another does the rest."""
     twice: bool = False
-    """Whether a function that is not said to be randomised is first seen to answer alike twice."""
+    """Whether to check first that a function not declared randomised gives the same answer twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,27 +149,27 @@ def _fetch(query: FunctionQuery, task: ChunkTask) -> DatabaseRows:
 def _call(
     query: FunctionQuery, rows: DatabaseRows, database: int, individual: int, draw: int
 ) -> tuple[Answer, str | None]:
-    """Answer of one call, and what exception it raised, if any."""
+    """The answer of one call, and the exception it raised, if any."""
     arguments = [rows.everyone() if individual < 0 else rows.without(individual)]
     if query.draws is not None:
         key = (database, individual + 1, draw)
         arguments.append(np.random.default_rng(np.random.SeedSequence(query.seed, spawn_key=key)))
     starved = False
     try:
-        said = query.function(*arguments)
+        returned = query.function(*arguments)
     except MemoryError:
-        starved = True  # says something of the machine, not of the rows: not an outcome
+        starved = True  # says something about the machine, not about the rows: not an outcome
     except Exception as error:
         return FAILED, _where(error)
     if starved:
         raise QueryError(f"The query ran out of memory on database {database}. Hint: ask for fewer `jobs`.")
-    return read_answer(said, database=database), None
+    return read_answer(returned, database=database), None
 
 
 def _refuse_chance(earlier: Answer, answer: Answer, database: int) -> None:
-    """Refuse a function that gives two answers to one question: what an individual changes would be chance."""
+    """Refuse a function that gives two answers for the same rows: chance would look like an individual's influence."""
     (names, values, outcomes), (names_again, values_again, outcomes_again) = earlier, answer
-    # Threads may add in any order: what differs by rounding alone is the same answer.
+    # Threads may add in any order: answers that differ only by rounding are the same.
     alike = names == names_again and outcomes == outcomes_again
     if not alike or not np.allclose(values, values_again, rtol=1e-12, atol=0.0, equal_nan=True):
         raise QueryError(
@@ -180,7 +180,7 @@ def _refuse_chance(earlier: Answer, answer: Answer, database: int) -> None:
 
 
 def _where(error: Exception) -> str:
-    """Type and place of an exception; its message may hold row values, and stays behind."""
+    """Type and place of an exception, without its message, which may hold row values."""
     kind = type(error).__name__
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)][1:]
     if not places:

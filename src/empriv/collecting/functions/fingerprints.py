@@ -1,4 +1,4 @@
-"""By what a Python query is known again: a digest of the function and of what it is called on."""
+"""Recognising a Python query: a digest of the function and of what it is called on."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _identity(function: Any, *, seen: set[int]) -> bytes:
 def _globals(function: FunctionType) -> dict[str, Any]:
     """Constants and helpers of its own module that a function uses.
 
-    Lists and dicts are left out: as globals they are mostly caches, which change in the course of a run. Modules and
-    what belongs to other packages are known by their names, which the bytecode holds.
+    Lists and dicts are left out: as globals they are mostly caches, which change during a run. Modules, and
+    objects of other packages, are identified by their names, which the bytecode holds.
     """
     used = {}
     for name in _names(function.__code__):
@@ -76,7 +76,7 @@ def _attributes(item: object) -> dict[str, Any]:
 def _closed_over(function: FunctionType) -> list[Any]:
     values = []
     for cell in function.__closure__ or ():
-        with suppress(ValueError):  # how an empty cell says that it is
+        with suppress(ValueError):  # the cell is empty
             values.append(cell.cell_contents)
     return values
 
@@ -87,7 +87,7 @@ def _code(code: CodeType) -> bytes:
 
 
 def _plain(value: Any, seen: set[int]) -> bytes:
-    """Text of a plain value, the same in every process; of another, its type alone."""
+    """Text of a plain value, the same in every process; of any other value, only its type."""
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return repr(value).encode()
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""The rows of one database, and what remains of them without somebody.
+"""The rows of one database, and those that remain without one individual.
 
 Rows come as columns and, for each row, the index of its individual; they go to the query's function as a dict of
-arrays or as a frame, always fresh, so that no call can spoil the next. What the function says is for `answers`.
+arrays or as a frame, always fresh, so that no call can spoil the next. `returned` reads what the function returns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Columns = dict[str, npt.NDArray[Any]]
 FrameKind = Literal["dict", "pandas", "polars", "arrow"]
 FRAME_KINDS: tuple[str, ...] = get_args(FrameKind)
 
-# Of these, copying the reference is enough: no function can change the value behind it.
+# For these, copying the reference is enough: no function can change the value behind it.
 _IMMUTABLE = {
     type(None), bool, int, float, complex, str, bytes, decimal.Decimal, uuid.UUID,
     datetime.date, datetime.datetime, datetime.time, datetime.timedelta,
@@ -37,8 +37,8 @@ class DatabaseRows:
 
     Attributes
     ----------
-    base : the rows of everyone, in the frame the function wants; never handed out itself
-    kind : which frame that is
+    base : the rows of everyone, in the frame that the function takes; never handed out itself
+    kind : the kind of frame
     order : row numbers, sorted by individual
     codes : individual of each row of ``order``; -1 is nobody, whose rows stay in
     delicate : names of columns that hold values a function could change in place
@@ -91,13 +91,15 @@ def group_rows(
     would never be left out, and is refused. None skips that check.
     """
     codes = np.asarray(codes)
-    # Masked arrays (NULLs) must stay so; a memory map must not reach the function as one.
+    # Masked arrays (NULLs) must stay masked; the function must not get a memory map.
     plain = {
         str(name): column if isinstance(column, np.ma.MaskedArray) else np.asarray(column)
         for name, column in columns.items()
     }
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
-        raise SourceError(f"The individuals of the rows of database {database} must be a row of integers.")
+        raise SourceError(
+            f"The individuals of the rows of database {database} must be a one-dimensional array of integers."
+        )
     if any(column.shape != codes.shape for column in plain.values()):
         raise SourceError(f"The columns of database {database} must all have one value per row.")
     order = np.argsort(codes, kind="stable")
@@ -107,7 +109,7 @@ def group_rows(
         strangers = int(np.count_nonzero(~np.isin(present[present != -1], members)))
         if strangers:
             raise SourceError(
-                f"Database {database} must hold rows of the individuals listed for it only, "
+                f"Database {database} must hold only rows of the individuals listed for it, "
                 f"got rows of {strangers} others, who would never be left out."
             )
     frame = _frame(plain, kind)
@@ -125,7 +127,7 @@ def _frame(columns: Columns, kind: FrameKind) -> Any:
         return pandas.DataFrame({name: _pandas_column(column, pandas) for name, column in columns.items()})
     if kind == "polars":
         polars = frame_package(kind)
-        # From a list polars finds dates and decimals; from an array of objects it keeps opaque objects.
+        # From a list, polars recognises dates and decimals; from an array of objects it keeps opaque objects.
         return polars.DataFrame(
             {name: column.tolist() if column.dtype == object else column for name, column in columns.items()}
         )
@@ -137,7 +139,7 @@ def _frame(columns: Columns, kind: FrameKind) -> Any:
 def _pandas_column(column: npt.NDArray[Any], pandas: Any) -> Any:
     if isinstance(column, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(column)
-        # Left to itself pandas turns these to float64, and integers beyond 2^53 to their neighbours.
+        # By default pandas turns these into float64, which rounds integers beyond 2^53.
         if column.dtype.kind in "iu":
             return pandas.arrays.IntegerArray(column.data.copy(), mask.copy())
         if column.dtype.kind == "b":

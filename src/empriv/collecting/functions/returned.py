@@ -1,7 +1,7 @@
-"""What a query's function said, as numbers and outcomes.
+"""What a query's function returned, as numbers and outcomes.
 
-A function says one number, or several (a sequence, or a mapping of names to numbers), or None. Anything else is
-refused by its type alone: a message never holds what was said.
+A function returns one number, or several (a sequence, or a mapping of names to numbers), or None. Anything else is
+refused by its type: a message never holds the value itself.
 """
 
 from __future__ import annotations
@@ -28,43 +28,45 @@ FAILED: Answer = (None, [math.nan], [int(Outcome.ERROR)])
 ABSENT: Answer = (None, [math.nan], [int(Outcome.NULL)])
 
 
-def read_answer(said: Any, *, database: int) -> Answer:
+def read_answer(returned: Any, *, database: int) -> Answer:
     """The answer in what a function returned; ``database`` is for the error message."""
-    if type(said) is float and math.isfinite(said):
-        return SCALAR, [said], [0]
-    said = _plain(said)
-    if said is None:
+    if type(returned) is float and math.isfinite(returned):
+        return SCALAR, [returned], [0]
+    returned = _plain(returned)
+    if returned is None:
         return ABSENT
-    if isinstance(said, Mapping):
-        if not all(isinstance(name, str) for name in said):
-            raise QueryError(f"A query's mapping must have text as its keys; on database {database} it has others.")
-        return _vector(tuple(said), list(said.values()), database)
-    parts = _parts(said)
+    if isinstance(returned, Mapping):
+        if not all(isinstance(name, str) for name in returned):
+            raise QueryError(
+                f"A query's mapping must have text as its keys, got keys of other types on database {database}."
+            )
+        return _vector(tuple(returned), list(returned.values()), database)
+    parts = _parts(returned)
     if parts is not None:
         return _vector(tuple(map(str, range(len(parts)))), parts, database)
-    value, outcome = _number(said, database)
+    value, outcome = _number(returned, database)
     return SCALAR, [value], [outcome]
 
 
 def align(answer: Answer, names: tuple[str, ...], *, database: int) -> Answer:
-    """The answer with its components in the order of ``names``; if it failed or is absent, it does so in all."""
-    found, values, outcomes = answer
-    if found == names:
+    """The answer with its components in the order of ``names``; if it failed or is absent, all components are."""
+    own_names, values, outcomes = answer
+    if own_names == names:
         return answer
-    at = places(found, names, database=database)
+    at = places(own_names, names, database=database)
     return names, [values[place] for place in at], [outcomes[place] for place in at]
 
 
-def places(found: tuple[str, ...] | None, names: tuple[str, ...], *, database: int) -> list[int]:
-    """Where each of ``names`` is among the components found; an answer without components stands for all."""
-    if found is None or found == SCALAR == names:
+def places(own_names: tuple[str, ...] | None, names: tuple[str, ...], *, database: int) -> list[int]:
+    """Where each of ``names`` is among the answer's components; an answer without components stands for all."""
+    if own_names is None or own_names == SCALAR == names:
         return [0] * max(len(names), 1)
-    if sorted(found) != sorted(names):
+    if sorted(own_names) != sorted(names):
         raise QueryError(
             f"A query must return the same components every time, {_shape(names)} elsewhere, "
-            f"got {_shape(found)} on database {database}. Hint: give None for a component that has no value."
+            f"got {_shape(own_names)} on database {database}. Hint: return None for a component that has no value."
         )
-    return [found.index(name) for name in names]
+    return [own_names.index(name) for name in names]
 
 
 def _shape(names: tuple[str, ...]) -> str:
@@ -82,24 +84,24 @@ def _vector(names: tuple[str, ...], parts: list[Any], database: int) -> Answer:
     return names, [value for value, _ in pairs], [outcome for _, outcome in pairs]
 
 
-def _number(said: Any, database: int) -> tuple[float, int]:
+def _number(returned: Any, database: int) -> tuple[float, int]:
     """Value and outcome of one number; NaN where the outcome is not a number."""
-    if said is None:
+    if returned is None:
         return math.nan, Outcome.NULL
-    if not isinstance(said, (Real, Decimal, np.bool_)):
+    if not isinstance(returned, (Real, Decimal, np.bool_)):
         raise QueryError(
             f"A query must return a number, several numbers or None, "
-            f"got a value of type {type(said).__name__} on database {database}."
+            f"got a value of type {type(returned).__name__} on database {database}."
         )
-    if isinstance(said, Decimal) and said.is_nan():
+    if isinstance(returned, Decimal) and returned.is_nan():
         return math.nan, Outcome.NAN
-    if _is_large_integer(said):
+    if _is_large_integer(returned):
         raise QueryError(
             "A query must return integers of at most 2^53, which a float holds exactly, "
             f"got a larger one on database {database}. Hint: return `float(...)` if rounding it does no harm."
         )
     try:
-        value = float(said)
+        value = float(returned)
     except OverflowError:
         raise QueryError(
             f"A query must return numbers that a float can hold, got a larger one on database {database}."
@@ -111,37 +113,37 @@ def _number(said: Any, database: int) -> tuple[float, int]:
     return value, Outcome.NUMBER
 
 
-def _is_large_integer(said: Any) -> bool:
-    if isinstance(said, Decimal):
-        return said.is_finite() and abs(said) > EXACT_INTEGERS and said == said.to_integral_value()
-    return isinstance(said, Integral) and abs(int(said)) > EXACT_INTEGERS
+def _is_large_integer(value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return value.is_finite() and abs(value) > EXACT_INTEGERS and value == value.to_integral_value()
+    return isinstance(value, Integral) and abs(int(value)) > EXACT_INTEGERS
 
 
-def _plain(said: Any) -> Any:
-    """A scalar of NumPy, Arrow or pandas as Python has it; all else as it is."""
-    if said is np.ma.masked:
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy, Arrow or pandas as a Python value; anything else as it is."""
+    if value is np.ma.masked:
         return None
-    if isinstance(said, np.ndarray) and said.ndim == 0:
-        return _plain(said[()])
-    if _is(said, "pyarrow", "Scalar"):
-        return said.as_py()
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return _plain(value[()])
+    if _is(value, "pyarrow", "Scalar"):
+        return value.as_py()
     pandas = sys.modules.get("pandas")
-    return None if pandas is not None and said is pandas.NA else said
+    return None if pandas is not None and value is pandas.NA else value
 
 
-def _parts(said: Any) -> list[Any] | None:
+def _parts(returned: Any) -> list[Any] | None:
     """The components of a sequence, or None if it is not one."""
-    if isinstance(said, np.ndarray):
-        return list(said) if said.ndim == 1 else None
-    if isinstance(said, Sequence) and not isinstance(said, (str, bytes, bytearray, memoryview)):
-        return list(said)
+    if isinstance(returned, np.ndarray):
+        return list(returned) if returned.ndim == 1 else None
+    if isinstance(returned, Sequence) and not isinstance(returned, (str, bytes, bytearray, memoryview)):
+        return list(returned)
     series = (("pandas", "Series"), ("pandas", "Index"), ("polars", "Series"), ("pyarrow", "Array"))
-    if any(_is(said, *name) for name in (*series, ("pyarrow", "ChunkedArray"))):
-        return list(said)
+    if any(_is(returned, *name) for name in (*series, ("pyarrow", "ChunkedArray"))):
+        return list(returned)
     return None
 
 
-def _is(said: Any, package: str, name: str) -> bool:
-    # What a package makes can only be seen once the package is loaded: no need to load it to look.
+def _is(value: Any, package: str, name: str) -> bool:
+    # An object of a package can exist only once the package is loaded, so there is no need to load it.
     module = sys.modules.get(package)
-    return module is not None and isinstance(said, getattr(module, name))
+    return module is not None and isinstance(value, getattr(module, name))
