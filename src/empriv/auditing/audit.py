@@ -231,8 +231,8 @@ class Audit:
         """A summary with the bounds at its first epsilon, and the checks that a reader should see."""
         # If the bounds of all epsilons are known, as in a report, take the first; else compute only that one.
         grid = np.array([figure.epsilon for figure in said.figures])
-        known = _key(grid, self.measured.usual_level) in self._bounds
-        bounded = self.bounds(grid if known else grid[:1])
+        already_bounded = _key(grid, self.measured.usual_level) in self._bounds
+        bounded = self.bounds(grid if already_bounded else grid[:1])
         sentences = (
             words.upper(float(bounded.upper[0]), bounded.level, bounded.finest),
             words.lower(float(bounded.lower[0]), bounded.level),
@@ -309,7 +309,7 @@ class Audit:
         # With earlier releases, save the vector without noise: the noise for measuring is drawn again on loading.
         without_noise = self.results if self.composition is None else self.composition.results
         meta, arrays = without_noise.to_parts()
-        adversary, known = adversary_to_parts(self.against)
+        adversary, known_arrays = adversary_to_parts(self.against)
         facts = {
             "adversary": adversary,
             "composition": None if self.composition is None else self.composition.to_json(),
@@ -323,7 +323,7 @@ class Audit:
             "component": self.component,
             "n_components": self.n_components,
         }
-        write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **known})
+        write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **known_arrays})
 
     def release(
         self,

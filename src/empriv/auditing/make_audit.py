@@ -109,16 +109,17 @@ def audit(
 
     several = isinstance(query, list | tuple)
     given: Sequence[Any] = query if isinstance(query, list | tuple) else [query]
-    queries = [query_of(asked, post=post) for asked in given]
+    queries = [query_of(single_query, post=post) for single_query in given]
     if post is not None:
-        queries = [replace(asked, post=post) for asked in queries]
+        queries = [replace(single_query, post=post) for single_query in queries]
     results = run_query(data, queries if several else queries[0], run)
     origin = describe(data)
     asked_text = "; ".join(
-        asked.text if asked.post is None else f"{asked.text}, then {_name(asked.post)}" for asked in queries
+        single_query.text if single_query.post is None else f"{single_query.text}, then {_name(single_query.post)}"
+        for single_query in queries
     )
     alone = replace(
-        _measured(results, epsilons, density, component, grouped=any(asked.groups for asked in queries)),
+        _measured(results, epsilons, density, component, grouped=any(single_query.groups for single_query in queries)),
         query=asked_text, origin=origin, text=canonical_text(queries), scope=scope,
     )  # fmt: skip
     if ledger is not None:

@@ -79,8 +79,8 @@ def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ..
     from empriv.comparing import compare as compare_all
 
     audits = {name: load_audit(path, settings.epsilon) for name, path in zip(names, paths, strict=True)}
-    asked = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
-    return compare_all(audits, truth=settings.truth, epsilon=epsilons or asked, rng=settings.rng)
+    audited_epsilons = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
+    return compare_all(audits, truth=settings.truth, epsilon=epsilons or audited_epsilons, rng=settings.rng)
 
 
 def _asked(settings: Settings, quiet: bool) -> Any:

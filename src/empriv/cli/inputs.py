@@ -46,8 +46,8 @@ def adversary_of(settings: Settings) -> Any:
         return None
     from empriv.measuring.given.adversaries import Buckets, Weighted
 
-    known = settings.adversary[0] if len(settings.adversary) == 1 else list(settings.adversary)
-    return Weighted(known) if settings.buckets is None else Buckets(known, settings.buckets)
+    knowledge = settings.adversary[0] if len(settings.adversary) == 1 else list(settings.adversary)
+    return Weighted(knowledge) if settings.buckets is None else Buckets(knowledge, settings.buckets)
 
 
 def ledger_of(settings: Settings) -> Any:

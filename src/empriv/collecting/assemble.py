@@ -170,11 +170,11 @@ def _order(pair: IntArray, below: int) -> IntArray:
     if below > 2**31 or len(pair) > 2**31:
         return np.argsort(pair, kind="stable")
     # One number holds a pair and then its position: sorting numbers is far quicker than sorting positions.
-    both = pair << 32
-    both |= np.arange(len(pair))
-    both.sort()
-    both &= 2**32 - 1
-    return both
+    packed = pair << 32
+    packed |= np.arange(len(pair))
+    packed.sort()
+    packed &= 2**32 - 1
+    return packed
 
 
 def _put(

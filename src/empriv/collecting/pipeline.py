@@ -162,12 +162,12 @@ def explain(
     >>> "GROUP BY" in empriv.explain(None, "sum(x)")
     True
     """
-    asked = query_of(query)
+    question = query_of(query)
     if data is None:
-        return explain_sql(None, asked)
+        return explain_sql(None, question)
     opened, _ = Run(engine=engine, memory_limit=memory_limit, timeout=timeout).on(data)
     with opened.session(data) as session:
-        return explain_sql(session, asked)
+        return explain_sql(session, question)
 
 
 def _run_function(engine: Engine, data: Databases, function: Callable[..., Any], run: Run) -> Results:

@@ -312,13 +312,13 @@ class Comparison:
 
 def front_of(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     """Names that no other beats: at least as good in both error and risk, and better in one; NaN is never in front."""
-    known = {name: point for name, point in points.items() if not any(map(math.isnan, point))}
+    measured = {name: point for name, point in points.items() if not any(map(math.isnan, point))}
 
     def improved_on(point: tuple[float, float]) -> bool:
-        return any(other[0] <= point[0] and other[1] <= point[1] and other != point for other in known.values())
+        return any(other[0] <= point[0] and other[1] <= point[1] and other != point for other in measured.values())
 
     return tuple(
-        sorted((name for name, point in known.items() if not improved_on(point)), key=lambda name: known[name])
+        sorted((name for name, point in measured.items() if not improved_on(point)), key=lambda name: measured[name])
     )
 
 

@@ -140,8 +140,8 @@ def differences(
         with progress(HALVES * len(names), "Halving databases", show=show) as advance:
             for k in range(HALVES):
                 drawn = generator.permutation(n)[:half]
-                for which, part in enumerate(parts):
-                    halved[k, which] = _views(part, part.order[drawn], grid)
+                for place, part in enumerate(parts):
+                    halved[k, place] = _views(part, part.order[drawn], grid)
                     advance()
         first, second = [a for a, _ in pairs], [b for _, b in pairs]
         apart, halves = views[first] - views[second], halved[:, first] - halved[:, second]

@@ -110,8 +110,10 @@ def compare(
             run = replace(run, draws=_enough(next(iter(audits.values())).results.n_databases))
         measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component)
         audits[name] = replace(measured, query=way.describe(), origin=describe(data))
-    asked = {name: way for name, way in ways.items() if isinstance(way, Protocol)}
-    made_from = {name: tuple(other for other in asked if way.made_from(asked[other])) for name, way in asked.items()}
+    runnable = {name: way for name, way in ways.items() if isinstance(way, Protocol)}
+    made_from = {
+        name: tuple(other for other in runnable if way.made_from(runnable[other])) for name, way in runnable.items()
+    }
     return Comparison({name: audits[name] for name in protocols}, epsilons, truth, rng, made_from)
 
 

@@ -178,11 +178,11 @@ class Passed:
     def _call_one(self, values: FloatArray, codes: Codes, places: IntArray, again: Again) -> str | None:
         """Replace answers by what the function returns; returns the kind of exception if it raised one."""
         failure = None
-        asked = places[codes[places, 0] == Outcome.NUMBER]
+        numeric = places[codes[places, 0] == Outcome.NUMBER]
         answers: list[float] = []
         failed: list[int] = []
         silent: list[int] = []
-        for at, answer in enumerate(values[asked, 0].tolist()):
+        for at, answer in enumerate(values[numeric, 0].tolist()):
             try:
                 returned = self.function(answer, *again())
                 if returned is None:
@@ -195,7 +195,7 @@ class Passed:
         new = np.array(answers, np.float64)
         kinds = outcomes_of(new)
         kinds[silent], kinds[failed] = Outcome.NULL, Outcome.ERROR
-        values[asked, 0], codes[asked, 0] = np.where(kinds == Outcome.NUMBER, new, np.nan), kinds
+        values[numeric, 0], codes[numeric, 0] = np.where(kinds == Outcome.NUMBER, new, np.nan), kinds
         return failure
 
     def _call_several(self, values: FloatArray, codes: Codes, places: IntArray, again: Again) -> str | None:

@@ -68,8 +68,8 @@ class Protocol:
 
     def describe(self) -> str:
         """The protocol in one line."""
-        asked = " ".join(query_of(self.query).text.split())
-        return "; ".join([asked, *(step.words for step in self.steps)])
+        query_text = " ".join(query_of(self.query).text.split())
+        return "; ".join([query_text, *(step.words for step in self.steps)])
 
     def then(self, step: RowStep | Guard | AnswerStep) -> Protocol:
         """This protocol with one more step."""
@@ -138,10 +138,10 @@ class Protocol:
 
     def _numbered(self) -> Iterator[tuple[RowStep | Guard | AnswerStep, int]]:
         """Each step with its number among those of its kind."""
-        seen: dict[str, int] = {}
+        last_number: dict[str, int] = {}
         for step in self.steps:
-            seen[step.kind] = seen.get(step.kind, -1) + 1
-            yield step, seen[step.kind]
+            last_number[step.kind] = last_number.get(step.kind, -1) + 1
+            yield step, last_number[step.kind]
 
     def _publish_stepped(
         self, data: Databases, query: Query, steps: list[tuple[RowStep, int]], many: int, run: Run

@@ -89,8 +89,8 @@ class Layers:
         """
         texts = [f"CAST({quoted(column)} AS VARCHAR)" for column in self.own]
         content = " || ".join(f"COALESCE(LENGTH({text}) || ':' || {text}, '-')" for text in texts)
-        every = ", ".join([*by, *map(quoted, self.own)])
-        return f"{database} || ':' || MD5({content}) || ':' || ROW_NUMBER() OVER (PARTITION BY {every})"
+        content_columns = ", ".join([*by, *map(quoted, self.own)])
+        return f"{database} || ':' || MD5({content}) || ':' || ROW_NUMBER() OVER (PARTITION BY {content_columns})"
 
 
 def layers(session: Session, steps: Sequence[tuple[RowStep, str]], data: Databases) -> Layers:

@@ -187,14 +187,14 @@ def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float |
         those that it was made for
     at : the epsilon at which charts stand first; default: the first asked for
     """
-    asked = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
+    stops = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
     if epsilons is None:
         grid = np.unique(np.concatenate((_grid(audit.measured, asked), asked)))
     else:
         grid = np.unique([one_epsilon(epsilon, name="epsilons") for epsilon in epsilons])
         if not np.isfinite(grid).any():
             raise InputError("`epsilons` must hold at least one finite number, got none.")
-        grid = np.unique(np.concatenate((grid, asked)))
+        grid = np.unique(np.concatenate((grid, stops)))
     first = audit.epsilons[0] if at is None else float(at)
     return Material(audit, grid, int(np.searchsorted(grid, first)))
 
@@ -207,7 +207,7 @@ def _grid(risk: RiskContract, asked: list[float]) -> FloatArray:
     end = 1.25 * largest
     if math.isfinite(vanishes):
         end = max(end, min(1.25 * vanishes, 6 * largest) if largest > 0 else 1.25 * vanishes)
-    return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(asked))))
+    return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(stops))))
 
 
 @_grid.register

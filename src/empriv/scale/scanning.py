@@ -223,8 +223,16 @@ class _Asked:
 
 def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> bytes:
     """What identifies a scan: the question, and the results with everyone."""
-    asked = [query, yardstick.epsilons, yardstick.deltas, yardstick.level, yardstick.top, yardstick.bounds, n_stretches]
-    digest = hashlib.sha256(json.dumps(asked).encode())
+    question = [
+        query,
+        yardstick.epsilons,
+        yardstick.deltas,
+        yardstick.level,
+        yardstick.top,
+        yardstick.bounds,
+        n_stretches,
+    ]
+    digest = hashlib.sha256(json.dumps(question).encode())
     digest.update(("" if yardstick.model is None else yardstick.model.name).encode())
     digest.update(yardstick.everyone.q.tobytes() + yardstick.everyone.outcomes.tobytes())
     return digest.digest()

@@ -163,10 +163,10 @@ class Scan(Audit):
         A scan cannot be measured with another density: the people who would then be the riskiest may not be in it.
         """
         meta, arrays = read_archive(path, kinds=("scan",))
-        known = meta.get("density")
-        if density is None and known is None:
+        saved_density = meta.get("density")
+        if density is None and saved_density is None:
             raise InputError("`density` must be given: the scan was made with a density of your own.")
-        if density is not None and known is not None and density_to_json(density) != known:
+        if density is not None and saved_density is not None and density_to_json(density) != saved_density:
             raise InputError(_OTHER_DENSITY)
         try:
             everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"], meta["draws"])
@@ -192,7 +192,7 @@ class Scan(Audit):
             raise FileFormatError(
                 "The file is damaged: its facts about the scan are not what empriv writes."
             ) from error
-        if known is None and not np.allclose(
+        if saved_density is None and not np.allclose(
             loaded.riskiest.delta_i(np.array(loaded.epsilons)), tally.riskiest_delta_i, rtol=1e-6, atol=1e-9
         ):
             raise InputError(_OTHER_DENSITY)

@@ -139,8 +139,8 @@ class TalliedRisk(RiskContract):
 
     def places(self, epsilon: float | Several | FloatArray) -> list[int]:
         """Positions of these epsilons among those of the scan; others are refused."""
-        asked = np.atleast_1d(np.asarray(epsilon, float)).tolist()
-        return [_place("epsilon", value, self.epsilons) for value in asked]
+        values = np.atleast_1d(np.asarray(epsilon, float)).tolist()
+        return [_place("epsilon", value, self.epsilons) for value in values]
 
 
 @bounds_of.register
@@ -261,14 +261,14 @@ def _named(counts: IntArray) -> dict[str, int]:
     return {code.name.lower(): int(counts[code]) for code in Outcome if code and counts[code]}
 
 
-def _place(name: str, value: float, known: tuple[float, ...]) -> int:
-    if float(value) not in known:
-        listed = ", ".join(f"{each:g}" for each in known)
+def _place(name: str, value: float, listed_values: tuple[float, ...]) -> int:
+    if float(value) not in listed_values:
+        listed = ", ".join(f"{each:g}" for each in listed_values)
         raise InputError(
             f"`{name}` must be one that the scan was made for ({listed}), got {float(value):g}. "
             f"Hint: scan again with {name}=..., or use empriv.audit, which answers at any value."
         )
-    return known.index(float(value))
+    return listed_values.index(float(value))
 
 
 def _falling(values: FloatArray) -> FloatArray:

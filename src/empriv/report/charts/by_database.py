@@ -87,13 +87,13 @@ def _series(results: Results) -> FloatArray:
 
 def _marked(series: FloatArray) -> bool:
     """Whether median, trend and change point mean anything."""
-    known = series[np.isfinite(series)]
-    return len(known) >= 3 and float(np.ptp(known)) > 0
+    numeric = series[np.isfinite(series)]
+    return len(numeric) >= 3 and float(np.ptp(numeric)) > 0
 
 
 def _layers(series: FloatArray, labels: list[str], name: str, place: int, height: int) -> list[dict[str, Any]]:
-    known = np.flatnonzero(np.isfinite(series))
-    low, high = _range(series[known])
+    numeric = np.flatnonzero(np.isfinite(series))
+    low, high = _range(series[numeric])
     x, y = Scale(0.5, len(series) + 0.5), Scale(low, high)
     named = _labels(x, labels, height)
     x_axis = named["encoding"]["x"]
@@ -103,10 +103,10 @@ def _layers(series: FloatArray, labels: list[str], name: str, place: int, height
     )
     at = {"x": x_axis, "y": y_axis}
     layers = [named]
-    if len(known) > _MOST_POINTS:
-        layers += _thinned(known, series, x_axis, y_axis)
+    if len(numeric) > _MOST_POINTS:
+        layers += _thinned(numeric, series, x_axis, y_axis)
     else:
-        rows = records(at=known + 1, value=series[known])
+        rows = records(at=numeric + 1, value=series[numeric])
         dot = {"type": "point", "filled": True, "color": BLUE, "size": 30, "opacity": 1}
         layers.append(layer("line", {"type": "line", "color": SKY, "strokeWidth": 1.2}, rows, at))
         layers.append(layer("points", dot, rows, at))
@@ -115,7 +115,7 @@ def _layers(series: FloatArray, labels: list[str], name: str, place: int, height
         cross = {"type": "point", "shape": "cross", "color": VERMILION, "filled": True, "size": 50, "opacity": 1}
         layers.append(layer("missing", cross, records(at=missing + 1, value=[low] * len(missing)), at))
     if _marked(series):
-        layers += _marks(known, series[known], x_axis, y_axis)
+        layers += _marks(numeric, series[numeric], x_axis, y_axis)
     return [
         {**view_layer, "name": f"{view_layer['name']}{place}"} for view_layer in layers
     ]  # names of views must differ
@@ -146,8 +146,8 @@ def scores_chart(material: Material) -> Chart | None:
     near = float(best.log_likelihood) - 1.0  # a density e times lower everywhere; worse scores are not worth drawing
     shown = np.array([k for k in shown if value[k] >= near or kind[k] != "other"])
     if all(width is not None for width in widths):
-        seen = [widths[k] or 1.0 for k in shown]
-        x = Scale(min(seen) / 1.1, max(seen) * 1.1, "log")
+        drawn_widths = [widths[k] or 1.0 for k in shown]
+        x = Scale(min(drawn_widths) / 1.1, max(drawn_widths) * 1.1, "log")
         ends = value[shown] - np.array(error)[shown], value[shown] + np.array(error)[shown]
         ends = np.maximum(ends[0], near - 0.2), ends[1]
         y = Scale(*_range(np.concatenate(ends)))
@@ -223,14 +223,14 @@ def _axis(x: Scale, spots: list[int]) -> dict[str, Any]:
 
 
 def _marks(
-    known: npt.NDArray[np.intp], series: FloatArray, x_axis: dict[str, Any], y_axis: dict[str, Any]
+    numeric: npt.NDArray[np.intp], series: FloatArray, x_axis: dict[str, Any], y_axis: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Median, trend, and the change point by Pettitt's statistic."""
-    slope, start = np.polyfit(known + 1.0, series, 1)
-    ends = np.array([known[0] + 1.0, known[-1] + 1.0])
+    slope, start = np.polyfit(numeric + 1.0, series, 1)
+    ends = np.array([numeric[0] + 1.0, numeric[-1] + 1.0])
     ranks = np.argsort(np.argsort(series, kind="stable"), kind="stable") + 1.0
     walk = np.cumsum(2 * ranks - (len(series) + 1))[:-1]
-    change = known[int(np.argmax(np.abs(walk)))] + 1.5
+    change = numeric[int(np.argmax(np.abs(walk)))] + 1.5
     middle = float(np.median(series))
     encoding = {"x": x_axis, "y": y_axis}
     return [
@@ -243,10 +243,10 @@ def _marks(
 
 
 def _thinned(
-    known: npt.NDArray[np.intp], series: FloatArray, x_axis: dict[str, Any], y_axis: dict[str, Any]
+    numeric: npt.NDArray[np.intp], series: FloatArray, x_axis: dict[str, Any], y_axis: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Minimum, median and maximum of neighbouring databases, used where points would cover one another."""
-    parts = np.array_split(known, 300)
+    parts = np.array_split(numeric, 300)
     rows = records(
         at=[float(part.mean()) + 1 for part in parts],
         low=[float(series[part].min()) for part in parts],

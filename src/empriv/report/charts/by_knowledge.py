@@ -39,8 +39,12 @@ def adversary_chart(material: Material) -> Chart | None:
         return None
     epsilon = float(material.epsilons[material.start])
     conditions = against.by_condition(epsilon)
-    seen = np.isfinite(conditions["delta_i"])
-    z, effective, delta_i = conditions["z"][seen], conditions["effective"][seen], conditions["delta_i"][seen]
+    measured = np.isfinite(conditions["delta_i"])
+    z, effective, delta_i = (
+        conditions["z"][measured],
+        conditions["effective"][measured],
+        conditions["delta_i"][measured],
+    )
     if not len(delta_i):
         return None
     row = int(np.argmax(against.delta_i(epsilon)))
@@ -48,7 +52,7 @@ def adversary_chart(material: Material) -> Chart | None:
     moves = not isinstance(against.adversary, OwnContribution)
     most_exposed = against.results.individuals[row]
     along = (
-        [against.by_condition(float(e), most_exposed)["delta_i"][seen] for e in material.epsilons]
+        [against.by_condition(float(e), most_exposed)["delta_i"][measured] for e in material.epsilons]
         if moves
         else [delta_i]
     )

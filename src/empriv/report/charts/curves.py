@@ -133,8 +133,8 @@ def lines_chart(
     x, y = _across(epsilons, apart), risk_scale(every, np.zeros(0))
     rows = [
         row
-        for which, line in lines.items()
-        for row in records(epsilon=epsilons, value=_on(y, line), which=[which] * len(epsilons))
+        for line_name, line in lines.items()
+        for row in records(epsilon=epsilons, value=_on(y, line), which=[line_name] * len(epsilons))
     ]
     names = list(lines)
     encoding = {
@@ -157,7 +157,7 @@ def lines_chart(
         title=title,
         caption=caption,
         spec=spec_of(layer=[line, cursor]),
-        data={"epsilon": numbers(epsilons), **{which: numbers(line) for which, line in lines.items()}},
+        data={"epsilon": numbers(epsilons), **{line_name: numbers(line) for line_name, line in lines.items()}},
         live={"kind": "cursor", "x": x.live(WIDTH), "y": y.live(HEIGHT), "epsilons": numbers(epsilons)},
     )
 

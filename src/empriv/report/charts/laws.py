@@ -61,9 +61,9 @@ def _(risk: Risk, material: Material) -> Chart | None:
     x = _places(risk, points)
     with_all = risk.pdf(x)
     worst = _faces(material, risk)
-    kept = list(dict.fromkeys([int(worst[material.start]), *map(int, worst)]))
-    sides = np.array([risk.density.pdf(x, risk.pairs.dense(np.array([row]))[0]) for row in kept])
-    index = [kept.index(int(row)) for row in worst]
+    drawn_rows = list(dict.fromkeys([int(worst[material.start]), *map(int, worst)]))
+    sides = np.array([risk.density.pdf(x, risk.pairs.dense(np.array([row]))[0]) for row in drawn_rows])
+    index = [drawn_rows.index(int(row)) for row in worst]
     first = index[material.start]
     epsilon = float(material.epsilons[material.start])
     chart = two_laws(
@@ -103,12 +103,12 @@ def two_laws(
 ) -> Chart:
     """Two densities over the same places, shaded where their ratio exceeds e^epsilon."""
     ratio = log_ratio(with_all, without)
-    every = [ratio] if others is None else [log_ratio(with_all, side) for side in others]
-    widest = max(float(np.nanmax(np.abs(np.where(np.isfinite(ratio), ratio, 0.0)))) for ratio in every)
+    ratios = [ratio] if others is None else [log_ratio(with_all, side) for side in others]
+    widest = max(float(np.nanmax(np.abs(np.where(np.isfinite(ratio), ratio, 0.0)))) for ratio in ratios)
     finite = [] if epsilons is None else [float(e) for e in epsilons if math.isfinite(e)]
     shown_epsilon = epsilon if math.isfinite(epsilon) else 0.0
     if any(
-        np.isinf(ratio).any() for ratio in every
+        np.isinf(ratio).any() for ratio in ratios
     ):  # one law has mass where the other has none, so the ratio is infinite
         widest = max(widest, 3 * max([shown_epsilon, *finite, 0.05]))
     reach = 1.15 * max(widest, shown_epsilon, 1e-9)
@@ -295,13 +295,13 @@ def _faces(material: Material, risk: Risk) -> np.ndarray[tuple[int, ...], np.dty
     for k in range(len(worst)):
         if nobody[k]:
             worst[k] = worst[k - 1] if k else worst[np.flatnonzero(~nobody)[0]]
-    seen: dict[int, None] = {int(worst[material.start]): None}
+    faces: dict[int, None] = {int(worst[material.start]): None}
     for k in range(len(worst)):
-        if int(worst[k]) not in seen:
-            if len(seen) >= _MOST_WORST:
+        if int(worst[k]) not in faces:
+            if len(faces) >= _MOST_WORST:
                 worst[k] = worst[k - 1] if k else worst[material.start]
             else:
-                seen[int(worst[k])] = None
+                faces[int(worst[k])] = None
     return worst
 
 

@@ -39,10 +39,10 @@ def _pairs(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG
 
 @_pairs.register
 def _(risk: JointRisk, material: Material) -> Chart | None:
-    every, epsilon = list(combinations(risk.components, 2)), float(material.epsilons[material.start])
+    pairs, epsilon = list(combinations(risk.components, 2)), float(material.epsilons[material.start])
     views: list[dict[str, Any]] = []
     shown: list[tuple[str, str]] = []
-    for pair in _worst(risk, every, epsilon):
+    for pair in _worst(risk, pairs, epsilon):
         view = _view(risk, pair, len(views))
         if view is not None and len(views) < _MOST_PAIRS:
             views.append(view)
@@ -50,12 +50,12 @@ def _(risk: JointRisk, material: Material) -> Chart | None:
     if not views:
         return None
     dots = "draw of noise" if (risk.results.draws or 1) > 1 else "database"
-    which = "whose delta is largest" if risk.pairwise else "that are related most closely"
-    of_how_many = "" if len(shown) == len(every) else f" Of {len(every):,} pairs, the chart shows those {which}."
-    known = [(pair, _delta(risk, pair, epsilon)) for pair in shown]
+    first_by = "whose delta is largest" if risk.pairwise else "that are related most closely"
+    of_how_many = "" if len(shown) == len(pairs) else f" Of {len(pairs):,} pairs, the chart shows those {first_by}."
+    with_delta = [(pair, _delta(risk, pair, epsilon)) for pair in shown]
     deltas = [
         f"{' and '.join(shortened(name, 30) for name in pair)}, {number(pair_delta)}"
-        for pair, pair_delta in known
+        for pair, pair_delta in with_delta
         if pair_delta is not None
     ]
     pair_deltas = f" delta of two at epsilon {epsilon:.4g}: {'; '.join(deltas)}." if deltas else ""
@@ -121,7 +121,7 @@ def _layers(
     }
     colour = {"field": "p", "type": "quantitative", "legend": {"title": "density", "orient": "right", "format": ".2~g"},
               "scale": {"range": ["#f7fbff", SKY, BLUE, "#08306b"], "domainMin": 0}}  # fmt: skip
-    every = max(1, -(-len(points[0]) // _MOST_DOTS))
+    step = max(1, -(-len(points[0]) // _MOST_DOTS))
     dot = {
         "type": "point", "filled": True, "color": ORANGE, "stroke": INK, "strokeWidth": 0.6, "opacity": 1,
         "size": 34 if len(points[0]) <= 100 else 14,
@@ -129,7 +129,7 @@ def _layers(
     return [
         layer(f"joint{place}", {"type": "rect"}, rows,
               {**at, "x2": {"field": "x2"}, "y2": {"field": "y2"}, "color": colour}),
-        layer(f"pairs{place}", dot, records(x=points[0][::every], y=points[1][::every]), at),
+        layer(f"pairs{place}", dot, records(x=points[0][::step], y=points[1][::step]), at),
     ]  # fmt: skip
 
 
@@ -142,11 +142,11 @@ def _view(risk: JointRisk, pair: tuple[str, str], place: int) -> dict[str, Any] 
     first, second = (risk.components[name] for name in pair)
     if not (isinstance(first.density, Mixture) and isinstance(second.density, Mixture)):
         return None
-    both = np.isfinite(first.pairs.points) & np.isfinite(second.pairs.points)
-    a, b = first.pairs.points[both], second.pairs.points[both]
+    finite = np.isfinite(first.pairs.points) & np.isfinite(second.pairs.points)
+    a, b = first.pairs.points[finite], second.pairs.points[finite]
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return None
-    widths = first.density.bandwidths[both], second.density.bandwidths[both]
+    widths = first.density.bandwidths[finite], second.density.bandwidths[finite]
     x, y = _even(a, widths[0]), _even(b, widths[1])
     kernels = [
         model.kernel.pdf((places[:, None] - points) / width) / width
@@ -156,21 +156,21 @@ def _view(risk: JointRisk, pair: tuple[str, str], place: int) -> dict[str, Any] 
     return {"width": 460, "height": 300, "layer": layers}
 
 
-def _worst(risk: JointRisk, every: Sequence[tuple[str, str]], epsilon: float) -> list[tuple[str, str]]:
+def _worst(risk: JointRisk, pairs: Sequence[tuple[str, str]], epsilon: float) -> list[tuple[str, str]]:
     """The pairs, those that tell most first: by their delta where it was measured, or by how much they correlate."""
-    if len(every) <= _MOST_PAIRS:
-        return list(every)
+    if len(pairs) <= _MOST_PAIRS:
+        return list(pairs)
     if risk.pairwise:
         return sorted(risk.pairwise, key=lambda pair: -float(risk.pairwise[pair].delta(epsilon)))
 
     def together(pair: tuple[str, str]) -> float:
         a, b = (risk.components[name].pairs.points for name in pair)
-        both = np.isfinite(a) & np.isfinite(b)
-        if np.count_nonzero(both) < 3 or np.ptp(a[both]) == 0 or np.ptp(b[both]) == 0:
+        finite = np.isfinite(a) & np.isfinite(b)
+        if np.count_nonzero(finite) < 3 or np.ptp(a[finite]) == 0 or np.ptp(b[finite]) == 0:
             return 0.0
-        return abs(float(np.corrcoef(a[both], b[both])[0, 1]))
+        return abs(float(np.corrcoef(a[finite], b[finite])[0, 1]))
 
-    return sorted(every, key=lambda pair: -together(pair))
+    return sorted(pairs, key=lambda pair: -together(pair))
 
 
 def _delta(risk: JointRisk, pair: tuple[str, str], epsilon: float) -> float | None:

@@ -58,14 +58,14 @@ def versus_chart(
     Bands of many protocols in one view would hide one another and the curves.
     """
     names = list(curves)
-    every = np.concatenate([np.asarray(curve, float) for curve in curves.values()])
-    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(every, np.zeros(0))
-    below = risk_scale(every, np.concatenate([band.upper for band in bands.values()]))  # higher: bands have to fit
+    all_values = np.concatenate([np.asarray(curve, float) for curve in curves.values()])
+    x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(all_values, np.zeros(0))
+    below = risk_scale(all_values, np.concatenate([band.upper for band in bands.values()]))  # higher: bands have to fit
     styles = dict(zip(names, zip(_colours(names), _dashes(names), strict=True), strict=True))
     rows = [
         row
-        for which, curve in curves.items()
-        for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[which] * len(epsilons))
+        for protocol, curve in curves.items()
+        for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[protocol] * len(epsilons))
     ]
     scales = {"type": "nominal", "field": "which", "sort": names}
     widest = max(map(len, names)) * _LETTER + 45
@@ -82,10 +82,10 @@ def versus_chart(
         {"x": at_x},
     )  # fmt: skip
     table: dict[str, Any] = {"epsilon": numbers(epsilons)}
-    for which, curve in curves.items():
-        lower, upper = bands[which].at(epsilons)
-        table[which] = numbers(curve)
-        table[f"{which}, lower bound"], table[f"{which}, upper bound"] = numbers(lower), numbers(upper)
+    for protocol, curve in curves.items():
+        lower, upper = bands[protocol].at(epsilons)
+        table[protocol] = numbers(curve)
+        table[f"{protocol}, lower bound"], table[f"{protocol}, upper bound"] = numbers(lower), numbers(upper)
     above = {"width": WIDTH, "height": _TALL, "layer": [lines, cursor]}
     spec = stacked([above, _panels((x, below), epsilons, curves, bands, styles)])
     # Only the frames are aligned, not the labels beside them, so the space between is set here.
@@ -143,13 +143,13 @@ def _panels(
     width = (WIDTH - (wide - 1) * _GAP) / wide
     behind = [
         row
-        for which, curve in curves.items()
-        for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[which] * len(epsilons))
+        for protocol, curve in curves.items()
+        for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[protocol] * len(epsilons))
     ]
     ticks = _few(x.high, 4 if wide == 4 else 5)
     panels = []
-    for k, (which, curve) in enumerate(curves.items()):
-        colour, dash = styles[which]
+    for k, (protocol, curve) in enumerate(curves.items()):
+        colour, dash = styles[protocol]
         left, last = k % wide == 0, k + wide >= len(curves)
         at_x = x.encoding("epsilon", "epsilon" if last else None, values=ticks, format=",.6~r")
         labelled = {} if left else {"labels": False, "ticks": False, "domain": False}
@@ -157,7 +157,7 @@ def _panels(
         def at_y(field: str, labelled: dict[str, Any] = labelled) -> dict[str, Any]:
             return y.encoding(field, None, **labelled)
 
-        corners, lower, upper = bands[which].stairs(x.high)
+        corners, lower, upper = bands[protocol].stairs(x.high)
         band = records(epsilon=corners, lower=_drawn(y, lower), upper=_drawn(y, upper))
         own = records(epsilon=epsilons, estimate=_falling(y, curve))
         panels.append(
@@ -165,7 +165,7 @@ def _panels(
                 "width": width,
                 "height": _PANEL,
                 "title": {
-                    "text": textwrap.wrap(which, max(12, int(width / _LETTER)))[:2] or which, "color": INK,
+                    "text": textwrap.wrap(protocol, max(12, int(width / _LETTER)))[:2] or protocol, "color": INK,
                     "fontSize": 12, "fontWeight": "bold", "anchor": "start", "frame": "group", "offset": 4,
                 },
                 "layer": [
@@ -207,7 +207,7 @@ def utility_chart(
     points: Mapping[str, tuple[float, float]], front: Sequence[str], *, name: str, title: str, axis: str, caption: str
 ) -> Chart:
     """Mean error against risk, a mark for each protocol, and a front through those that no other improves on."""
-    shown = {which: point for which, point in points.items() if not any(map(math.isnan, point))}
+    shown = {protocol: point for protocol, point in points.items() if not any(map(math.isnan, point))}
     names = list(points)
     errors = np.array([point[0] for point in shown.values()])
     risks = np.array([point[1] for point in shown.values()])
@@ -219,31 +219,31 @@ def utility_chart(
         "scale": {"domain": names, "range": [_SHAPES[(k + k // 6) % 6] for k in range(len(names))]},
     }  # fmt: skip
     drawn_x, drawn_y = _drawn(x, errors), _drawn(y, risks)
-    at = {which: (float(drawn_x[k]), float(drawn_y[k])) for k, which in enumerate(shown)}
-    pixels = {which: _pixels(x, y, *point) for which, point in at.items()}
-    places = label_places(pixels, [pixels[which] for which in front])
+    at = {protocol: (float(drawn_x[k]), float(drawn_y[k])) for k, protocol in enumerate(shown)}
+    pixels = {protocol: _pixels(x, y, *point) for protocol, point in at.items()}
+    places = label_places(pixels, [pixels[protocol] for protocol in front])
     labels = [
         layer(
             f"label{k}",
             {"type": "text", "align": place[2], "baseline": "middle", "dx": place[0], "dy": place[1], "color": INK},
-            records(error=[at[which][0]], risk=[at[which][1]], text=[which]),
+            records(error=[at[protocol][0]], risk=[at[protocol][1]], text=[protocol]),
             {"x": at_x, "y": at_y, "text": {"field": "text"}},
         )
-        for k, (which, place) in enumerate(places.items())
+        for k, (protocol, place) in enumerate(places.items())
     ]
     leaders = [
         layer(
             f"leader{k}", {"type": "rule", "color": FAINT, "strokeWidth": 0.8},
-            records(error=[at[which][0]], risk=[at[which][1]]),
-            {"x": at_x, "y": at_y, "x2": {"value": pixels[which][0] + dx},
-             "y2": {"value": pixels[which][1] + dy - math.copysign(7.0 if align == "center" else 0.0, dy)}},
+            records(error=[at[protocol][0]], risk=[at[protocol][1]]),
+            {"x": at_x, "y": at_y, "x2": {"value": pixels[protocol][0] + dx},
+             "y2": {"value": pixels[protocol][1] + dy - math.copysign(7.0 if align == "center" else 0.0, dy)}},
         )
-        for k, (which, (dx, dy, align)) in enumerate(places.items())
+        for k, (protocol, (dx, dy, align)) in enumerate(places.items())
         if abs(dy) > _FAR
     ]  # fmt: skip
     line = layer(
         "front", {"type": "line", "color": FAINT, "strokeWidth": 1.5, "strokeDash": [4, 3]},
-        records(error=[at[which][0] for which in front], risk=[at[which][1] for which in front],
+        records(error=[at[protocol][0] for protocol in front], risk=[at[protocol][1] for protocol in front],
                 order=range(len(front))),
         {"x": at_x, "y": at_y, "order": {"field": "order"}},
     )  # fmt: skip
@@ -252,7 +252,7 @@ def utility_chart(
         records(error=drawn_x, risk=drawn_y, which=list(shown)),
         {"x": at_x, "y": at_y, "color": colour, "shape": shape},
     )  # fmt: skip
-    missing = [which for which in points if which not in shown]
+    missing = [protocol for protocol in points if protocol not in shown]
     left = f" Not drawn, because they give no answer: {', '.join(missing)}." if missing else ""
     logs = " and ".join(
         word for word, scale in (("error", x), ("risk", y)) if scale.kind == "log"
@@ -267,7 +267,7 @@ def utility_chart(
             "protocol": names,
             "mean absolute error": numbers(np.array([point[0] for point in points.values()])),
             axis: numbers(np.array([point[1] for point in points.values()])),
-            "front": ["yes" if which in front else "no" for which in names],
+            "front": ["yes" if protocol in front else "no" for protocol in names],
         },
     )
 
@@ -292,8 +292,8 @@ def label_places(
             for k in range(steps + 1)
         ]  # fmt: skip
     out: dict[str, tuple[float, float, str]] = {}
-    for which, (x, y) in at.items():
-        wide = _LETTER * len(which)
+    for label, (x, y) in at.items():
+        wide = _LETTER * len(label)
         tries = []
         for far in (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
             step = far * _LINE_HEIGHT
@@ -313,7 +313,7 @@ def label_places(
         dx, dy, align = best
         left = x + dx - {"left": 0.0, "right": wide, "center": wide / 2}[align]
         boxes.append((left, y + dy - _LINE_HEIGHT / 2, left + wide, y + dy + _LINE_HEIGHT / 2))
-        out[which] = best
+        out[label] = best
     return out
 
 

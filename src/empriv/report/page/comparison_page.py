@@ -65,11 +65,11 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
     names = _names(comparison)
     material = _materials(comparison, comparison.epsilons[0])
     first = next(iter(material.values()))
-    start, asked = first.start, comparison.epsilons[0]
+    start, first_epsilon = first.start, comparison.epsilons[0]
     bind: dict[str, list[str]] = {"epsilon": [label(float(e)) for e in first.epsilons]}
-    upper = comparison.upper(asked)
+    upper = comparison.upper(first_epsilon)
     errors = comparison.truth is not None and comparison.scalar
-    front = comparison.front(asked) if errors else ()
+    front = comparison.front(first_epsilon) if errors else ()
     rows = []
     for k, (name, drawn) in enumerate(material.items()):
         audit, curves = comparison[name], drawn.curves
@@ -90,13 +90,16 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
                 "warnings": [visible(warning) for warning in (*summary.warnings, *grave)],
             }
         )
-    charts = [_chart(comparison, which, material, asked) for which in COMPARISON_CHARTS[: 4 if errors else 2]]
+    charts = [
+        _chart(comparison, chart_name, material, first_epsilon)
+        for chart_name in COMPARISON_CHARTS[: 4 if errors else 2]
+    ]
     differences = comparison.differences() if comparison.incomparable is None else ()
     content = {
         "title": visible(title) if title is not None else "Protocols side by side",
         "rows": rows,
         "alike": _alike(comparison),
-        "bounded_at": label(asked),
+        "bounded_at": label(first_epsilon),
         "truth": None if comparison.truth is None else names[comparison.truth],
         "with_front": errors,
         "utility": _utility_rows(comparison, names),
@@ -166,10 +169,10 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
     shown = first.finite
     return versus_chart(
         first.epsilons[shown],
-        {names[which]: getattr(drawn.curves, name)[shown] for which, drawn in material.items()},
+        {names[protocol]: getattr(drawn.curves, name)[shown] for protocol, drawn in material.items()},
         {
-            names[which]: _band(band.epsilon, *(getattr(band, figure) for figure in figures))
-            for which, band in comparison.bands.items()
+            names[protocol]: _band(band.epsilon, *(getattr(band, figure) for figure in figures))
+            for protocol, band in comparison.bands.items()
         },
         start=first.start,
         name=name,

@@ -112,7 +112,7 @@ def public_page(
             caption=f"The chance that anybody's privacy fails, if failures are independent.{rounded}",
         ),
     ]
-    asked = np.flatnonzero(np.isin(material.epsilons, audit.epsilons))
+    at_asked = np.flatnonzero(np.isin(material.epsilons, audit.epsilons))
     content = {
         "title": title_of(audit, title),
         "public": True,
@@ -127,7 +127,7 @@ def public_page(
         "asked_rows": [
             (texts[k], number(float(lower[k]), 1), number(float(delta[k]), 1),
              "none" if upper[k] >= 1 else number(float(upper[k]), 1), number(float(total[k]), 1))
-            for k in asked
+            for k in at_asked
         ],
         "notes": (
             "All figures are rounded up to one of 1, 2 and 5 times a power of ten, lower bounds down.",
@@ -208,7 +208,7 @@ def _beside(audit: Audit) -> tuple[str, ...]:
     sentences = []
     if audit.against is not None:
         known = "; ".join(shortened(" ".join(text.split()), 120) for text in knows(audit.against.adversary))
-        sentences.append(f"The figures are against an adversary who knows of each database: {known}.")
+        sentences.append(f"The figures are against an adversary who knows this about each database: {known}.")
     if audit.composition is not None:
         sentences.append("The query was measured together with what was released before from the same databases.")
     return tuple(sentences)
