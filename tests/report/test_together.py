@@ -55,7 +55,7 @@ def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None
     assert made.data["known"] == [f"{value:.6g}" for value in found["z"][order]]
     assert max(made.data["delta_i"]) == pytest.approx(against.delta(0.1), rel=1e-5)
     row = int(np.argmax(against.delta_i(0.1)))
-    assert f"knows nothing, {number(float(against.risk.delta_i(0.1)[row]))} there." in made.caption
+    assert f"knows nothing, {number(float(against.risk.delta_i(0.1)[row]))} at that epsilon." in made.caption
     page = words_of(write_report(against, tmp_path / "r.html", epsilons=[0.1, 0.5]).page)
     assert "What the adversary knows" in page
     for sentence in (*against.against.sentences, *against.against.warnings):

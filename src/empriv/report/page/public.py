@@ -1,4 +1,4 @@
-"""The version of a report that is fit to be published.
+"""The version of a report that may be published.
 
 It must not reveal who the individuals are or what each does, nor any result, nor figures so exact that two reports, or
 a report and a guess, give away the difference that one individual makes. So it has no rows, no results, no densities,

@@ -62,7 +62,7 @@ def write_report(
     audit : what is reported
     path : of the page; must end in .html
     show_ids : show identifiers; else pseudonyms, with a key to them in ``<name>.key.json`` (mode 0600)
-    public : a version fit to be published: no individuals, no results, coarse figures
+    public : a version that may be published: no individuals, no results, coarse figures
     epsilons : where the slider may stop; default: about 50, the epsilons asked for among them
     verdicts : each target in words, with its verdict
     noise : designed for this query; its law and the released distribution are shown
