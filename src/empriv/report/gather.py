@@ -27,11 +27,11 @@ from empriv.scale.tally import EDGES
 from empriv.validate.bounds.figures import Bounds
 
 GRID = 50
-MOST_ROWS = 12_000  # up to this many individuals, the table shows all
-TOP_ROWS = 5_000  # of more, it shows this many
+MOST_ROWS = 12_000  # individuals of whom the table shows all
+TOP_ROWS = 5_000  # of more, it shows so many
 _AT_ONCE = 20_000_000  # delta_i held in memory
 _BOUNDS = 8  # asked-for epsilons with bounds of their own, which take longer than a whole curve of estimates
-_SINGLE = 300  # up to this many individuals, each is a dot of its own
+_SINGLE = 300  # individuals up to whom each is a dot of its own
 
 HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
 
@@ -44,7 +44,7 @@ class PeopleCells:
     ----------
     presence, influence : middle of each cell
     count : individuals in it
-    owner : cell of each individual; -1 if no influence can be drawn
+    owner : cell of each individual; -1 for whom no influence can be drawn
     """
 
     presence: FloatArray
@@ -124,7 +124,7 @@ class Material:
     def bounded(self) -> Bounds:
         """Bounds along the epsilons asked for (of many, at some of them) and the first shown, rising."""
         grid = self.epsilons[self.bounded_at]
-        # All at once, since three take hardly longer than one; a single one as in the summary, which the audit keeps.
+        # all at once, since three take hardly longer than one; a single one as the summary asks, which the audit keeps
         return self.audit.bounds(grid if len(grid) > 1 else float(grid[0]))
 
     @cached_property
@@ -141,10 +141,10 @@ class Material:
         """Bounds at every epsilon of the grid.
 
         delta falls in epsilon: an upper bound holds for every greater epsilon, a lower one for every smaller. Between
-        the epsilons with bounds of their own the next bound on the safe side is used, so the band is never too narrow.
-        Below the first of them, `before` extends its upper bound.
+        the epsilons with bounds of their own the next on the safe side is taken, so the band is never too narrow.
+        Below the first of them `before` carries its upper bound.
         """
-        at, bounds = self.bounded_at, self.bounded
+        at, found = self.bounded_at, self.bounded
         places = np.arange(len(self.epsilons))
         left = np.maximum(np.searchsorted(at, places, side="right") - 1, 0)
         right = np.searchsorted(at, places, side="left")
@@ -160,9 +160,9 @@ class Material:
         upper = highest(found.upper, 1)
         total_upper = highest(found.total_risk_upper, self.audit.n_individuals)
         return {
-            "lower": np.minimum(lowest(bounds.lower), self.curves.delta),
+            "lower": np.minimum(lowest(found.lower), self.curves.delta),
             "upper": np.maximum(upper, self.curves.delta),
-            "total_risk_lower": np.minimum(lowest(bounds.total_risk_lower), self.curves.total_risk),
+            "total_risk_lower": np.minimum(lowest(found.total_risk_lower), self.curves.total_risk),
             "total_risk_upper": np.maximum(total_upper, self.curves.total_risk),
             "own": np.isin(places, at).astype(float),
         }
@@ -187,14 +187,14 @@ def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float |
         those that it was made for
     at : the epsilon at which charts stand first; default: the first asked for
     """
-    stops = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
+    asked = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
     if epsilons is None:
         grid = np.unique(np.concatenate((_grid(audit.measured, asked), asked)))
     else:
         grid = np.unique([one_epsilon(epsilon, name="epsilons") for epsilon in epsilons])
         if not np.isfinite(grid).any():
             raise InputError("`epsilons` must hold at least one finite number, got none.")
-        grid = np.unique(np.concatenate((grid, stops)))
+        grid = np.unique(np.concatenate((grid, asked)))
     first = audit.epsilons[0] if at is None else float(at)
     return Material(audit, grid, int(np.searchsorted(grid, first)))
 
@@ -207,7 +207,7 @@ def _grid(risk: RiskContract, asked: list[float]) -> FloatArray:
     end = 1.25 * largest
     if math.isfinite(vanishes):
         end = max(end, min(1.25 * vanishes, 6 * largest) if largest > 0 else 1.25 * vanishes)
-    return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(stops))))
+    return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(asked))))
 
 
 @_grid.register
@@ -281,7 +281,7 @@ def _(risk: TalliedRisk, material: Material) -> Curves:
 
 
 def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:
-    """Epsilons that are measured at once; infinity by itself, since screening proves more there."""
+    """Epsilons that are measured at once; an infinite one alone, where screening proves more."""
     step = max(1, _AT_ONCE // max(1, n_individuals))
     last = int(np.count_nonzero(np.isfinite(epsilons)))
     for start in range(0, last, step):
@@ -291,7 +291,7 @@ def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:
 
 
 def _cells(presence: IntArray, influence: FloatArray) -> PeopleCells:
-    """Each individual alone if there are few, else on a grid of presence by the logarithm of influence."""
+    """Each individual alone if they are few, else on a grid of presence by the logarithm of influence."""
     shown = np.flatnonzero(np.isfinite(influence) & (influence > 0))
     owner = np.full(len(influence), -1, np.int64)
     if len(shown) <= _SINGLE:
