@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +13,9 @@ from scipy.signal import fftconvolve
 from scipy.stats import norm
 
 import empriv
+from empriv.auditing.audit import Audit
 from empriv.errors import CertificateError, InputError
-from empriv.measuring.densities.density import Density, Mixture
+from empriv.measuring.densities.density import Density, Kde, Mixture
 from empriv.measuring.line.risk import Risk
 from empriv.noise.design.design import METHODS, design_noise
 from empriv.noise.law import Law
@@ -398,7 +398,10 @@ def test_one_individual_and_one_database() -> None:
 def test_an_audit_is_taken_alone() -> None:
     # What an audit was measured together with is no business of this query's noise.
     risk = make(15, n=12, individuals=2)
-    together = SimpleNamespace(risk=make(16, n=12, individuals=2, size=3.0), alone=SimpleNamespace(risk=risk))
+    beside = make(16, n=12, individuals=2, size=3.0)
+    alone = Audit(results=risk.results, risk=risk, epsilons=(0.5,), query="now", origin=None, density=Kde())
+    together = replace(alone, results=beside.results, risk=beside)
+    vars(together)["alone"] = alone  # as if it had been measured with a ledger
     noise = design_noise(together, epsilon=0.5, delta=0.02, method="calibrated")
     assert noise.risk is risk
 
