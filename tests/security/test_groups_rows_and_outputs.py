@@ -34,6 +34,7 @@ def data() -> empriv.Databases:
     [
         "SELECT (kind, who) AS g, sum(x) FROM data GROUP BY g",
         "SELECT who // 3 AS a, who % 3 AS b, sum(x) FROM data GROUP BY a, b",
+        "SELECT CASE WHEN who < 4 THEN CAST(who AS TEXT) ELSE 'others' END AS g, sum(x) FROM data GROUP BY g",
         "SELECT x, count(*) FROM data GROUP BY x",
         "SELECT x, count(*) FROM data WHERE who = 3 GROUP BY x",
         "SELECT (kind, who) AS g, product(x) FROM data GROUP BY g",

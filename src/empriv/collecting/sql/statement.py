@@ -326,14 +326,14 @@ def not_a_number(name: str) -> str:
 
 
 def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp.Expr]) -> bool:
-    """Whether each group by these keys is one individual's: its name identifies them, whatever it is called."""
+    """Whether groups by these keys identify: each is one individual's, or several are called as their only one is."""
     whose = plan.column(INDIVIDUAL)
     known = [fill("NOT k IS NULL", k=key) for key in keys]
     named = [fill("CAST(MIN(k) AS TEXT) = CAST(MIN(i) AS TEXT)", k=key, i=whose) for key in keys]
     owners = (
         plan.rows(
             exp.alias_(fill("MIN(i) = MAX(i)", i=whose), "alone"),
-            exp.alias_(exp.or_(*named), "same"),
+            exp.alias_(exp.and_(fill("MIN(i) = MAX(i)", i=whose), exp.or_(*named)), "same"),
         )
         .where(*known, fill("NOT i IS NULL", i=whose))
         .group_by(*(exp.paren(key.copy()) for key in keys))
@@ -345,8 +345,8 @@ def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp
     ).from_(owners.subquery("empriv_owners"))
     found = session.fetch(counted)
     n, alone, same = (int(found[name].values[0]) for name in ("n", "alone", "same"))
-    # One group of one individual may be anything, unless it is called as they are.
-    return n == alone and (n > 1 or same == n == 1)
+    # One group of one individual may be anything, unless it is called as they are; one of many may be so by chance.
+    return (n == alone and n > 1) or same == n == 1 or same > 1
 
 
 def _store_groups(session: Session, plan: Decomposition) -> list[str]:
