@@ -64,7 +64,7 @@ def test_charts_are_those_that_need_not_everybody(scan: empriv.Scan, tmp_path: P
     assert drawn == ["delta", "total_risk", "density", "delta_i", "results", "scores", "sensitivity"]
     for name in drawn:
         scan.chart(name).save(tmp_path / f"{name}.svg")
-    with pytest.raises(empriv.InputError, match="nothing of the kind"):
+    with pytest.raises(empriv.InputError, match="nothing to draw"):
         scan.chart("influence")
     curve = scan.chart("delta", 0.1)
     assert curve.data["epsilon"] == list(EPSILONS)

@@ -67,7 +67,7 @@ def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None
     assert smoothings.data["as measured"] == pytest.approx(against.risk.delta(material.epsilons).tolist(), rel=1e-5)
     assert "who knows nothing else" in smoothings.caption
     public = words_of(write_report(against, tmp_path / "p.html", public=True).page)
-    assert "against an adversary who knows of each database: count(*)" in public
+    assert "against an adversary who knows this about each database: count(*)" in public
     assert "effective" not in public
 
 

@@ -209,8 +209,8 @@ def _lines(entry: Entry) -> list[str]:
 
     first = f"{entry.id:>4}  {entry.time[:19].replace('T', ' ')} UTC  "
     if isinstance(entry, PolicyEntry):
-        what = "made" if entry.kind == "created" else "policy changed"
-        return [f"{first}{what}: {_policy_words(entry.policy)}"]
+        event = "made" if entry.kind == "created" else "policy changed"
+        return [f"{first}{event}: {_policy_words(entry.policy)}"]
     if isinstance(entry, UpgradeEntry):
         return [f"{first}upgraded from an earlier version"]
     assert isinstance(entry, ReleaseEntry)

@@ -142,7 +142,7 @@ limit_options = options(
         "--timeout", type=Seconds(), metavar="SECONDS", help="How long the query may take. [default: no limit]"
     ),
 )
-quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; the exit code tells.")
+quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; only the exit code matters.")
 source_options = options(
     click.argument("files", nargs=-1),
     click.option(

@@ -1,6 +1,6 @@
 """Running an audit from the command line: interruptible work, then printing, files and the exit code.
 
-What is printed is in `output`. Nothing here imports numerics before a command runs.
+`output` prints. Nothing here imports numerics before a command runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _QUIET_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be shown and written of an audit."""
+    """What to show and write of an audit."""
 
     json: str | None
     policies: tuple[str, ...]
@@ -97,22 +97,22 @@ def finish(
 ) -> None:
     """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved."""
     with engine_of(limits or {}) as engine:
-        done = interruptible(lambda: _work(run(engine), wanted), quiet=wanted.quiet)
+        finished = interruptible(lambda: _work(run(engine), wanted), quiet=wanted.quiet)
     with printing():
-        _print(done, wanted)
+        _print(finished, wanted)
     from empriv.base.storage import write_atomically
 
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     if save is not None:
-        write_to(save, done.audit.save)
-    if wanted.json is not None and done.figures is not None:
-        write_json(wanted.json, done.figures)
+        write_to(save, finished.audit.save)
+    if wanted.json is not None and finished.figures is not None:
+        write_json(wanted.json, finished.figures)
     if wanted.report is not None:
-        write_to(wanted.report, lambda path: write_report(done.audit, done.verdicts, wanted, path))
+        write_to(wanted.report, lambda path: write_report(finished.audit, finished.verdicts, wanted, path))
     if config is not None:
         path, toml = config
         write_to(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
-    exit_by(done.outcomes, done.verdicts)
+    exit_by(finished.outcomes, finished.verdicts)
 
 
 def write_report(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], wanted: Wanted, path: str) -> None:
@@ -141,8 +141,8 @@ def engine_of(limits: Mapping[str, Any]) -> Iterator[DuckDBEngine]:
 
 
 def _work(audit: Audit, wanted: Wanted) -> _Finished:
-    # In this order the curves at the epsilons asked for are computed once.
-    said = audit.summary(wanted.epsilons)
+    # In this order, the curves at the epsilons asked for are computed only once.
+    summary = audit.summary(wanted.epsilons)
     figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
     outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
     verdicts = tuple((text, verdict_on(audit, parse_target(text), wanted.basis)) for text in wanted.targets)
@@ -150,12 +150,12 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
         figures |= judged(outcomes, verdicts)
     if wanted.quiet:
         return _Finished(audit, figures, outcomes, verdicts, None)
-    said = audit.with_validity(said)
+    summary = audit.with_validity(summary)
     from empriv.words.summary import tail_sentence
 
-    first = said.figures[0].epsilon
+    first = summary.figures[0].epsilon
     page = Page(
-        summary=said, curve=_curve(audit, said.figures[-1].epsilon),
+        summary=summary, curve=_curve(audit, summary.figures[-1].epsilon),
         ranking=ranking(audit.individuals(first, top=wanted.top), wanted.show_ids) if wanted.top else None,
         ranked_at=first,
         pseudonyms=not wanted.show_ids, n_individuals=audit.results.n_individuals,
@@ -170,17 +170,17 @@ def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
     return epsilons, [float(delta) for delta in audit.delta(epsilons)]
 
 
-def _print(done: _Finished, wanted: Wanted) -> None:
+def _print(finished: _Finished, wanted: Wanted) -> None:
     if not wanted.quiet:
-        print_verdicts(done.verdicts)
-    if done.page is not None:
-        show(done.page, console_for(sys.stdout))
+        print_verdicts(finished.verdicts)
+    if finished.page is not None:
+        show(finished.page, console_for(sys.stdout))
     if not wanted.quiet:
-        print_outcomes(done.outcomes)
+        print_outcomes(finished.outcomes)
 
 
 def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:
-    """Do the work in a thread, so that Ctrl-C is heard while an engine or NumPy computes."""
+    """Do the work in a thread, so that Ctrl-C works while an engine or NumPy computes."""
     returned: list[T] = []
     failed: list[BaseException] = []
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 KEPT = 100
-"""Riskiest individuals that a scan keeps at each epsilon, if no more are to be listed."""
+"""Riskiest individuals that a scan keeps at each epsilon, unless more are listed."""
 
 
 @click.command()
@@ -60,15 +60,15 @@ KEPT = 100
     multiple=True,
     type=click.FloatRange(0.0, 1.0),
     metavar="D",
-    help="Also find the epsilon from which on delta is at most D. May be repeated. [always: 0]",
+    help="Also find the smallest epsilon at which delta is at most D. May be repeated. [always: 0]",
 )
 @click.option(
     "--density", metavar="NAME", default="laplace:one-se", show_default=True, help="As `empriv audit` takes it."
 )
-@click.option("--component", metavar="NAME", help="Scan this one of several numbers that the query gives.")
+@click.option("--component", metavar="NAME", help="Scan only this one of the numbers that the query gives.")
 @limit_options
 @click.option("--bounds/--no-bounds", default=True, help="Upper bounds too; they take time. [default: bounds]")
-@click.option("--checkpoint", metavar="PATH", help="Keep what is done in this file, and go on from it when run again.")
+@click.option("--checkpoint", metavar="PATH", help="Save progress in this file, and continue from it when run again.")
 @json_option
 @click.option("--save", metavar="PATH", help="Save the scan, for empriv.load (mode 0600).")
 @report_options
@@ -80,8 +80,8 @@ KEPT = 100
 def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given: Any) -> None:
     """Audit a query on a table whose results do not fit in memory.
 
-    Individuals are measured some at a time, at the epsilons asked for and no others, and summed up; the riskiest are
-    kept. FILES are as for `empriv audit`. Exit codes are as well.
+    Individuals are measured a few at a time, at the epsilons asked for and no others, and summed up; the riskiest are
+    kept. FILES and exit codes are as for `empriv audit`.
 
     \b
     Examples:
@@ -98,8 +98,8 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     check_report(settings)
     check_targets((settings.json, settings.save, settings.report, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
-    made = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
-    tell(made, settings, policies, targets)
+    scanned = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
+    tell(scanned, settings, policies, targets)
 
 
 def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -> None:
@@ -107,28 +107,28 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
     import empriv
 
     check_report(settings)
-    made = empriv.Scan.load(path)
+    loaded = empriv.Scan.load(path)
     for epsilon in epsilons or ():
-        made.delta(epsilon)  # refuses one that it was not made for
+        loaded.delta(epsilon)  # refuses one that it was not made for
     policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
-    tell(made, settings, policies, targets)
+    tell(loaded, settings, policies, targets)
 
 
-def tell(made: Scan, settings: Settings, policies: Sequence[Condition], targets: Sequence[Target]) -> None:
-    """Print and write what was made, and end with the exit code of policies and targets."""
-    outcomes = [judge(policy, made) for policy in policies]
-    verdicts = [(target.text, verdict_on(made, target, settings.basis)) for target in targets]
+def tell(scanned: Scan, settings: Settings, policies: Sequence[Condition], targets: Sequence[Target]) -> None:
+    """Print and write the scan, and end with the exit code of policies and targets."""
+    outcomes = [judge(policy, scanned) for policy in policies]
+    verdicts = [(target.text, verdict_on(scanned, target, settings.basis)) for target in targets]
     if not (settings.quiet or settings.json == "-"):
         with printing():
-            _print(made, settings, verdicts, outcomes)
+            _print(scanned, settings, verdicts, outcomes)
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
     if settings.save is not None:
-        write_to(settings.save, made.save)
+        write_to(settings.save, scanned.save)
     if settings.json is not None:
-        write_json(settings.json, made.to_json() | judged(outcomes, verdicts))
+        write_json(settings.json, scanned.to_json() | judged(outcomes, verdicts))
     if settings.report is not None:
         wanted = Wanted.of(settings)
-        write_to(settings.report, lambda path: write_report(made, verdicts, wanted, path))
+        write_to(settings.report, lambda path: write_report(scanned, verdicts, wanted, path))
     exit_by(outcomes, verdicts)
 
 
@@ -152,7 +152,7 @@ def _scanned(
 ) -> Scan:
     """The scan, also at the epsilons and deltas that policies and targets name.
 
-    It runs in the main thread, which hears Ctrl-C: the engine's statement is then ended, and what it wrote removed.
+    It runs in the main thread, where Ctrl-C arrives: the engine's statement then ends, and its files are removed.
     """
     import empriv
     from empriv.measuring.densities.specs import density_from_text
@@ -173,21 +173,21 @@ def _scanned(
 
 
 def _print(
-    made: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Judgement]
+    scanned: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Judgement]
 ) -> None:
     from empriv.words.summary import tail_sentence
 
     print_verdicts(verdicts)
-    first = made.epsilons[0]
+    first = scanned.epsilons[0]
     page = Page(
-        summary=made.summary(), curve=((), ()), ranked_at=first,
-        ranking=ranking(made.individuals(first, top=settings.top), settings.show_ids) if settings.top else None,
-        pseudonyms=not settings.show_ids, n_individuals=made.n_individuals, tail=tail_sentence(made.epsilon(0.0)),
+        summary=scanned.summary(), curve=((), ()), ranked_at=first,
+        ranking=ranking(scanned.individuals(first, top=settings.top), settings.show_ids) if settings.top else None,
+        pseudonyms=not settings.show_ids, n_individuals=scanned.n_individuals, tail=tail_sentence(scanned.epsilon(0.0)),
     )  # fmt: skip
     show(page, console_for(sys.stdout))
-    for delta in made.deltas:
+    for delta in scanned.deltas:
         if delta > 0:
-            epsilon = made.epsilon(delta)
-            said = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
-            click.echo(f"delta is at most {delta:g} {said}.")
+            epsilon = scanned.epsilon(delta)
+            range_text = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
+            click.echo(f"delta is at most {delta:g} {range_text}.")
     print_outcomes(outcomes)

@@ -61,8 +61,8 @@ def compare(
     density : how densities are estimated, the same for all
     component : compare this component of vector queries alone, by name; otherwise all are measured together. An
         `Audit` keeps its own density and component.
-    draws : of each randomised protocol for each database; unless given, 4 to 64, to make about 1,500 in all
-    rng : seed: protocols draw the same random numbers from it, so that differences are not made by chance
+    draws : of each randomised protocol for each database; default: 4 to 64, to make about 1,500 in all
+    rng : seed; protocols draw the same random numbers from it, so that differences do not come from chance
     engine, memory_limit, timeout, jobs, progress, notice, frame : as for `collect`
 
     Returns

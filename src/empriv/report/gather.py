@@ -1,8 +1,8 @@
 """`Material`: what the charts and the page of one audit are drawn from, computed once, when first asked for.
 
 Every figure is a curve over one grid of epsilons. delta_i is measured for all individuals at once where that fits in
-memory and some epsilons at a time where not; of each part only what is drawn is kept. A risk that was tallied gives
-what was kept of it, at the epsilons that it was asked beforehand.
+memory, and for a few epsilons at a time where it does not; only what is drawn is kept. A risk that was tallied gives
+what it kept, at the epsilons that it was made for.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from empriv.scale.tally import EDGES
 from empriv.validate.bounds.figures import Bounds
 
 GRID = 50
-MOST_ROWS = 12_000  # individuals of whom the table shows all
-TOP_ROWS = 5_000  # of more, it shows so many
+MOST_ROWS = 12_000  # up to this many individuals, the table shows all
+TOP_ROWS = 5_000  # of more, it shows this many
 _AT_ONCE = 20_000_000  # delta_i held in memory
 _BOUNDS = 8  # asked-for epsilons with bounds of their own, which take longer than a whole curve of estimates
-_SINGLE = 300  # individuals up to whom each is a dot of its own
+_SINGLE = 300  # up to this many individuals, each is a dot of its own
 
 HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
 
@@ -44,7 +44,7 @@ class PeopleCells:
     ----------
     presence, influence : middle of each cell
     count : individuals in it
-    owner : cell of each individual; -1 for whom no influence can be drawn
+    owner : cell of each individual; -1 if no influence can be drawn
     """
 
     presence: FloatArray
@@ -124,7 +124,7 @@ class Material:
     def bounded(self) -> Bounds:
         """Bounds along the epsilons asked for (of many, at some of them) and the first shown, rising."""
         grid = self.epsilons[self.bounded_at]
-        # all at once, since three take hardly longer than one; a single one as the summary asks, which the audit keeps
+        # All at once, since three take hardly longer than one; a single one as in the summary, which the audit keeps.
         return self.audit.bounds(grid if len(grid) > 1 else float(grid[0]))
 
     @cached_property
@@ -141,10 +141,10 @@ class Material:
         """Bounds at every epsilon of the grid.
 
         delta falls in epsilon: an upper bound holds for every greater epsilon, a lower one for every smaller. Between
-        the epsilons with bounds of their own the next on the safe side is taken, so the band is never too narrow.
-        Below the first of them `before` carries its upper bound.
+        the epsilons with bounds of their own the next bound on the safe side is used, so the band is never too narrow.
+        Below the first of them, `before` extends its upper bound.
         """
-        at, found = self.bounded_at, self.bounded
+        at, bounds = self.bounded_at, self.bounded
         places = np.arange(len(self.epsilons))
         left = np.maximum(np.searchsorted(at, places, side="right") - 1, 0)
         right = np.searchsorted(at, places, side="left")
@@ -157,12 +157,12 @@ class Material:
         def lowest(lower: Any) -> FloatArray:
             return np.asarray(np.append(lower, 0.0)[right])
 
-        upper = highest(found.upper, 1)
-        total_upper = highest(found.total_risk_upper, self.audit.n_individuals)
+        upper = highest(bounds.upper, 1)
+        total_upper = highest(bounds.total_risk_upper, self.audit.n_individuals)
         return {
-            "lower": np.minimum(lowest(found.lower), self.curves.delta),
+            "lower": np.minimum(lowest(bounds.lower), self.curves.delta),
             "upper": np.maximum(upper, self.curves.delta),
-            "total_risk_lower": np.minimum(lowest(found.total_risk_lower), self.curves.total_risk),
+            "total_risk_lower": np.minimum(lowest(bounds.total_risk_lower), self.curves.total_risk),
             "total_risk_upper": np.maximum(total_upper, self.curves.total_risk),
             "own": np.isin(places, at).astype(float),
         }
@@ -185,39 +185,39 @@ def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float |
     audit : what is reported
     epsilons : where the slider may stop; default: about 50 from 0 on, the epsilons asked for among them; of a scan,
         those that it was made for
-    at : the epsilon at which charts stand first; default: the first asked for
+    at : the epsilon at which charts are first drawn; default: the first asked for
     """
-    asked = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
+    stops = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
     if epsilons is None:
-        grid = np.unique(np.concatenate((_grid(audit.measured, asked), asked)))
+        grid = np.unique(np.concatenate((_grid(audit.measured, stops), stops)))
     else:
         grid = np.unique([one_epsilon(epsilon, name="epsilons") for epsilon in epsilons])
         if not np.isfinite(grid).any():
             raise InputError("`epsilons` must hold at least one finite number, got none.")
-        grid = np.unique(np.concatenate((grid, asked)))
+        grid = np.unique(np.concatenate((grid, stops)))
     first = audit.epsilons[0] if at is None else float(at)
     return Material(audit, grid, int(np.searchsorted(grid, first)))
 
 
 @singledispatch
-def _grid(risk: RiskContract, asked: list[float]) -> FloatArray:
-    """From 0 to a little beyond where delta becomes 0, or beyond the largest asked for."""
-    largest = max((one for one in asked if math.isfinite(one)), default=0.0)
+def _grid(risk: RiskContract, stops: list[float]) -> FloatArray:
+    """From 0 to a little beyond the epsilon where delta becomes 0, or beyond the largest asked for."""
+    largest = max((epsilon for epsilon in stops if math.isfinite(epsilon)), default=0.0)
     vanishes = risk.epsilon(0.0)
     end = 1.25 * largest
     if math.isfinite(vanishes):
         end = max(end, min(1.25 * vanishes, 6 * largest) if largest > 0 else 1.25 * vanishes)
-    return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(asked))))
+    return np.linspace(0.0, round_up(end) if end > 0 else 1.0, max(2, GRID - len(set(stops))))
 
 
 @_grid.register
-def _(risk: TalliedRisk, asked: list[float]) -> FloatArray:  # noqa: ARG001 — nothing but what was asked beforehand
+def _(risk: TalliedRisk, stops: list[float]) -> FloatArray:  # noqa: ARG001 — only what the scan was made for
     return np.array(risk.epsilons)
 
 
 @singledispatch
 def _most_bounds(risk: RiskContract) -> int:  # noqa: ARG001 — as a rule
-    """At how many epsilons bounds are found."""
+    """How many epsilons get bounds of their own."""
     return _BOUNDS
 
 
@@ -247,7 +247,7 @@ def _curves(risk: RiskContract, material: Material) -> Curves:
     table = np.empty((len(material.rows), len(epsilons)))
     for part in _parts(epsilons, n):
         delta_i = risk.delta_i(epsilons[part])
-        total[part] = risk.total_risk(epsilons[part])  # the same curve again, which the risk still holds
+        total[part] = risk.total_risk(epsilons[part])  # the risk still holds this curve
         delta[part], worst[part] = delta_i.max(axis=0), delta_i.argmax(axis=0)
         table[:, part] = delta_i[material.rows]
         for column, k in enumerate(range(part.start, part.stop)):
@@ -281,7 +281,7 @@ def _(risk: TalliedRisk, material: Material) -> Curves:
 
 
 def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:
-    """Epsilons that are measured at once; an infinite one alone, where screening proves more."""
+    """Epsilons that are measured at once; infinity by itself, since screening proves more there."""
     step = max(1, _AT_ONCE // max(1, n_individuals))
     last = int(np.count_nonzero(np.isfinite(epsilons)))
     for start in range(0, last, step):
@@ -291,7 +291,7 @@ def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:
 
 
 def _cells(presence: IntArray, influence: FloatArray) -> PeopleCells:
-    """Each individual alone if they are few, else on a grid of presence by the logarithm of influence."""
+    """Each individual alone if there are few, else on a grid of presence by the logarithm of influence."""
     shown = np.flatnonzero(np.isfinite(influence) & (influence > 0))
     owner = np.full(len(influence), -1, np.int64)
     if len(shown) <= _SINGLE:

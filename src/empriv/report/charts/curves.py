@@ -42,7 +42,7 @@ _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], 
 
 def delta_chart(material: Material) -> Chart:
     """delta against epsilon, with its band."""
-    found, apart = material.bounded, material.curves.apart
+    bounds, apart = material.bounded, material.curves.apart
     band = "bar" if apart else "shaded band"
     return _banded(
         material,
@@ -53,8 +53,8 @@ def delta_chart(material: Material) -> Chart:
         lower=material.band["lower"],
         upper=material.band["upper"],
         caption=(
-            f"{_drawn(apart)} is the estimated failure probability of the most exposed individual; the lower, the "
-            f"better. Each end of the {band} is a bound at {percent(found.level)} confidence: the truth should lie "
+            f"{_drawn(apart)} is the estimated failure probability of the most exposed individual; lower is "
+            f"better. Each end of the {band} is a bound at {percent(bounds.level)} confidence: the truth should lie "
             f"inside it. A {band} that reaches the top means that these databases give no upper bound."
         ),
     )
@@ -129,8 +129,8 @@ def lines_chart(
     apart: bool = False,
 ) -> Chart:
     """Several curves along epsilon; colours and dashes tell them apart. ``apart`` marks the epsilons themselves."""
-    every = np.concatenate([np.asarray(line, float) for line in lines.values()])
-    x, y = _across(epsilons, apart), risk_scale(every, np.zeros(0))
+    all_values = np.concatenate([np.asarray(line, float) for line in lines.values()])
+    x, y = _across(epsilons, apart), risk_scale(all_values, np.zeros(0))
     rows = [
         row
         for line_name, line in lines.items()
@@ -194,7 +194,7 @@ def banded_chart(
     rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
     place = min(start, len(epsilons) - 1)
     marked = np.isin(epsilons, asked)
-    caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic; 0 lies at its foot."
+    caption = caption if y.kind == "linear" else f"{caption} The scale is logarithmic, with 0 at the bottom."
     if apart:
         several = " Only these epsilons were measured; the thin line between them guides the eye."
         caption += several if len(epsilons) > 1 else " Only this epsilon was measured."

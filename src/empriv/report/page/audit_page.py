@@ -1,9 +1,8 @@
-"""`write_report`: an audit as one HTML file that needs nothing else, readable without being a statistician.
+"""`write_report`: an audit as one self-contained HTML file, for readers who need not be statisticians.
 
-Words come from `words`, the same that the terminal shows; charts from `charts`; figures from
-`gather`. The page holds SVG drawn beforehand and a script of its own that moves their marks: no network, no library,
-and a Content-Security-Policy that allows that one script and nothing else. What a published version may say is in
-`public`.
+Words come from `words`, as in the terminal; charts from `charts`; figures from `gather`. The page
+holds SVG drawn beforehand and a script of its own that moves their marks: no network, no library, and a
+Content-Security-Policy that allows that one script and nothing else. `public` decides what a published version may say.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 FIRST_ROWS = 50
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
 _UNCHECKED = (
-    "Individuals who never were in these databases, and behave as nobody in them did.",
-    "Databases still to come, if they are not of the same kind as these.",
+    "Individuals who were never in these databases and behave like nobody in them.",
+    "Future databases, if they are not of the same kind as these.",
     "Groups of individuals, such as families: each individual is protected alone.",
     "Ways around the result, such as errors, timing, or access to the data itself.",
 )
@@ -52,7 +51,7 @@ _LEAST_EXPONENT = -40
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart as the templates take it."""
+    """A chart as the templates need it."""
 
     name: str
     title: str
@@ -73,38 +72,38 @@ def page_of(
 ) -> str:
     """The page of one audit; ``names`` are those of ``material.rows``."""
     audit = material.audit
-    said = audit.with_validity(audit.summary())
+    summary = audit.with_validity(audit.summary())
     drawn = [*charts_of(material), *extra]
     rows = individuals_rows(material, names)
     bind = bindings(material)
     n, shown = audit.n_individuals, len(rows["names"])
     # results that list fewer are those of a scan, which keeps the riskiest at each of its epsilons
     where = "the first epsilon asked for" if shown < audit.results.n_individuals else "some epsilon"
-    some = "" if shown == n else f"The table shows the {shown:,} riskiest at {where}, of {n:,}. "
+    shortened_to = "" if shown == n else f"The table shows the {shown:,} riskiest at {where}, of {n:,}. "
     at = material.start
     content = {
         "title": title_of(audit, title),
         "public": False,
         "verdicts": [
-            (visible(text), {"word": str(one), "sentence": one.sentence, "reasons": one.reasons})
-            for text, one in verdicts
+            (visible(text), {"word": str(verdict), "sentence": verdict.sentence, "reasons": verdict.reasons})
+            for text, verdict in verdicts
         ],
-        "alarms": said.alarms,
-        "asked": visible(said.asked),
+        "alarms": summary.alarms,
+        "asked": visible(summary.asked),
         "n_individuals": f"{n:,}",
         "asked_rows": asked_rows(material, bind),
-        "notes": (*said.notes, *([tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else [])),
-        "warnings": [visible(warning) for warning in said.warnings],
+        "notes": (*summary.notes, *([tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else [])),
+        "warnings": [visible(warning) for warning in summary.warnings],
         "unchecked": unchecked(audit),
         "checks": [
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity], "sentence": c.sentence}
             for c in audit.checks
         ],
-        "charts": [picture_of(one) for one in drawn],
+        "charts": [picture_of(chart) for chart in drawn],
         "left_out_charts": left_out_charts(audit.measured),
         "individuals": {
-            "said": f"{some}{names_said} Influence is the largest change that leaving the individual out makes to a "
-            "result.",
+            "said": f"{shortened_to}{names_said} Influence is the largest change that leaving the individual out makes "
+            "to a result.",
             "first": [
                 (rows["names"][k], number(float(rows["values"][k, at]), 3), rows["influence"][k],
                  f"{rows['databases'][k]:,}")
@@ -117,7 +116,7 @@ def page_of(
         "epsilons": bind["epsilon"],
         "start": at,
         "bind": bind,
-        "charts": {one.name: one.live for one in drawn if one.live is not None},
+        "charts": {chart.name: chart.live for chart in drawn if chart.live is not None},
         "individuals": {
             "names": rows["names"],
             "influence": rows["influence"],
@@ -150,7 +149,7 @@ def unchecked(audit: Audit) -> tuple[str, ...]:
 
 
 def bindings(material: Material) -> dict[str, list[str]]:
-    """Texts at every epsilon of the grid, which the slider puts in their places."""
+    """Texts at every epsilon of the grid; the slider puts them in place."""
     curves, band = material.curves, material.band
     level = percent(material.bounded.level)
     epsilons = material.epsilons
@@ -200,7 +199,7 @@ def asked_rows(material: Material, bind: Mapping[str, Sequence[str]]) -> list[tu
 
 
 def individuals_rows(material: Material, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of the table, riskiest first; who is equally risky is ordered by the names shown, not by the data."""
+    """Columns of the table, riskiest first; people at equal risk are ordered by the names shown, not by the data."""
     results = material.audit.results
     values = material.curves.table
     influence = material.influence[material.rows]
@@ -217,18 +216,18 @@ def individuals_rows(material: Material, names: Sequence[str]) -> dict[str, Any]
 def encode(values: FloatArray) -> str:
     """delta_i to three digits in 16 bits each, as base64; page.js decodes it.
 
-    0 is 0, 1 is 1, 2 is what `words.number` calls >0.999; else ``3 + 900 (exponent + 40) + mantissa - 100``. What is
-    smaller than 1e-40 becomes that: rounded up, never to 0.
+    0 is 0, 1 is 1, 2 is what `words.number` calls >0.999; else ``3 + 900 (exponent + 40) + mantissa - 100``.
+    Anything smaller than 1e-40 becomes 1e-40: it is rounded up, never to 0.
     """
     flat = np.asarray(values, float)
     codes = np.zeros(flat.shape, "<u2")
     positive = (flat > 0) & (flat < 0.9995)
-    some = np.maximum(flat[positive], 10.0**_LEAST_EXPONENT)
-    exponent = np.floor(np.log10(some)).astype(np.int64)
+    values_above_0 = np.maximum(flat[positive], 10.0**_LEAST_EXPONENT)
+    exponent = np.floor(np.log10(values_above_0)).astype(np.int64)
     # the logarithm may be off by one next to a power of ten
-    mantissa = np.rint(some / 10.0 ** (exponent - 2.0)).astype(np.int64)
+    mantissa = np.rint(values_above_0 / 10.0 ** (exponent - 2.0)).astype(np.int64)
     exponent = np.where(mantissa < 100, exponent - 1, exponent)
-    mantissa = np.rint(some / 10.0 ** (exponent - 2.0)).astype(np.int64)
+    mantissa = np.rint(values_above_0 / 10.0 ** (exponent - 2.0)).astype(np.int64)
     over = mantissa > 999
     exponent, mantissa = np.where(over, exponent + 1, exponent), np.where(over, 100, mantissa)
     codes[positive] = 3 + 900 * (np.maximum(exponent, _LEAST_EXPONENT) - _LEAST_EXPONENT) + mantissa - 100
@@ -257,18 +256,18 @@ def notebook_html(audit: Audit) -> str:
     """
     from empriv.report.charts.all_charts import chart
 
-    said = audit.with_validity(audit.summary())
+    summary = audit.with_validity(audit.summary())
     n = audit.n_individuals
     return _environment().get_template("notebook.html").render(
-        asked=visible(said.asked),
-        alarms=said.alarms,
+        asked=visible(summary.asked),
+        alarms=summary.alarms,
         rows=[
             (f"{f.epsilon:g}", number(f.delta, 3), number(f.total_risk, 3), f"{f.n_exposed:,} of {n:,}")
-            for f in said.figures
+            for f in summary.figures
         ],
-        sentence=said.sentences[0],
-        warnings=[visible(warning) for warning in said.warnings],
-        notes=said.notes,
+        sentence=summary.sentences[0],
+        warnings=[visible(warning) for warning in summary.warnings],
+        notes=summary.notes,
         picture=_safe(chart(audit, "delta").svg),
     )  # fmt: skip
 
@@ -291,12 +290,12 @@ def render(template: str, content: Mapping[str, Any], payload: Mapping[str, Any]
 
 
 def picture_of(chart: Chart) -> Picture:
-    """A chart whose SVG can stand among others on one page: named for screen readers, its ids its own."""
+    """A chart whose SVG can share a page with others: named for screen readers, with ids that are unique."""
     from markupsafe import escape
 
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{chart.name}-\1"', chart.svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{chart.name}-\1)", svg)
-    # one picture with one name: what its parts are called by Vega tells a screen reader nothing
+    # one picture with one name: Vega's names for its parts mean nothing to a screen reader
     svg = re.sub(r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*")', "", svg)
     named = escape(f"Chart: {chart.title}. Its numbers are in the table below it.")
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)
@@ -305,7 +304,7 @@ def picture_of(chart: Chart) -> Picture:
 
 
 def policy(script: str | None) -> str:
-    """A Content-Security-Policy for one style, at most one script, and nothing from anywhere."""
+    """A Content-Security-Policy for one style, at most one script, and nothing from any other place."""
     rules = ["default-src 'none'", f"style-src {_digest(_asset('style.css'))}", "img-src data:"]
     if script is not None:
         rules.append(f"script-src {_digest(script)}")

@@ -94,7 +94,7 @@ def public_page(
             name="delta",
             title="delta against epsilon",
             axis="delta (most exposed individual)",
-            caption="The failure probability of the most exposed individual; the lower, the better. "
+            caption="The failure probability of the most exposed individual; lower is better. "
             f"The {'bars lie' if curves.apart else 'band lies'} between the bounds at {percent(level)} confidence."
             f"{rounded}",
         ),
@@ -139,7 +139,7 @@ def public_page(
         "checks": [
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity]} for c in audit.checks
         ],
-        "charts": [picture_of(one) for one in charts],
+        "charts": [picture_of(chart) for chart in charts],
         "left_out_charts": (),
         "individuals": None,
         "config": None,
@@ -185,7 +185,7 @@ def coarse_down(value: float) -> float:
 
 
 def asked_of(audit: Audit) -> str:
-    """What was asked of what, without the names of files and exact counts of people."""
+    """Which query was asked of which databases, without names of files or exact counts of people."""
     n = audit.n_individuals
     scale = 10 ** math.floor(math.log10(n))
     most = math.ceil(n / scale) * scale
