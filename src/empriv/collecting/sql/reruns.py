@@ -35,8 +35,8 @@ BEYOND = (
 
 NO_GROUP = "The query must give at least one group, got none. Hint: see whether any row passes WHERE and HAVING."
 IDENTIFYING = (
-    "The query must not group by what identifies individuals: groups are one individual's each, and the names of groups "
-    "are published. Hint: group by what several individuals share."
+    "The query must not group by what identifies individuals: groups are one individual's each, and their names are "
+    "published. Hint: group by what several individuals share."
 )
 
 
