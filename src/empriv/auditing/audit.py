@@ -22,7 +22,8 @@ from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
 from empriv.base.arguments import rising_epsilons
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
-from empriv.measuring import AdversaryRisk, JointRisk, Risk, RiskContract, measure
+from empriv.errors import InputError
+from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, PresenceRisk, Risk, RiskContract, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
@@ -84,7 +85,7 @@ class Audit:
     density: Density
     component: str | None = None
     n_components: int | None = None
-    against: AdversaryRisk | None = field(default=None, repr=False)
+    against: AdversaryRisk | GivenRisk | None = field(default=None, repr=False)
     composition: Composition | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
     scope: str = ""
@@ -141,6 +142,19 @@ class Audit:
     def epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``."""
         return self.measured.epsilon(delta)
+
+    @cached_property
+    def when_present(self) -> PresenceRisk:
+        """The same figures on a database that the person is in, where the paper's are averaged over all databases.
+
+        Asked like any risk: ``delta``, ``delta_i``, ``bounds``. Of one number.
+        """
+        measured = self.measured
+        if not isinstance(measured, Risk):
+            raise InputError(
+                "`when_present` must be asked of one number, plain or `Given` what is known, got another kind of risk."
+            )
+        return measured.given_presence()
 
     @cached_property
     def components(self) -> dict[str, Audit]:
@@ -377,6 +391,8 @@ class Audit:
 
 @one_number.register
 def _(audit: Audit) -> Risk:
+    if isinstance(audit.against, GivenRisk):
+        return one_number(audit.against)  # noise must do without the randomness that is known
     return one_number(audit.alone.risk)  # without the earlier releases that it may have been measured together with
 
 

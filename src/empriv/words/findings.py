@@ -57,4 +57,8 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "adversaries-left-out": what_is_known.adversaries_left_out,
     "not-a-sum": what_is_known.not_a_sum,
     "determined": what_is_known.determined,
+    "given": what_is_known.given,
+    "given-ladder": what_is_known.given_ladder,
+    "given-dropped": what_is_known.given_dropped,
+    "given-presence": what_is_known.given_presence,
 }
