@@ -75,7 +75,11 @@ def _model_checks(risk: GivenRisk, rows: IntArray) -> list[Check]:
     numbers = [term for term in terms if not term.is_category and term.values is not None]
     if numbers:
         p = {term.name: explained_by(left[here], [_curve(term, terms)]) for term in numbers}
-        checks.append(_least("curvature", p))
+        curved = _least("curvature", p)
+        past = any(term.past for term in numbers if term.name == curved.subject)
+        # nobody can give the square of a previous answer: read, and not held against the figures
+        softer = "warning" if past and curved.severity == "error" else curved.severity
+        checks.append(Check("curvature", softer, curved.numbers, curved.subject))
     if terms:
         sizes = {term.name: changing(left[here], [term]) for term in terms}
         checks.append(_least("shape", sizes))
