@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
-from empriv.base.arguments import rising_epsilons
+from empriv.base.arguments import one_of, rising_epsilons
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
 from empriv.errors import InputError
@@ -32,9 +32,10 @@ from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
 from empriv.validate.bounds import bounds
 from empriv.validate.checks import checks
-from empriv.validate.verdict import verdict
+from empriv.validate.verdict import FAIL, PASS, UNRESOLVED, verdict
 from empriv.words import sentences as words
 from empriv.words.facts import JointFacts, Question
+from empriv.words.findings import Finding
 from empriv.words.summary import Summary, summarise, tail_sentence
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from empriv.noise.noise import Noise
 
 JSON_VERSION = 1
+PRESENCES = ("random", "both")
 _MOST_BOUNDS = 8  # kept: each holds a figure for every individual
 
 
@@ -206,16 +208,26 @@ class Audit:
         total_risk: float | None = None,
         basis: str = "bound",
         level: float | None = None,
+        presence: str = "random",
     ) -> Verdict:
         """ "pass", "fail" or "unresolved" against targets, with reasons.
 
         ``basis="bound"`` asks whether the upper bound meets the target, ``basis="estimate"`` whether the point
-        estimate does, as in the paper; the verdict holds both.
+        estimate does, as in the paper; the verdict holds both. ``presence="random"`` asks about a random database, as
+        the paper does; ``presence="both"`` also about one that the person is in, and gives the worse verdict.
         """
-        return verdict(
+        one_of("presence", presence, PRESENCES)
+        on_random_day = verdict(
             self.measured, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level,
             bounds_there=self.bounds(float(epsilon), level), checks_made=self.checks,
         )  # fmt: skip
+        if presence == "random":
+            return on_random_day
+        there = verdict(
+            self.when_present, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level
+        )
+        there.findings = (Finding("when-present"), *there.findings)
+        return max(on_random_day, there, key=lambda found: (PASS, UNRESOLVED, FAIL).index(str(found)))
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table of the individuals, riskiest first."""

@@ -60,5 +60,6 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "given": what_is_known.given,
     "given-ladder": what_is_known.given_ladder,
     "given-dropped": what_is_known.given_dropped,
+    "when-present": what_is_known.when_present,
     "given-presence": what_is_known.given_presence,
 }

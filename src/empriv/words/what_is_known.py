@@ -111,9 +111,8 @@ def given_presence() -> str:
     )
 
 
-def knowing_it(without: float, knowing: float, epsilon: float) -> str:
-    """What counting it as known changes."""
-    return f"At epsilon {epsilon:g}: ignoring it {number(without)}; knowing it {number(knowing)}."
+def when_present() -> str:
+    return "On a database that the person is in:"
 
 
 def knowing_nothing(delta: float, epsilon: float) -> str:
