@@ -115,7 +115,7 @@ class PresenceRisk(RiskContract):
         source, n = self._source, self.results.n_databases
         change = (source.q - without(source, row)).reshape(n, -1)
         if self.left is not None and not self.left.logarithm:
-            change = change * self.left.fit.shrink[:, None]  # as much as it weighs beside the context's own spread
+            change = change * self.left.fit.calm[:, None]  # as much as it weighs beside the context's own spread
         return np.asarray(change[self.context].reshape(-1))
 
     def curves(self, epsilons: FloatArray) -> FloatArray:

@@ -58,7 +58,7 @@ class PresenceBlock:
         n, groups = self.n, self.influence_weights.shape[1]
         moved = share[:, n:].reshape(-1, groups, n)
         present = np.einsum("pgn,pg->pn", moved, self.influence_weights)
-        return share[:, :n] - e * present if direction == 0 else present - e * share[:, :n]
+        return np.asarray(share[:, :n] - e * present if direction == 0 else present - e * share[:, :n])
 
     @cached_property
     def _densities(self) -> tuple[FloatArray, FloatArray]:

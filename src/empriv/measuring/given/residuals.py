@@ -49,7 +49,7 @@ class Left:
             return left[:, None] + influences
         with np.errstate(invalid="ignore", divide="ignore"):
             change = np.log(np.maximum(others[:, None] + influences, 0.0)) - np.log(others)[:, None]
-        return left[:, None] + change
+        return np.asarray(left[:, None] + change)
 
     def left_of(self, values: FloatArray) -> FloatArray:
         """What is left of results ``values`` (n, draws) on these databases."""
@@ -111,7 +111,7 @@ def _taken_out(original: Results, fit: Fit, logarithm: bool, *, own_spread: bool
     left = fit.left[:, None] if y.shape[1] == 1 else (y - fit.level[:, None]) * shrink
     at = original.entry_database
     # The influence is as large as it was: the randomness is that of the calmest context, or the database's own.
-    influence = (y[at] - entry_y) * (shrink[at] if own_spread else 1.0)
+    influence = (y[at] - entry_y) * (fit.calm[at, None] if own_spread else 1.0)
     alone = (entry_y - fit.level[at, None]) * shrink[at]  # where there is no number with everyone
     entry_left = np.where(np.isfinite(y[at]), left[at] - influence, alone)
     return replace(original, q=left.reshape(original.q.shape), entry_q=entry_left.reshape(original.entry_q.shape))

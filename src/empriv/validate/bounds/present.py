@@ -35,7 +35,11 @@ def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float
         if people is None or narrow is None or total is None:
             parts = [_whole(risk, int(row), epsilons, level) for row in block_rows]
             upper = np.concatenate([part.upper_i for part in parts])
-            return upper, sum(part.exponent for part in parts), sum(part.spread for part in parts)
+            return (
+                upper,
+                np.sum([part.exponent for part in parts], axis=0),
+                np.sum([part.spread for part in parts], axis=0),
+            )
         upper = np.maximum(_smooth(narrow, epsilons, level), _ends(people, epsilons, level))
         return upper + people.thinned[:, None], *_total(total, epsilons)
 
@@ -120,7 +124,7 @@ def _ends(people: GroupedPeople, epsilons: FloatArray, level: float) -> FloatArr
         np.maximum(alone, np.count_nonzero(base < first_present, axis=1), out=alone)
         ahead = np.count_nonzero(present < first_other[:, None, :], axis=2)
         np.maximum(alone, (ahead * people.weights).sum(axis=1), out=alone)
-    return np.maximum(best - 1.0 / n, _runs(alone, n, level)[:, None])
+    return np.asarray(np.maximum(best - 1.0 / n, _runs(alone, n, level)[:, None]))
 
 
 def _bounds(w: FloatArray, n: int, level: float) -> FloatArray:
