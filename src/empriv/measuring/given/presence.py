@@ -181,9 +181,9 @@ class PresenceRisk(RiskContract):
         person = self.person(row, exact=exact)
         return person.curve(epsilons) if isinstance(person, WhenPresent) else person.curves(epsilons)[0]
 
-    def person(self, row: int, *, exact: bool = False) -> WhenPresent | Risk:
-        """One person by position, influences thinned unless ``exact``; a `Risk` where outcomes have a mass of their
-        own, which no smoothing may blur."""
+    def person(self, row: int, *, exact: bool = False, most: int = _GROUPS[-1]) -> WhenPresent | Risk:
+        """One person by position, influences thinned unless ``exact``, to ``most`` at most; a `Risk` where outcomes
+        have a mass of their own, which no smoothing may blur."""
         if self._irregular[row]:
             return measure_line(self._written_out(row))
         others, left = self._others(row)
@@ -193,7 +193,7 @@ class PresenceRisk(RiskContract):
         width = h if self.left is None or not self.left.logarithm else h * float(others.min())
         thinned = 0.0
         if not exact or size * len(influences) > _POINTS:
-            influences, thinned = thin(influences, width, keep=self._on_lattice)
+            influences, thinned = thin(influences, width, most=most, keep=self._on_lattice)
         moved = left[:, None] + influences if self.left is None else self.left.moved(others, left, influences)
         if not np.isfinite(moved).all():  # below zero there is no logarithm: as far away as can be
             moved = np.where(np.isfinite(moved), moved, left.min() - 1e3 * h)
@@ -366,15 +366,20 @@ def without(results: Results, row: int) -> FloatArray:
 
 
 def thin(
-    influences: FloatArray, bandwidth: float, tolerance: float = THINNED, *, keep: bool = False
+    influences: FloatArray,
+    bandwidth: float,
+    tolerance: float = THINNED,
+    *,
+    most: int = _GROUPS[-1],
+    keep: bool = False,
 ) -> tuple[FloatArray, float]:
     """Means of groups of near influences, in as few groups as change delta by ``tolerance`` at most; and by what.
 
-    ``keep`` only has influences that were seen, since means of whole numbers are none.
+    There are never more than ``most``, whatever that changes. ``keep`` only has influences that were seen, since means
+    of whole numbers are none.
     """
     rising = np.sort(influences)
     if keep:
-        most = _GROUPS[-1]
         if len(rising) <= most:
             return rising, 0.0
         chosen = rising[((np.arange(most) + 0.5) * len(rising) / most).astype(np.int64)]
@@ -392,6 +397,6 @@ def thin(
             np.diff(np.interp(ends, np.arange(size + 1), total)) * count / size for total in (sums, squares)
         )
         change = float(np.maximum(second - first * first, 0.0).mean()) / (2 * bandwidth**2)
-        if change <= tolerance:
+        if change <= tolerance or count >= most:
             return first, change
     return rising, 0.0

@@ -58,13 +58,14 @@ def presence_lower_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float
     shifts = risk.largest_shifts
     if not len(shifts) or not shifts.max() > 0:
         return np.zeros(len(epsilons))
-    row = int(np.argmax(shifts))
-    return np.minimum(lower_bounds(ground_of_person(risk, row)[0], epsilons, level, rng), 1.0)
+    # few influences: the time grows with the square of them, and what thinning changes is taken off
+    ground, thinned = ground_of_person(risk, int(np.argmax(shifts)), most=4)
+    return np.clip(lower_bounds(ground, epsilons, level, rng) - np.exp(epsilons) * thinned, 0.0, 1.0)
 
 
-def ground_of_person(risk: PresenceRisk, row: int) -> tuple[Ground, float]:
-    """What a bound for one person stands on, and what thinning may have changed."""
-    person = risk.person(row)
+def ground_of_person(risk: PresenceRisk, row: int, *, most: int = 64) -> tuple[Ground, float]:
+    """What a bound for one person stands on, ``most`` influences at most, and what thinning may have changed."""
+    person = risk.person(row, most=most)
     if not isinstance(person, WhenPresent):
         return ground_of(person), 0.0
     numbers = risk.results.q[risk.results.outcomes == 0]
