@@ -194,7 +194,7 @@ def _(risk: GivenRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     shares = _share_bound(counts, risk.results.n_databases, asked.level)
     upper_i = np.maximum(left.upper_i.reshape(shares.shape), shares)
     lower, total = np.atleast_1d(left.lower), np.atleast_1d(left.total_risk_upper)
-    return made(risk, epsilon, asked, lower, upper_i, total, findings=list(left.findings), finest=left.finest)
+    return make_bounds(risk, epsilon, asked, lower, upper_i, total, findings=list(left.findings), finest=left.finest)
 
 
 @bounds_of.register
@@ -213,7 +213,7 @@ def _(risk: PresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
         upper_i, total = np.maximum(upper.upper_i, risk.delta_i(grid)), upper.total
     findings += other_level(asked.level)
     finest = narrowing(n) * risk.bandwidth
-    return made(risk, epsilon, asked, lower, upper_i, total, finest=finest, findings=findings)
+    return make_bounds(risk, epsilon, asked, lower, upper_i, total, finest=finest, findings=findings)
 
 
 @bounds_of.register
