@@ -19,10 +19,10 @@ from scipy import integrate, stats
 
 import empriv
 from empriv import datasets
+from empriv.measuring.given.battery import POWER_SIZES, battery
 from empriv.results import FloatArray
 from empriv.validate.bounds.analytic import upper_bounds
 from empriv.validate.bounds.figures import bounds
-from empriv.validate.checks.iid import POWER_SIZES, battery
 from empriv.validate.checks.robustness import cusp_ratio, peak_excess
 from empriv.validate.ground import ground_of
 from empriv.validate.verdict import verdict

@@ -15,6 +15,7 @@ __all__ = [
     "Ecdf",
     "EmprivError",
     "FileFormatError",
+    "Given",
     "InputError",
     "JointNoise",
     "JointRisk",
@@ -84,7 +85,7 @@ from .errors import (
 from .ledger import Ledger, Policy
 from .measuring.densities.density import BestOf, Density, Ecdf, Kde, Model, VariableKde
 from .measuring.densities.kernels import KERNELS, Kernel
-from .measuring.given.adversaries import Buckets, OwnContribution, Weighted
+from .measuring.given.adversaries import Buckets, Given, OwnContribution, Weighted
 from .measuring.given.adversary_risk import AdversaryRisk, measure_against
 from .measuring.joint.joint_risk import JointRisk
 from .measuring.line.risk import Risk

@@ -14,8 +14,9 @@ import pytest
 
 import empriv
 from empriv.errors import InputError
+from empriv.measuring.given import battery as iid
 from empriv.results import FloatArray
-from empriv.validate.checks import Check, checks, iid
+from empriv.validate.checks import Check, checks
 from empriv.validate.checks.robustness import halves, modes, peak_excess, rare_share, subset, tail_index, togetherness
 from empriv.validate.verdict import verdict
 from empriv.words import sentences as words

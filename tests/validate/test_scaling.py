@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv.measuring import measure
-from empriv.validate.checks.iid import _concordance
+from empriv.measuring.given.battery import _concordance
 from empriv.validate.checks.robustness import other_densities, peak_excess, risk_of_rows, sensitivity
 
 

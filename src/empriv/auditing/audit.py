@@ -19,10 +19,11 @@ import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
-from empriv.base.arguments import rising_epsilons
+from empriv.base.arguments import one_of, rising_epsilons
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
-from empriv.measuring import AdversaryRisk, JointRisk, Risk, RiskContract, measure
+from empriv.errors import InputError
+from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, PresenceRisk, Risk, RiskContract, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
@@ -31,9 +32,10 @@ from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
 from empriv.validate.bounds import bounds
 from empriv.validate.checks import checks
-from empriv.validate.verdict import verdict
+from empriv.validate.verdict import FAIL, PASS, UNRESOLVED, verdict
 from empriv.words import sentences as words
 from empriv.words.facts import JointFacts, Question
+from empriv.words.findings import Finding
 from empriv.words.summary import Summary, summarise, tail_sentence
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from empriv.noise.noise import Noise
 
 JSON_VERSION = 1
+PRESENCES = ("random", "both")
 _MOST_BOUNDS = 8  # kept: each holds a figure for every individual
 
 
@@ -84,7 +87,7 @@ class Audit:
     density: Density
     component: str | None = None
     n_components: int | None = None
-    against: AdversaryRisk | None = field(default=None, repr=False)
+    against: AdversaryRisk | GivenRisk | None = field(default=None, repr=False)
     composition: Composition | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
     scope: str = ""
@@ -143,6 +146,19 @@ class Audit:
         return self.measured.epsilon(delta)
 
     @cached_property
+    def when_present(self) -> PresenceRisk:
+        """The same figures on a database that the person is in, where the paper's are averaged over all databases.
+
+        Asked like any risk: ``delta``, ``delta_i``, ``bounds``. Of one number.
+        """
+        measured = self.measured
+        if not isinstance(measured, Risk):
+            raise InputError(
+                "`when_present` must be asked of one number, plain or `Given` what is known, got another kind of risk."
+            )
+        return measured.given_presence()
+
+    @cached_property
     def components(self) -> dict[str, Audit]:
         """The audit of each number alone; empty if the query gives a single number."""
         parts = self.risk.each_number
@@ -192,16 +208,26 @@ class Audit:
         total_risk: float | None = None,
         basis: str = "bound",
         level: float | None = None,
+        presence: str = "random",
     ) -> Verdict:
         """ "pass", "fail" or "unresolved" against targets, with reasons.
 
         ``basis="bound"`` asks whether the upper bound meets the target, ``basis="estimate"`` whether the point
-        estimate does, as in the paper; the verdict holds both.
+        estimate does, as in the paper; the verdict holds both. ``presence="random"`` asks about a random database, as
+        the paper does; ``presence="both"`` also about one that the person is in, and gives the worse verdict.
         """
-        return verdict(
+        one_of("presence", presence, PRESENCES)
+        on_random_day = verdict(
             self.measured, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level,
             bounds_there=self.bounds(float(epsilon), level), checks_made=self.checks,
         )  # fmt: skip
+        if presence == "random":
+            return on_random_day
+        there = verdict(
+            self.when_present, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level
+        )
+        there.findings = (Finding("when-present"), *there.findings)
+        return max(on_random_day, there, key=lambda found: (PASS, UNRESOLVED, FAIL).index(str(found)))
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table of the individuals, riskiest first."""
@@ -377,6 +403,8 @@ class Audit:
 
 @one_number.register
 def _(audit: Audit) -> Risk:
+    if isinstance(audit.against, GivenRisk):
+        return one_number(audit.against)  # noise must do without the randomness that is known
     return one_number(audit.alone.risk)  # without the earlier releases that it may have been measured together with
 
 

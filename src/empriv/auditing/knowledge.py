@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
-from empriv.measuring.given.adversaries import Adversary, Buckets, OwnContribution, Weighted, kind_of
+from empriv.measuring.given.adversaries import Adversary, Buckets, Given, OwnContribution, Weighted, kind_of
 from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
+from empriv.measuring.given.given_risk import GivenRisk
 from empriv.results import Results
 
 if TYPE_CHECKING:
@@ -40,32 +41,44 @@ def known_values(
     """
     if isinstance(adversary, OwnContribution):
         return adversary.contributions
+    if isinstance(adversary, Given):
+        return [
+            _collected(given, data, databases, run) if isinstance(given, str) or callable(given) else given
+            for given in adversary.quantities
+        ]
     several = isinstance(adversary.g, list | tuple) and any(isinstance(g, str) or callable(g) for g in adversary.g)
     columns: list[Any] = []
     for g in adversary.g if several else [adversary.g]:
         if not (isinstance(g, str) or callable(g)):
             columns.append(g)
             continue
-        if data is None:
-            raise InputError(
-                "`adversary` must be an array if only results are given: there are no rows to collect it from."
-            )
-        from empriv.collecting.pipeline import run_query
-        from empriv.collecting.run_options import Run
-
-        collected = run_query(data, g, Run() if run is None else run.of_another_query())
-        place = {label: row for row, label in enumerate(collected.databases.tolist())}
-        if set(place) != set(databases.tolist()):
-            raise InputError("`adversary` must be known for the same databases as the results, got different ones.")
-        q = collected.q[[place[label] for label in databases.tolist()]]
+        q = _collected(g, data, databases, run)
         columns.extend(q.T if q.ndim == 2 else [q])
     return columns[0] if len(columns) == 1 else columns
 
 
-def adversary_facts(against: AdversaryRisk | None, epsilons: Sequence[float]) -> dict[str, Any] | None:
+def _collected(asked: Any, data: Databases | None, databases: npt.NDArray[Any], run: Run | None) -> Any:
+    """SQL or a function asked of every database, in the order of the results."""
+    if data is None:
+        raise InputError(
+            "`adversary` must be an array if only results are given: there are no rows to collect it from."
+        )
+    from empriv.collecting.pipeline import run_query
+    from empriv.collecting.run_options import Run
+
+    collected = run_query(data, asked, Run() if run is None else run.of_another_query())
+    place = {label: row for row, label in enumerate(collected.databases.tolist())}
+    if set(place) != set(databases.tolist()):
+        raise InputError("`adversary` must be known for the same databases as the results, got different ones.")
+    return collected.q[[place[label] for label in databases.tolist()]]
+
+
+def adversary_facts(against: AdversaryRisk | GivenRisk | None, epsilons: Sequence[float]) -> dict[str, Any] | None:
     """An adversary as JSON, without what is known about any single database."""
     if against is None:
         return None
+    if isinstance(against, GivenRisk):
+        return _given_facts(against, epsilons)
     return {
         "kind": kind_of(against.adversary),
         "knows": knows(against.adversary),
@@ -78,18 +91,49 @@ def adversary_facts(against: AdversaryRisk | None, epsilons: Sequence[float]) ->
     }
 
 
+def _given_facts(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
+    fit = against.left.fit
+    return {
+        "kind": "given",
+        "knows": knows(against.adversary),
+        "n_conditions": 1,
+        "smallest_effective": float(against.results.n_databases),
+        "left_out": against.left.dropped,
+        "delta_knowing_nothing": [float(delta) for delta in against.unconditional.delta(np.asarray(epsilons, float))],
+        "sentences": [finding.sentence for finding in against.findings],
+        "warnings": [caution.sentence for caution in against.cautions],
+        "terms": [term.name for term in fit.terms],
+        "parameters": fit.parameters,
+        "logarithm": against.left.logarithm,
+        "spread": fit.spread is not None,
+        "steps": [{"name": step.name, "p": step.p} for step in against.steps],
+    }
+
+
 def knows(adversary: Adversary) -> list[str]:
     """What is known, in words: SQL text, the name of a function, or that values were given."""
+    if isinstance(adversary, Given):
+        public = [
+            *(["the calendar"] if adversary.calendar else []),
+            *([f"the last {adversary.previous} answers"] if adversary.previous > 1 else []),
+            *(["the previous answer"] if adversary.previous == 1 else []),
+            *(["what everybody knows, as far as it takes"] if adversary.climb else []),
+        ]
+        return [*(_named(given) for given in adversary.quantities), *public]
     if isinstance(adversary, OwnContribution):
         return ["their own contribution"]
     several = isinstance(adversary.g, list | tuple) and any(isinstance(g, str) or callable(g) for g in adversary.g)
     return [_named(g) for g in (adversary.g if several else [adversary.g])]
 
 
-def adversary_to_parts(against: AdversaryRisk | None) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
+def adversary_to_parts(
+    against: AdversaryRisk | GivenRisk | None,
+) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
     """Facts and arrays of a saved audit, from which the same adversary is measured again."""
     if against is None:
         return None, {}
+    if isinstance(against, GivenRisk):
+        return _given_parts(against)
     adversary = against.adversary
     labels: list[list[str | None] | None] = []
     arrays = {}
@@ -111,7 +155,7 @@ def adversary_to_parts(against: AdversaryRisk | None) -> tuple[dict[str, Any] | 
 
 def adversary_from_parts(
     facts: Mapping[str, Any] | None, arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density
-) -> AdversaryRisk | None:
+) -> AdversaryRisk | GivenRisk | None:
     """The inverse of `adversary_to_parts`; invalid facts raise KeyError, TypeError or ValueError."""
     if facts is None:
         return None
@@ -121,6 +165,12 @@ def adversary_from_parts(
     ]
     named = [str(name) for name in facts["knows"]]
     match facts["kind"]:
+        case "given":
+            adversary = Given(
+                *named, calendar=facts["calendar"], previous=facts["previous"], spread=facts["spread"],
+                logarithm=facts["logarithm"], climb=facts["climb"],
+            )  # fmt: skip
+            return measure_against(results, adversary, known, density=density)
         case "own contribution":
             given = known[0] if known else None
             return measure_against(results, OwnContribution(given, facts["drawn"], facts["rng"]), density=density)
@@ -130,6 +180,23 @@ def adversary_from_parts(
             return measure_against(results, Weighted(named), known, density=density)
         case _:
             raise ValueError("kind of adversary")
+
+
+def _given_parts(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    who, terms = against.adversary, against.quantities
+    values = [np.asarray(term.values) for term in terms]
+    facts = {
+        "kind": "given",
+        "knows": [term.name for term in terms],
+        "labels": [value.tolist() if term.is_category else None for term, value in zip(terms, values, strict=True)],
+        "calendar": who.calendar,
+        "previous": who.previous,
+        "spread": who.spread,
+        "logarithm": who.logarithm,
+        "climb": who.climb,
+    }
+    numbers = ((place, value) for place, value in enumerate(values) if not terms[place].is_category)
+    return facts, {f"known_{place}": value for place, value in numbers}
 
 
 def _named(g: Any) -> str:

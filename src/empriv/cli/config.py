@@ -50,6 +50,8 @@ class Settings:
     unidentified: str = "error"
     component: str | None = None
     adversary: tuple[str, ...] = ()
+    previous: int = 0
+    spread: str | None = None
     buckets: int | None = None
     own_contribution: bool = False
     ledger: str | None = None
@@ -80,8 +82,12 @@ class Settings:
 
     def check_adversary(self) -> None:
         """Refuse adversaries that do not go together."""
-        if self.own_contribution and (self.adversary or self.buckets is not None):
-            raise InputError("`own_contribution` must not be given with `adversary` or `buckets`.")
+        if self.own_contribution and (self.adversary or self.buckets is not None or self.previous):
+            raise InputError("`own_contribution` must not be given with `adversary`, `previous` or `buckets`.")
+        if self.buckets is not None and (self.previous or self.spread is not None):
+            raise InputError("`buckets` must not be given with `previous` or `spread`, which need no buckets.")
+        if self.spread is not None and not (self.adversary or self.previous):
+            raise InputError("`spread` must be given with `adversary` or `previous`, which say what is known.")
         if self.buckets is not None and not self.adversary:
             raise InputError("`buckets` must be given with `adversary`, which says what is known.")
 

@@ -42,10 +42,13 @@ def adversary_of(settings: Settings) -> Any:
         from empriv.measuring.given.adversaries import OwnContribution
 
         return OwnContribution()
-    if not settings.adversary:
+    if not settings.adversary and not settings.previous:
         return None
-    from empriv.measuring.given.adversaries import Buckets, Weighted
+    from empriv.measuring.given.adversaries import WORDS, Buckets, Given, Weighted
 
+    if settings.previous or settings.spread is not None or set(settings.adversary) & set(WORDS):
+        spread = {"yes": True, "no": False}.get(settings.spread or "auto", "auto")
+        return Given(*settings.adversary, previous=settings.previous, spread=spread)
     knowledge = settings.adversary[0] if len(settings.adversary) == 1 else list(settings.adversary)
     return Weighted(knowledge) if settings.buckets is None else Buckets(knowledge, settings.buckets)
 

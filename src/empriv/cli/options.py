@@ -178,7 +178,19 @@ adversary_options = options(
         multiple=True,
         metavar="SQL",
         help="What an adversary knows about each database, such as count(*): delta is the largest over what they may "
-        "see. Repeated: they know all of it.",
+        "see. Or a word: calendar, previous, public (both), auto (as much as it takes): what is known is taken out of "
+        "the results, and what is left is judged. Repeated: they know all of it.",
+    ),
+    click.option(
+        "--previous",
+        type=click.IntRange(min=0),
+        metavar="K",
+        help="The last K answers are known as well, and all that --adversary names is taken out of the results.",
+    ),
+    click.option(
+        "--spread",
+        type=click.Choice(("auto", "yes", "no")),
+        help="Whether the spread of the results depends on what is known; for what is taken out. [default: auto]",
     ),
     click.option(
         "--buckets",

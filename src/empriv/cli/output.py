@@ -29,7 +29,7 @@ DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 def verdict_on(audited: Audit, target: Target, basis: str) -> Verdict:
     """The verdict on a target of --target."""
-    limits = {target.figure: target.limit}
+    limits: dict[str, Any] = {target.figure: target.limit}
     return audited.verdict(epsilon=target.epsilon, basis=basis, **limits)
 
 

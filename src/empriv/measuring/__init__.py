@@ -5,14 +5,16 @@
 """
 
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.given import AdversaryRisk, measure_against
+from empriv.measuring.given import AdversaryRisk, GivenRisk, PresenceRisk, measure_against
 from empriv.measuring.joint import JointRisk, measure_joint
 from empriv.measuring.line import Risk, measure_line
 from empriv.measuring.measures import measure
 
 __all__ = [
     "AdversaryRisk",
+    "GivenRisk",
     "JointRisk",
+    "PresenceRisk",
     "Risk",
     "RiskContract",
     "measure",

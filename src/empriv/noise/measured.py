@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import Any
 
 from empriv.errors import InputError
-from empriv.measuring import JointRisk, Risk
+from empriv.measuring import GivenRisk, JointRisk, Risk
 
 
 @singledispatch
@@ -21,6 +21,16 @@ def one_number(risk: Any) -> Risk:
 @one_number.register
 def _(risk: Risk) -> Risk:
     return risk
+
+
+@one_number.register
+def _(risk: GivenRisk) -> Risk:
+    if len(risk.atoms.names) or risk.atoms.own:
+        raise InputError(
+            "`risk` must be of results without outcomes that have a mass of their own to design noise given what is "
+            "known, got some. Hint: design_noise(audit.risk), for somebody who knows nothing."
+        )
+    return risk.without_logarithm()  # noise is added to the results, not to their logarithms
 
 
 @one_number.register

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.given.adversary_risk import AdversaryRisk
+from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.joint.joint_risk import MOST_PAIRS, JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.risk import Risk
@@ -44,6 +45,17 @@ _of_any = facts_of.dispatch(object)
 @facts_of.register
 def _(risk: Risk, epsilons: Sequence[float]) -> RiskFacts:
     return replace(_of_any(risk, epsilons), atoms=atoms_of(risk), fits_density=True)
+
+
+@facts_of.register
+def _(risk: GivenRisk, epsilons: Sequence[float]) -> RiskFacts:
+    nothing = figures(risk.unconditional, epsilons)
+    return replace(
+        _of_any(risk, epsilons),
+        atoms=atoms_in(risk.atoms),
+        fits_density=True,
+        adversary=AdversaryFacts(risk.findings, risk.cautions, nothing),
+    )
 
 
 @facts_of.register
@@ -109,7 +121,11 @@ def _counted(codes: npt.NDArray[np.int8]) -> dict[str, int]:
 
 def atoms_of(risk: Risk) -> tuple[Atom, ...]:
     """Outcomes with a mass of their own, those of single individuals by kind."""
-    pairs = risk.pairs
+    return atoms_in(risk.pairs)
+
+
+def atoms_in(pairs: Pairs) -> tuple[Atom, ...]:
+    """The same, of pairs."""
     atoms = [_atom(code, pairs.mass[column], pairs.mass_without[:, column]) for column, code in enumerate(pairs.names)]
     by_code: dict[str, list[Pairs]] = {}
     for _, alone in pairs.own:

@@ -19,16 +19,23 @@ JOINTLY = "jointly"
 TITLES = {
     "adversary": "What the adversary knows",
     "bandwidth": "Sensitivity to bandwidth and kernel",
+    "coming": "When people come",
+    "context": "Influence that depends on what is known",
+    "curvature": "Curvature in what is known",
     "cusp": "Structure finer than the bandwidth",
     "databases": "Number of databases",
     "dependent": "Individuals who move together",
     "dimension": "Numbers released together",
+    "drift": "Influence on the databases that people are in",
     "exact-leak": "Exact leak",
     "floor": "Smallest delta that can be supported",
     "held-out": "Representative individuals",
     "iid": "Independent, identically distributed databases",
     "modes": "Representative individuals",
+    "others": "Others when somebody is there",
+    "parameters": "Parameters for what is known",
     "rare": "Representative individuals",
+    "shape": "Spread that depends on what is known",
     "tails": "Heavy tails",
     "ties": "Ties and lattices",
 }
@@ -65,6 +72,71 @@ def _bandwidth(severity: str, numbers: Numbers, subject: str) -> str:
     if severity == "info":
         return f"{text}, against {number(numbers['as measured'])} as measured."
     return f"{text}: the estimate depends on the smoothing."
+
+
+def _coming(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "The riskiest people come no more often at one time than at another."
+    return (
+        f"The riskiest people come more often at some times than at others (p = {numbers['p']:.3f}): figures for a "
+        "random day are an average over both. Hint: the figures for a day when they are there do not mix them."
+    )
+
+
+def _context(severity: str, numbers: Numbers, subject: str) -> str:
+    if severity == "info":
+        return "The riskiest people's influence does not depend on what is known."
+    return (
+        f"The riskiest people's influence depends on {subject} (p = {numbers['p']:.3f}): in some contexts they are "
+        "more exposed than on average. Hint: risk.contexts(epsilon) has the figure of each."
+    )
+
+
+def _curvature(severity: str, numbers: Numbers, subject: str) -> str:
+    if severity == "info":
+        return "What is left shows no curvature in what is known."
+    return (
+        f"What is left is curved in {subject} (p = {numbers['p']:.3f}): more of the result is known than a straight "
+        "line takes out, and figures are too small. Hint: give its square as well, or categories of it."
+    )
+
+
+def _drift(severity: str, numbers: Numbers, subject: str) -> str:
+    if severity == "info":
+        return "The riskiest people's influence, where they are there, looks the same over time."
+    return (
+        f"The riskiest people's influence changes over time where they are there: {subject} (p = {numbers['p']:.3f}). "
+        "Hint: audit the later part alone, which stands for what comes."
+    )
+
+
+def _others(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "The others' results do not depend on whether the riskiest people are there."
+    return (
+        "The others' results are different when the riskiest people are there "
+        f"(p = {numbers['p']:.3f}): figures given presence take them to be the same. Hint: count as known what brings "
+        "them together, such as the weekday."
+    )
+
+
+def _parameters(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    said = f"What is known takes {numbers['parameters']:,} parameters of {numbers['n']:,} databases"
+    if severity == "info":
+        return f"{said}."
+    return (
+        f"{said}: what is left is smaller than it should be, so that figures are too large rather than too small. "
+        "Hint: fewer quantities, or more databases."
+    )
+
+
+def _shape(severity: str, numbers: Numbers, subject: str) -> str:
+    if severity == "info":
+        return "The spread of what is left does not depend on what is known."
+    return (
+        f"The spread of what is left depends on {subject} (p = {numbers['p']:.3f}): where it is least, people are more "
+        "exposed than these figures say. Hint: spread=True."
+    )
 
 
 def _cusp(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
@@ -166,16 +238,23 @@ def _ties(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
 _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "adversary": _adversary,
     "bandwidth": _bandwidth,
+    "coming": _coming,
+    "context": _context,
+    "curvature": _curvature,
     "cusp": _cusp,
     "databases": _databases,
     "dependent": _dependent,
     "dimension": _dimension,
+    "drift": _drift,
     "exact-leak": _exact_leak,
     "floor": _floor,
     "held-out": _held_out,
     "iid": _iid,
     "modes": _modes,
+    "others": _others,
+    "parameters": _parameters,
     "rare": _rare,
+    "shape": _shape,
     "tails": _tails,
     "ties": _ties,
 }

@@ -57,4 +57,9 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "adversaries-left-out": what_is_known.adversaries_left_out,
     "not-a-sum": what_is_known.not_a_sum,
     "determined": what_is_known.determined,
+    "given": what_is_known.given,
+    "given-ladder": what_is_known.given_ladder,
+    "given-dropped": what_is_known.given_dropped,
+    "when-present": what_is_known.when_present,
+    "given-presence": what_is_known.given_presence,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from empriv.words.sentences import number
 
 
@@ -66,6 +68,51 @@ def determined(views: int, kind: str) -> str:
         f"EXACT LEAK: what is known determines the result in {views:,} views of the databases, so that any change "
         "shows. Hint: for an average, give OwnContribution(contributions=...)."
     )
+
+
+def given(names: Sequence[str], parameters: int, n: int, logarithm: bool, spread: bool) -> str:
+    """What was counted as known, and how it was taken out."""
+    if not names:
+        said = "Nothing was counted as known"
+    else:
+        listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        said = f"Counted as known: {listed} ({parameters} parameters, fitted to {n:,} databases)"
+    if logarithm:
+        said += ", after taking logarithms"
+    if spread:
+        said += "; the spread depends on it, and figures are for where it is least"
+    return f"{said}. Only what is left counts as protection."
+
+
+def given_ladder(name: str, p: float) -> str:
+    where = {
+        "nothing": "with nothing counted as known",
+        "logarithm": "at the logarithm",
+        "calendar": "at the calendar",
+        "previous": "at the previous answer",
+        "lags": "at the answers 1, 2 and 7 before",
+        "spread": "at a spread that changes",
+    }[name]
+    if p > 0.05:
+        return f"The ladder stopped {where}, where nothing suspicious is left (p = {p:.3f})."
+    return f"The ladder ended {where}, and what is left still departs from chance (p = {p:.3f})."
+
+
+def given_dropped(count: int) -> str:
+    which = "database was" if count == 1 else f"{count:,} databases were"
+    return f"The first {which} left out, whose previous answers are not known."
+
+
+def given_presence() -> str:
+    return (
+        "Given presence: the law of the others on all databases, against it plus one of the influences that the person "
+        "had when they were there. Bounds hold for influences as they were seen, if the others do not depend on "
+        "whether the person is there."
+    )
+
+
+def when_present() -> str:
+    return "On a database that the person is in:"
 
 
 def knowing_nothing(delta: float, epsilon: float) -> str:

@@ -1,4 +1,4 @@
-"""What an adversary knows, as values: `Weighted`, `Buckets`, `OwnContribution`; and the databases that fit it.
+"""What an adversary knows, as values: `Given`, `Weighted`, `Buckets`, `OwnContribution`; and the databases that fit it.
 
 Given that the adversary knows g(X) = z, only databases whose g lies near z tell what results may come. `weights_near`
 says how much each database counts (kernel weights), `bucket_labels` which databases are alike (buckets). How private
@@ -100,12 +100,79 @@ class OwnContribution:
             raise InputError(f"`sample` must be at least 1, got {self.sample}.")
 
 
-Adversary = Weighted | Buckets | OwnContribution
+@dataclass(frozen=True, eq=False, init=False)
+class Given:
+    """Somebody who knows part of what the results are made of: only what is left counts as protection.
+
+    What is known is fitted to the results of all databases by regression and taken out of both sides of every pair;
+    what is left is measured as any results are, with bounds, checks, verdict and noise.
+
+    Parameters
+    ----------
+    quantities : SQL over a database, a function of the rows, an array, labels, a mapping from database to value, or a
+        frame with the databases for index; numbers enter as they are, text as categories
+    calendar : count trend, weekday and month or season as known, as far as the databases carry them, read off labels
+        that are dates, years or ordered numbers
+    previous : how many of the previous answers are known
+    spread : whether the spread depends on what is known: "auto" asks a test, True and False say so
+    logarithm : take logarithms of the results first; needs positive results
+    climb : count as known as much as it takes until what is left looks independent and identically distributed: the
+        logarithm, the calendar, previous answers, spread (``adversary="auto"``)
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> customers = rng.normal(100.0, 10.0, 90)
+    >>> q = 5.0 * customers + rng.normal(0.0, 10.0, 90)
+    >>> results = empriv.Results.from_arrays(q, (q - 3.0)[None])
+    >>> risk = empriv.measure_against(results, empriv.Given(customers, spread=False))
+    >>> print(f"{risk.unconditional.delta(0.1):.3f}; knowing the customers {risk.delta(0.1):.3f}")
+    0.004; knowing the customers 0.086
+    """
+
+    quantities: tuple[Any, ...] = field(repr=False)
+    calendar: bool
+    previous: int
+    spread: bool | str
+    logarithm: bool
+    climb: bool
+
+    def __init__(
+        self,
+        *quantities: Any,
+        calendar: bool = False,
+        previous: int = 0,
+        spread: bool | str = "auto",
+        logarithm: bool = False,
+        climb: bool = False,
+    ) -> None:
+        if isinstance(previous, bool) or not isinstance(previous, int) or previous < 0:
+            raise InputError(f"`previous` must be a whole number of at least 0, got {previous!r}.")
+        if spread not in ("auto", True, False):
+            raise InputError(f'`spread` must be "auto", True or False, got {spread!r}.')
+        words = [given for given in quantities if isinstance(given, str) and given in WORDS]
+        if not (quantities or calendar or previous or climb):
+            raise InputError('`Given` must say what is known, got nothing. Hint: Given("count(*)", calendar=True).')
+        put = object.__setattr__
+        put(self, "quantities", tuple(g for g in quantities if not (isinstance(g, str) and g in WORDS)))
+        put(self, "calendar", bool(calendar or "calendar" in words or "public" in words))
+        put(self, "previous", max(previous, 1 if "previous" in words or "public" in words else 0))
+        put(self, "spread", spread)
+        put(self, "logarithm", bool(logarithm))
+        put(self, "climb", bool(climb or "auto" in words))
+
+
+WORDS = ("calendar", "previous", "public", "auto")
+"""Words for what many know: the calendar, the previous answer, both, or as much as it takes."""
+
+Adversary = Weighted | Buckets | OwnContribution | Given
 
 
 def kind_of(adversary: Adversary) -> str:
     """The kind of adversary, as files and sentences know it."""
     match adversary:
+        case Given():
+            return "given"
         case OwnContribution():
             return "own contribution"
         case Buckets():
@@ -310,10 +377,13 @@ def _one_column(column: npt.NDArray[Any], count: int, *, explicit: bool) -> tupl
 
 
 def as_adversary(adversary: Any) -> Adversary:
-    """A bare expression, function or array is `Weighted`."""
-    if isinstance(adversary, Weighted | Buckets | OwnContribution):
+    """One of `WORDS`, alone or in a list, is `Given`; any other bare expression, function or array is `Weighted`."""
+    if isinstance(adversary, Weighted | Buckets | OwnContribution | Given):
         return adversary
     empty = isinstance(adversary, Sequence) and len(adversary) == 0
     if adversary is None or empty:
         raise InputError('`adversary` must say what is known, got nothing. Hint: adversary="sum(amount)".')
+    listed = list(adversary) if isinstance(adversary, list | tuple) else [adversary]
+    if any(isinstance(g, str) and g in WORDS for g in listed):
+        return Given(*listed)
     return Weighted(adversary)

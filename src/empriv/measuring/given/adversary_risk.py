@@ -25,6 +25,7 @@ from empriv.measuring.given.adversaries import (
     LEAST_EFFECTIVE,
     Adversary,
     Buckets,
+    Given,
     OwnContribution,
     as_adversary,
     kind_of,
@@ -33,6 +34,7 @@ from empriv.measuring.given.adversaries import (
 )
 from empriv.measuring.given.buckets import bucket_search
 from empriv.measuring.given.conditional import ViewSearch
+from empriv.measuring.given.given_risk import GivenRisk, measure_given
 from empriv.measuring.given.own_contribution import Cost, cost, names_of, own_views
 from empriv.measuring.given.views import View, views_of
 from empriv.measuring.line.atoms import split
@@ -250,15 +252,16 @@ def measure_against(
     density: Density | None = None,
     progress: bool | None = None,
     notice: Callable[[str], None] | None = None,
-) -> AdversaryRisk:
+) -> AdversaryRisk | GivenRisk:
     """Privacy of query results against an adversary who knows part of the data.
 
     Parameters
     ----------
     results : of one number
-    adversary : `Weighted`, `Buckets` or `OwnContribution`; anything else is taken for `Weighted` of it
+    adversary : `Given` (or one of the words calendar, previous, public, auto), `Weighted`, `Buckets` or
+        `OwnContribution`; anything else is taken for `Weighted` of it
     known : what is known of each database, (n,) or (n, k), or a list of k arrays; by default the adversary's own
-        ``g``, if that is an array. For `OwnContribution`, its contributions.
+        ``g``, if that is an array. For `OwnContribution`, its contributions; for `Given`, one for each quantity.
     density : how densities are estimated; for `Weighted` and `OwnContribution` a Laplace kernel with one bandwidth
     progress : False never shows progress, True always, None if the work lasts
     notice : called with a sentence that says what the work costs, before it starts (`OwnContribution`)
@@ -273,6 +276,8 @@ def measure_against(
     """
     adversary = as_adversary(adversary)
     density = density_or_default(density)
+    if isinstance(adversary, Given):
+        return measure_given(results, adversary, known, density=density)
     unconditional = measure_line(results, density)
     n = results.n_databases
     if isinstance(adversary, OwnContribution):

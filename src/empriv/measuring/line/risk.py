@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from empriv.measuring.line.atoms import Pairs, split
 from empriv.measuring.line.blocks import Block, closed_form, jobs, largest_shifts
 from empriv.measuring.line.screening import log_reach
 from empriv.results import FloatArray, IntArray, Results
+
+if TYPE_CHECKING:
+    from empriv.measuring.given.presence import PresenceRisk
 
 
 def measure_line(results: Results, density: Density | None = None) -> Risk:
@@ -135,6 +138,12 @@ class Risk(RiskContract):
         if self.density is None:
             return np.zeros_like(x)
         return self.density.pdf(x, self.pairs.dense(np.array([row]))[0])
+
+    def given_presence(self) -> PresenceRisk:
+        """The risk on a database that the person is in, where the paper's is averaged over all databases."""
+        from empriv.measuring.given.presence import presence_of  # which is made of risks
+
+        return presence_of(self)
 
     # How it is computed
 

@@ -17,6 +17,8 @@ from empriv.base.arguments import confidence_level, epsilon_grid, one_of
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract, Several
 from empriv.measuring.given.adversary_risk import AdversaryRisk
+from empriv.measuring.given.given_risk import GivenRisk, atom_curves
+from empriv.measuring.given.presence import PresenceRisk
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray
@@ -24,6 +26,7 @@ from empriv.validate.bounds.analytic import floor, narrowing, upper_bounds
 from empriv.validate.bounds.bootstrap import bootstrap_bounds
 from empriv.validate.bounds.joint_bounds import joint_lower_bounds, joint_upper_bounds
 from empriv.validate.bounds.lower import lower_bounds
+from empriv.validate.bounds.present import presence_lower_bounds, presence_upper_bounds
 from empriv.validate.ground import ground_of
 from empriv.words.findings import Finding
 
@@ -152,8 +155,8 @@ def bounds_of(risk: RiskContract, epsilon: float | Several, asked: BoundsAsked) 
     return make_bounds(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
 
 
-@bounds_of.register
-def _(risk: Risk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+@bounds_of.register(Risk)
+def _bounds_of_one_number(risk: Risk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     grid = np.atleast_1d(np.asarray(epsilon, float))
     estimate_i = risk.delta_i(grid)
     ground = ground_of(risk)
@@ -178,6 +181,39 @@ def _(risk: Risk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     findings += other_level(level)
     finest = narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan")
     return make_bounds(risk, epsilon, asked, lower, upper_i, total_upper, finest=finest, findings=findings)
+
+
+@bounds_of.register
+def _(risk: GivenRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    left = _bounds_of_one_number(risk, epsilon, asked)
+    # Outcomes with a mass of their own are not among what is left: they are counted, as the results had them.
+    counts = np.rint(atom_curves(risk.atoms, grid) * risk.results.n_databases)
+    if not counts.any():
+        return left
+    shares = _share_bound(counts, risk.results.n_databases, asked.level)
+    upper_i = np.maximum(left.upper_i.reshape(shares.shape), shares)
+    lower, total = np.atleast_1d(left.lower), np.atleast_1d(left.total_risk_upper)
+    return make_bounds(risk, epsilon, asked, lower, upper_i, total, findings=list(left.findings), finest=left.finest)
+
+
+@bounds_of.register
+def _(risk: PresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    if asked.method != "analytic":
+        raise InputError(f"`method` must be analytic given presence, got {asked.method!r}.")
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    n = risk.results.n_databases
+    findings = [Finding("given-presence")]
+    lower = presence_lower_bounds(risk, grid, asked.level, asked.rng)
+    if n < LEAST_DATABASES:
+        upper_i, total = _no_upper(risk, grid), np.ones(len(grid))
+        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
+    else:
+        upper = presence_upper_bounds(risk, grid, asked.level)
+        upper_i, total = np.maximum(upper.upper_i, risk.delta_i(grid)), upper.total
+    findings += other_level(asked.level)
+    finest = narrowing(n) * risk.bandwidth
+    return make_bounds(risk, epsilon, asked, lower, upper_i, total, finest=finest, findings=findings)
 
 
 @bounds_of.register
@@ -210,6 +246,14 @@ def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
         findings.append(Finding("draws", {"m": risk.results.draws}))
     findings += other_level(level)
     return make_bounds(risk, epsilon, asked, lower, upper_i, total_upper, findings=findings)
+
+
+def _share_bound(counts: FloatArray, n: int, level: float) -> FloatArray:
+    """Clopper and Pearson: the largest mass of what was seen so many times in n."""
+    from scipy.special import betaincinv  # heavy, and seldom needed
+
+    limits = np.where(counts < n, betaincinv(counts + 1, np.maximum(n - counts, 1), level), 1.0)
+    return np.where(counts > 0, limits, 0.0)
 
 
 def other_level(level: float) -> list[Finding]:

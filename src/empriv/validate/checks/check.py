@@ -16,11 +16,11 @@ import numpy as np
 
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
+from empriv.measuring.given.battery import battery, power_at
 from empriv.measuring.line.atoms import lattice
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds.analytic import floor
 from empriv.validate.bounds.figures import LEAST_DATABASES
-from empriv.validate.checks.iid import battery, power_at
 from empriv.words.checks import check_sentence, check_title
 
 SEVERITIES = ("error", "warning", "info")

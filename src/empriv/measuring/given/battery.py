@@ -70,6 +70,19 @@ def battery(series: FloatArray, *, permutations: int = PERMUTATIONS, rng: int = 
     )
 
 
+def same_within(series: FloatArray, tolerance: float) -> FloatArray:
+    """The series with numbers within ``tolerance`` of each other made the same: rounding has no trend.
+
+    Numbers that differ by more stay as they are, unless others fill the distance between them.
+    """
+    order = np.argsort(series, kind="stable")
+    rising = series[order]
+    first = np.concatenate(([True], np.diff(rising) > tolerance))
+    out = np.empty_like(series)
+    out[order] = rising[first][np.cumsum(first) - 1]
+    return out
+
+
 def power_at(n: int, departure: str = "trend") -> float:
     """Chance that the battery would see a departure of one standard deviation, interpolated from simulation."""
     return float(np.interp(np.log(n), np.log(POWER_SIZES), POWER[departure]))

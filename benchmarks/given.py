@@ -1,0 +1,308 @@
+"""Coverage of the upper bound given what is known, and given presence, on laws whose truth is known.
+
+    python benchmarks/given.py [--quick] [--runs 40] [--only calendar] [--battery] [--weighted] [--speed]
+
+A run makes n daily results with a trend and a weekday pattern of three times the daily noise, and one person; what
+everybody knows is taken out, and the upper bound at 95% and epsilon 0.1 is compared with the truth, which is found by
+integration of the known laws. Printed for each row: estimate over truth (median), share of runs that the bound covers,
+upper bound over truth (median), and the estimate over truth of somebody who ignores what is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+import empriv
+
+FloatArray = npt.NDArray[np.float64]
+EPSILON, SHIFT = 0.1, 0.3
+GRID = np.linspace(-40.0, 40.0, 160_001)
+SIZES = (60, 100, 365)
+
+
+@dataclass(frozen=True)
+class Law:
+    """A law of mean 0 and standard deviation 1: how to draw from it, and its density on the grid."""
+
+    draw: Callable[[np.random.Generator, int], FloatArray]
+    pdf: FloatArray
+
+
+def _normal_pdf(x: FloatArray, mean: float = 0.0, sd: float = 1.0) -> FloatArray:
+    return np.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
+
+
+def _student(rng: np.random.Generator, n: int) -> FloatArray:
+    return rng.standard_t(3, n) / np.sqrt(3)
+
+
+def _peaks(rng: np.random.Generator, n: int) -> FloatArray:
+    return np.where(rng.random(n) < 0.5, -0.9, 0.9) + np.sqrt(0.19) * rng.normal(size=n)
+
+
+def laws() -> dict[str, Law]:
+    z = GRID * np.sqrt(3)
+    student = np.sqrt(3) * 2 / (np.pi * np.sqrt(3) * (1 + z * z / 3) ** 2)
+    y = np.maximum(GRID * np.sqrt(2) + 2, 0.0)
+    gamma = np.sqrt(2) * y * np.exp(-y)
+    peaks = 0.5 * (_normal_pdf(GRID, -0.9, np.sqrt(0.19)) + _normal_pdf(GRID, 0.9, np.sqrt(0.19)))
+    return {
+        "normal": Law(lambda rng, n: rng.normal(size=n), _normal_pdf(GRID)),
+        "Student 3": Law(_student, student),
+        "skewed": Law(lambda rng, n: (rng.gamma(2.0, size=n) - 2) / np.sqrt(2), gamma),
+        "bimodal": Law(_peaks, peaks),
+        # whole numbers of which the standard deviation is 20: the law itself is nearly normal
+        "lattice": Law(lambda rng, n: rng.normal(size=n), _normal_pdf(GRID)),
+    }
+
+
+def moved(pdf: FloatArray, by: float) -> FloatArray:
+    """Density of what is ``by`` less."""
+    return np.interp(GRID + by, GRID, pdf, left=0.0, right=0.0)
+
+
+def stick(p: FloatArray, q: FloatArray, epsilon: float = EPSILON) -> float:
+    """The larger hockey stick of two densities."""
+    step, e = GRID[1] - GRID[0], np.exp(epsilon)
+    return float(max(np.maximum(p - e * q, 0).sum(), np.maximum(q - e * p, 0).sum()) * step)
+
+
+def spread_over(pdf: FloatArray, influences: FloatArray, weights: FloatArray) -> FloatArray:
+    return np.asarray(sum(w * moved(pdf, d) for d, w in zip(influences, weights, strict=True)))
+
+
+EXPONENTIAL = -np.log1p(-(np.arange(64) + 0.5) / 64) * SHIFT  # quantiles of an exponential influence
+
+
+def truth_of(pdf: FloatArray, influence: str, least: float) -> float:
+    """delta to somebody who knows what is known, where the spread is least."""
+    match influence:
+        case "constant":
+            return stick(pdf, moved(pdf, SHIFT / least))
+        case "random":
+            return stick(pdf, spread_over(pdf, EXPONENTIAL / least, np.full(64, 1 / 64)))
+        case "rare":
+            return stick(pdf, spread_over(pdf, np.array([0.0, 1.0 / least]), np.array([0.95, 0.05])))
+        case _:  # on Sundays only, looked at on a Sunday
+            return stick(pdf, moved(pdf, 2 * SHIFT / least))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table."""
+
+    law: str
+    n: int
+    setting: str
+    influence: str
+
+    def __str__(self) -> str:
+        return f"{self.law:10s} {self.n:4d}  {self.setting:14s} {self.influence:9s}"
+
+
+def days(n: int) -> npt.NDArray[np.str_]:
+    return np.array([str(date(2024, 1, 1) + timedelta(days=k)) for k in range(n)])
+
+
+def level(n: int) -> FloatArray:
+    """A trend and a weekday pattern, each of about three times the daily noise."""
+    weekday = np.arange(n) % 7
+    return 3.0 * np.arange(n) / n * np.sqrt(12) / 2 + np.array([0.0, 1, 4, 2, 8, 7, -1])[weekday] * 0.9
+
+
+def scale(n: int) -> FloatArray:
+    """Saturdays and Sundays are half as lively."""
+    return np.where(np.arange(n) % 7 >= 5, 0.5, 1.0)
+
+
+def one_run(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, float, float]:
+    """Estimate, upper bound, and the estimate of somebody who ignores what is known."""
+    n = row.n
+    r = law.draw(rng, n)
+    s = scale(n) if row.setting == "spread" else np.ones(n)
+    q = level(n) + s * r
+    if row.setting.startswith("previous"):
+        weight = float(row.setting.split()[1])
+        for k in range(1, n):
+            q[k] += weight * (q[k - 1] - level(n)[k - 1])
+    match row.influence:
+        case "constant":
+            d = np.full(n, SHIFT)
+        case "random":
+            d = rng.choice(EXPONENTIAL, n)
+        case "rare":
+            d = np.where(rng.random(n) < 0.05, 1.0, 0.0)
+        case _:
+            d = np.where(np.arange(n) % 7 == 6, 2 * SHIFT, 0.0)
+    if row.law == "lattice":
+        q, d = np.round(20 * q), np.round(20 * d)
+    results = empriv.Results.from_arrays(
+        100 * (row.law == "lattice") + q, (q - d)[None] + 100 * (row.law == "lattice"), databases=days(n)
+    )
+    previous = 1 if row.setting.startswith("previous") else 0
+    known = empriv.Given(calendar=True, previous=previous)
+    risk = empriv.measure_against(results, known)
+    asked = risk
+    if row.influence == "context":
+        asked = risk.in_context("weekday", "Sunday")
+    bounds = empriv.bounds(asked, EPSILON)
+    return bounds.estimate, bounds.upper, risk.unconditional.delta(EPSILON)
+
+
+def one_presence(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, float, float]:
+    """The same given presence; the last figure is the paper's, on a random day."""
+    n = row.n
+    others = law.draw(rng, n)
+    influences = SEVERAL if row.influence == "several" else np.array([0.5])
+    if row.law == "lattice":
+        others, influences = np.round(20 * others), np.round(20 * influences)
+    there = rng.choice(n, len(influences), replace=False)
+    q = others.copy()
+    q[there] += influences
+    results = empriv.Results(
+        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.array(["a"]),
+        starts=np.array([0, len(there)]), entry_database=np.sort(there).astype(np.int32),
+        entry_q=others[np.sort(there)], entry_outcomes=np.zeros(len(there), np.int8),
+    )  # fmt: skip
+    risk = empriv.measure(results)
+    bounds = empriv.bounds(risk.given_presence(), EPSILON)
+    return bounds.estimate, bounds.upper, risk.delta(EPSILON)
+
+
+SEVERAL = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
+
+
+def rows(quick: bool, only: str | None) -> list[Row]:
+    names = list(laws())
+    sizes = (60, 365) if quick else SIZES
+    out = [Row(law, n, "calendar", "constant") for law in names for n in sizes]
+    for setting in ("previous 0.3", "previous 0.7", "spread"):
+        out += [Row(law, n, setting, "constant") for law in names for n in sizes]
+    for influence in ("random", "rare", "context"):
+        out += [Row(law, n, "calendar", influence) for law in names for n in sizes]
+    for influence in ("one", "several"):
+        out += [Row(law, n, "presence", influence) for law in names for n in sizes]
+    return [row for row in out if only is None or only in str(row)]
+
+
+def table(quick: bool, runs: int, only: str | None) -> None:
+    known = laws()
+    print(
+        f"{'law':10s} {'n':>4s}  {'known':14s} {'influence':9s}  truth  estimate/truth  covers  upper/truth  ignoring"
+    )
+    for row in rows(quick, only):
+        law = known[row.law]
+        if row.setting == "presence":
+            shifts = SEVERAL if row.influence == "several" else np.array([0.5])
+            truth = stick(law.pdf, spread_over(law.pdf, shifts, np.full(len(shifts), 1 / len(shifts))))
+        else:
+            truth = truth_of(law.pdf, row.influence, 0.5 if row.setting == "spread" else 1.0)
+        run = one_presence if row.setting == "presence" else one_run
+        found = np.array([run(row, law, np.random.default_rng([7, k])) for k in range(runs)])
+        covers = np.mean(found[:, 1] >= truth * (1 - 1e-9))
+        ratios = np.median(found, axis=0) / truth
+        print(f"{row}  {truth:5.3f}  {ratios[0]:14.2f}  {covers:6.2f}  {ratios[1]:11.2f}  {ratios[2]:8.2f}", flush=True)
+
+
+def battery_size(runs: int) -> None:
+    """How often the battery objects to what is left when the model is right."""
+    from empriv.measuring.given.ladder import objection
+
+    for name, law in laws().items():
+        for n in SIZES:
+            for previous in (0, 1):
+                objects = 0
+                for k in range(runs):
+                    rng = np.random.default_rng([8, k])
+                    q = level(n) + law.draw(rng, n)
+                    for j in range(1, n if previous else 0):
+                        q[j] += 0.5 * (q[j - 1] - level(n)[j - 1])
+                    results = empriv.Results.from_arrays(q, q[None] - SHIFT, databases=days(n))
+                    risk = empriv.measure_against(results, empriv.Given(calendar=True, previous=previous, spread=False))
+                    objects += objection(risk.left, risk._times)[0] <= 0.05
+                print(f"{name:10s} {n:4d}  previous {previous}  objects in {objects / runs:.3f}", flush=True)
+
+
+def weighted(runs: int) -> None:
+    """`Given` beside `Weighted` and `Buckets`, all of which know one number: estimate over truth, and its error."""
+    for name, law in laws().items():
+        for n in (100, 365):
+            truth = stick(law.pdf, moved(law.pdf, SHIFT))
+            found: dict[str, list[float]] = {"Given": [], "Weighted": [], "Buckets": []}
+            for k in range(runs):
+                rng = np.random.default_rng([9, k])
+                x = rng.normal(size=n)
+                q = 3 * x + law.draw(rng, n)
+                results = empriv.Results.from_arrays(q, q[None] - SHIFT)
+                for kind, who in (
+                    ("Given", empriv.Given(x)), ("Weighted", empriv.Weighted(x)), ("Buckets", empriv.Buckets(x))
+                ):  # fmt: skip
+                    found[kind].append(empriv.measure_against(results, who).delta(EPSILON))
+            said = "  ".join(
+                f"{kind} {np.median(v) / truth:5.2f} (rmse {np.sqrt(np.mean((np.array(v) - truth) ** 2)) / truth:4.2f})"
+                for kind, v in found.items()
+            )
+            print(f"{name:10s} {n:4d}  truth {truth:.3f}  {said}", flush=True)
+
+
+def speed() -> None:
+    """Seconds of one processor for 10,000 individuals on 365 databases: plain, given the calendar, given presence."""
+    rng = np.random.default_rng(0)
+    people, n = 10_000, 365
+    present = rng.random((people, n)) < rng.beta(0.5, 5, people)[:, None]
+    amounts = np.where(present, rng.lognormal(0, 1, (people, n)), 0.0)
+    q = amounts.sum(axis=0)
+    who, when = np.nonzero(present)
+    results = empriv.Results(
+        q=q, outcomes=np.zeros(n, np.int8), databases=days(n), individuals=np.arange(people),
+        starts=np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int64),
+        entry_database=when.astype(np.int32), entry_q=q[when] - amounts[who, when],
+        entry_outcomes=np.zeros(len(when), np.int8),
+    )  # fmt: skip
+    start = time.process_time()
+    plain = empriv.measure(results)
+    bounds = empriv.bounds(plain, EPSILON)
+    print(
+        f"plain          {time.process_time() - start:6.1f} s  delta {bounds.estimate:.4f}, at most {bounds.upper:.4f}"
+    )
+    start = time.process_time()
+    bounds = empriv.bounds(empriv.measure_against(results, "auto"), EPSILON)
+    print(
+        f"auto           {time.process_time() - start:6.1f} s  delta {bounds.estimate:.4f}, at most {bounds.upper:.4f}"
+    )
+    start = time.process_time()
+    bounds = empriv.bounds(plain.given_presence(), EPSILON)
+    print(
+        f"given presence {time.process_time() - start:6.1f} s  delta {bounds.estimate:.4f}, at most {bounds.upper:.4f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="two sizes, 10 runs")
+    parser.add_argument("--runs", type=int, default=None)
+    parser.add_argument("--only", help="rows that contain this text")
+    parser.add_argument("--battery", action="store_true", help="how often the battery objects to what is left")
+    parser.add_argument("--weighted", action="store_true", help="beside `Weighted` and `Buckets`")
+    parser.add_argument("--speed", action="store_true", help="seconds for 10,000 individuals")
+    given = parser.parse_args()
+    runs = given.runs or (10 if given.quick else 40)
+    if given.battery:
+        battery_size(runs)
+    elif given.weighted:
+        weighted(runs)
+    elif given.speed:
+        speed()
+    else:
+        table(given.quick, runs, given.only)
+
+
+if __name__ == "__main__":
+    main()

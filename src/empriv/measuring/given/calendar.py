@@ -1,0 +1,158 @@
+"""What everybody reads off a calendar: labels of databases that are dates, years or ordered numbers, as known columns.
+
+`times_of` says when each database was, `calendar_terms` what a calendar tells about it: a trend, the day of the week,
+the month or the season, as many of them as the databases carry.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.given.terms import Term, category_term, number_term
+from empriv.results import FloatArray, IntArray
+
+LEAST_WEEKDAYS = 35  # databases from which the day of the week is fitted: five for each
+LEAST_SEASON = 90  # databases from which months or the season are
+_EACH = 15  # databases for each parameter of months; with fewer, two waves of the year; with fewer still, one
+_YEAR = 365.2425
+_WEEKDAYS = np.array(["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"])  # since 1970
+_MONTHS = np.array(
+    [
+        *("January", "February", "March", "April", "May", "June"),
+        *("July", "August", "September", "October", "November", "December"),
+    ]
+)
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[T ].*)?")
+_MONTH = re.compile(r"(\d{4})-(\d{1,2})")
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """When each database was.
+
+    Attributes
+    ----------
+    place : (n,) numbers that rise with time: days for dates, months for months, else the numbers themselves
+    unit : "days", "months" or "numbers"
+    """
+
+    place: FloatArray
+    unit: str
+
+    @property
+    def order(self) -> IntArray:
+        """Positions of the databases, earliest first."""
+        return np.argsort(self.place, kind="stable")
+
+
+def times_of(labels: npt.NDArray[Any]) -> Times | None:
+    """When the databases with these labels were, or None if the labels are neither dates nor numbers.
+
+    Two databases with one time have no order either.
+    """
+    labels = np.asarray(labels)
+    if labels.dtype.kind == "M":
+        days = labels.astype("datetime64[s]").astype(np.int64) / 86_400
+        return _ordered(days, "days") if not np.isnat(labels).any() else None
+    if labels.dtype.kind in "iuf":
+        return _ordered(labels.astype(float), "numbers")
+    listed = labels.tolist()
+    for read, unit in ((_day, "days"), (_month, "months"), (_number, "numbers")):
+        values = [read(label) for label in listed]
+        if all(value is not None for value in values):
+            return _ordered(np.array(values, float), unit)
+    return None
+
+
+def required_times(labels: npt.NDArray[Any], asked: str) -> Times:
+    """The same, and an error where there is no order; ``asked`` is what needs it."""
+    times = times_of(labels)
+    if times is None:
+        raise InputError(
+            f"{asked} must go with databases that have an order: labels that are all different dates (2024-03-31), "
+            "months (2024-03), years or numbers, got others. Hint: give what is known as an array."
+        )
+    return times
+
+
+def calendar_terms(times: Times, *, most: int | None = None) -> list[Term]:
+    """What a calendar tells: a trend always, weekdays from 35 databases, months or waves of the year from 90.
+
+    ``most`` is how many parameters there may be in all; by default a quarter of the databases.
+    """
+    n = len(times.place)
+    most = n // 4 if most is None else most
+    terms = [number_term("trend", times.place)]
+    if times.unit == "days":
+        weekday = np.floor(times.place).astype(np.int64) % 7
+        if n >= LEAST_WEEKDAYS and len(np.unique(weekday)) > 1:
+            terms.append(category_term("weekday", _WEEKDAYS[weekday], least=3))
+    if times.unit in ("days", "months") and n >= LEAST_SEASON:
+        terms += _season(times)
+    kept: list[Term] = []
+    for term in terms:
+        if 1 + sum(part.size for part in kept) + term.size <= most:
+            kept.append(term)
+    return [term for term in kept if term.size]
+
+
+def _season(times: Times) -> list[Term]:
+    n = len(times.place)
+    if times.unit == "days":
+        stamps = times.place.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        phase, length = times.place / _YEAR, float(np.ptp(times.place)) / _YEAR
+    else:
+        stamps = times.place.astype(np.int64)
+        phase, length = times.place / 12.0, float(np.ptp(times.place)) / 12.0
+    months = category_term("month", _MONTHS[stamps % 12], least=5)
+    if n >= _EACH * (months.size + 1):
+        return [months]
+    if length < 1.0:  # part of a year: a wave would be taken for the trend
+        return []
+    waves = 2 if n >= 8 * _EACH else 1
+    angles = [2 * np.pi * wave * phase for wave in range(1, waves + 1)]
+    columns = np.column_stack([side(angle) for angle in angles for side in (np.sin, np.cos)])
+    return [Term("season", columns, None)]
+
+
+def _ordered(place: FloatArray, unit: str) -> Times | None:
+    return Times(place, unit) if np.isfinite(place).all() and len(np.unique(place)) == len(place) else None
+
+
+def _day(label: Any) -> float | None:
+    if isinstance(label, datetime):
+        return label.toordinal() - 719_163 + (label.hour * 60 + label.minute) / 1440 + label.second / 86_400
+    if isinstance(label, date):
+        return float(label.toordinal() - 719_163)
+    match = _DATE.fullmatch(label.strip()) if isinstance(label, str) else None
+    if match is None:
+        return None
+    try:
+        if len(str(label).strip()) > 10:
+            return _day(datetime.fromisoformat(str(label).strip()))
+        return float(date(*(int(part) for part in match.groups())).toordinal() - 719_163)
+    except ValueError:
+        return None
+
+
+def _month(label: Any) -> float | None:
+    match = _MONTH.fullmatch(label.strip()) if isinstance(label, str) else None
+    if match is None or not 1 <= int(match[2]) <= 12:
+        return None
+    return 12.0 * (int(match[1]) - 1970) + int(match[2]) - 1
+
+
+def _number(label: Any) -> float | None:
+    if isinstance(label, bool):
+        return None
+    try:
+        return float(label)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,266 @@
+"""`GivenRisk`: the risk given what is known, measured from what is left of the results once that is taken out.
+
+It is a `Risk` of residual results, with all that a `Risk` can be asked, and it knows what was taken out. Outcomes with
+a mass of their own (a sum that stops being whole) are lost when a level is taken out. Knowing more never makes a
+difference smaller, so they count as they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.arguments import probability
+from empriv.errors import InputError
+from empriv.measuring.contract import largest_influence
+from empriv.measuring.densities.density import Density, density_or_default, is_literal
+from empriv.measuring.given.adversaries import Given
+from empriv.measuring.given.calendar import Times, calendar_terms, required_times, times_of
+from empriv.measuring.given.contexts import Context, contexts_of, groups_of
+from empriv.measuring.given.ladder import Rung, climb
+from empriv.measuring.given.presence import PresenceRisk, presence_of
+from empriv.measuring.given.residuals import Left, all_positive, taken_out
+from empriv.measuring.given.terms import Term, quantity_terms
+from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.hockeystick import LARGEST_EPSILON
+from empriv.measuring.line.risk import Risk, measure_line
+from empriv.results import FloatArray, Results
+from empriv.words.findings import Finding
+
+_LOOKED_AT = 5  # people whose contexts are looked at, the most exposed
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRisk(Risk):
+    """How private the results are for every individual, to somebody who knows part of what they are made of.
+
+    ``results`` are residuals: what is left with everyone, and without each individual.
+
+    Attributes
+    ----------
+    adversary : what is known
+    left : what was taken out, and from what
+    steps : the ladder that was climbed, if it was
+    recipe : how densities are estimated
+    atoms : the results themselves, with outcomes that have a mass of their own apart
+    quantities : those that were given, on the databases as they were given
+    whole : the results as they were given, before databases were put in order or left out
+    """
+
+    adversary: Given = field(repr=False)
+    left: Left = field(repr=False)
+    steps: tuple[Rung, ...] = field(repr=False)
+    recipe: Density = field(repr=False)
+    atoms: Pairs = field(repr=False)
+    quantities: tuple[Term, ...] = field(repr=False)
+    whole: Results = field(repr=False)
+
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        return np.maximum(super().curves(epsilons), atom_curves(self.atoms, epsilons))
+
+    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
+        smallest = super().epsilon_i(delta)
+        # what tells for certain does so at any epsilon
+        return np.where(atom_curves(self.atoms, np.array([LARGEST_EPSILON]))[:, 0] > delta, np.inf, smallest)
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        delta = probability("delta", delta)
+        leaks = atom_curves(self.atoms, np.array([LARGEST_EPSILON]))
+        return float("inf") if leaks.max(initial=0.0) > delta else super().epsilon(delta)
+
+    def influence(self) -> FloatArray:
+        """Largest change that each individual makes to a result, in units of the results."""
+        return largest_influence(self.left.original)
+
+    @cached_property
+    def unconditional(self) -> Risk:
+        """The risk to somebody who knows nothing."""
+        return measure_line(self.whole, self.recipe)
+
+    def averaged(self) -> Risk:
+        """The risk on average over what is known: the privacy of publishing result and knowledge together."""
+        return self if self.left.fit.spread is None else measure_line(self.left.averaged(), self.recipe)
+
+    def given_presence(self) -> PresenceRisk:
+        """The same on a database that the person is in."""
+        return presence_of(self, self.left)
+
+    def without_logarithm(self) -> GivenRisk:
+        """The same knowledge taken out of the results themselves, for noise that is added to them."""
+        if not self.left.logarithm:
+            return self
+        left = taken_out(
+            self.whole,
+            self._terms,
+            order=None if self._times is None else self._times.order,
+            lags=_lags(self.left),
+            spread=True,
+        )
+        return _given(left, self.adversary, self.steps, self.recipe, self.quantities, self.whole)
+
+    def contexts(self, epsilon: float, individual: Any = None) -> list[Context]:
+        """delta of one individual (the most exposed, unless given by label) in every context of what is known."""
+        if individual is None:
+            row = int(np.argmax(self.delta_i(float(epsilon)))) if self.n_individuals else 0
+        else:
+            row = self.results.position(individual)
+        return contexts_of(self.given_presence(), self.left, row, float(epsilon))
+
+    def in_context(self, name: str, value: str) -> PresenceRisk:
+        """The risk of everyone in one context, by the names that `contexts` gives them."""
+        for term in self.left.fit.terms:
+            for label, databases in groups_of(term):
+                if (term.name, label) == (name, value):
+                    return self.given_presence().in_context(databases)
+        raise InputError(f"`name` and `value` must name one of the contexts, got {name!r} and {value!r}.")
+
+    def by_condition(self, epsilon: float, individual: Any = None) -> dict[str, npt.NDArray[Any]]:
+        """`contexts` as the columns ``z``, ``effective`` (databases) and ``delta_i``."""
+        contexts = self.contexts(epsilon, individual)
+        return {
+            "z": np.array([f"{context.name}: {context.value}" for context in contexts], dtype=np.str_),
+            "effective": np.array([float(context.databases) for context in contexts]),
+            "delta_i": np.array([context.delta for context in contexts]),
+        }
+
+    def worst_context(self, epsilon: float) -> Context | None:
+        """Where delta is largest, among the contexts of the most exposed people; None where there are none."""
+        rows = np.argsort(-self.delta_i(float(epsilon)), kind="stable")[:_LOOKED_AT]
+        presence = self.given_presence()
+        every = [c for row in rows for c in contexts_of(presence, self.left, int(row), float(epsilon))]
+        return max(every, key=lambda context: context.delta, default=None)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was counted as known, as codes and numbers."""
+        fit = self.left.fit
+        known = {
+            "names": [term.name for term in fit.terms],
+            "parameters": fit.parameters,
+            "n": self.left.original.n_databases,
+            "logarithm": self.left.logarithm,
+            "spread": fit.spread is not None,
+        }
+        said = [Finding("given", known)]
+        if self.steps:
+            last = self.steps[-1]
+            said.append(Finding("given-ladder", {"name": last.name, "p": last.p}))
+        if self.left.dropped:
+            said.append(Finding("given-dropped", {"count": self.left.dropped}))
+        return tuple(said)
+
+    @property
+    def cautions(self) -> tuple[Finding, ...]:
+        """What asks to be read."""
+        return (Finding("determined", {"views": 1, "kind": "given"}),) if self.left.fit.determined else ()
+
+    @property
+    def _times(self) -> Times | None:
+        return times_of(self.whole.databases)
+
+    @property
+    def _terms(self) -> list[Term]:
+        """What is known of every database, previous answers apart."""
+        names = {term.name for term in self.left.fit.terms}
+        times = self._times
+        everything = [] if times is None else calendar_terms(times)
+        return [*self.quantities, *(term for term in everything if term.name in names)]
+
+
+def measure_given(
+    results: Results, adversary: Given, known: Any = None, *, density: Density | None = None
+) -> GivenRisk:
+    """The risk given what is known.
+
+    Parameters
+    ----------
+    results : of one number
+    adversary : what is known
+    known : the values of its quantities, where these are SQL or functions
+    density : how densities are estimated
+    """
+    if results.components is not None:
+        raise InputError(
+            f"`results` must be of one number, got a vector of {len(results.components)} components. "
+            "Hint: results.component(name) is one of them."
+        )
+    columns = tuple(adversary.quantities) if known is None else tuple(known)
+    if any(isinstance(column, str) or callable(column) for column in columns):
+        raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
+    recipe = density_or_default(density)
+    quantities = _quantities(adversary, columns, results)
+    terms = list(quantities)
+    spread = None if adversary.spread == "auto" else bool(adversary.spread)
+    times = times_of(results.databases)
+    if adversary.logarithm and not all_positive(results):
+        raise InputError("`logarithm` must go with results that are all positive numbers, got others.")
+    steps: tuple[Rung, ...] = ()
+    if adversary.calendar:
+        terms += calendar_terms(required_times(results.databases, "`calendar`"))
+    if adversary.previous:
+        times = required_times(results.databases, "`previous`")
+    order = None if times is None else times.order
+    if adversary.climb:
+        left, steps = climb(results, terms, times, spread=spread)
+    else:
+        left = taken_out(
+            results, terms, order=order, previous=adversary.previous, logarithm=adversary.logarithm, spread=spread
+        )
+    return _given(left, adversary, steps, recipe, quantities, results)
+
+
+def _given(
+    left: Left, adversary: Given, steps: tuple[Rung, ...], recipe: Density, quantities: Sequence[Term], whole: Results
+) -> GivenRisk:
+    risk = measure_line(left.results, recipe)
+    return GivenRisk(
+        results=risk.results,
+        density=risk.density,
+        pairs=risk.pairs,
+        shifts=risk.shifts,
+        adversary=adversary,
+        left=left,
+        steps=steps,
+        recipe=recipe,
+        atoms=split(left.original, look=not is_literal(recipe)),
+        quantities=tuple(quantities),
+        whole=whole,
+    )
+
+
+def atom_curves(pairs: Pairs, epsilons: FloatArray) -> FloatArray:
+    """(individuals, epsilons) the part of delta_i that outcomes with a mass of their own make."""
+    e = np.exp(np.minimum(epsilons, LARGEST_EPSILON))
+    out = np.zeros((pairs.n_individuals, len(e)))
+    if len(pairs.mass):
+        out = _sticks(np.broadcast_to(pairs.mass, pairs.mass_without.shape), pairs.mass_without, e)
+    for row, own in pairs.own:
+        out[row] = np.maximum(out[row], _sticks(own.mass[None, :], own.mass_without, e)[0])
+    return out
+
+
+def _sticks(mass: FloatArray, without: FloatArray, e: FloatArray) -> FloatArray:
+    """Larger hockey stick of masses (rows, atoms) and of their complement, which is one outcome more."""
+    both = [np.concatenate((m, 1.0 - m.sum(axis=1, keepdims=True)), axis=1)[:, :, None] for m in (mass, without)]
+    sticks = [np.maximum(a - e * b, 0.0).sum(axis=1) for a, b in (both, both[::-1])]
+    return np.asarray(np.maximum(*sticks) * (np.abs(both[0] - both[1]).sum(axis=1) > 1e-12))
+
+
+def _quantities(adversary: Given, known: Sequence[Any], results: Results) -> list[Term]:
+    names = [given if isinstance(given, str) else getattr(given, "__qualname__", "") for given in adversary.quantities]
+    names += [""] * (len(known) - len(names))
+    return [
+        term
+        for place, column in enumerate(known)
+        for term in quantity_terms(column, results.databases, names[place] or f"quantity {place + 1}")
+    ]
+
+
+def _lags(left: Left) -> tuple[int, ...]:
+    past = [term for term in left.fit.terms if term.past]
+    return tuple(1 if term.name == "previous answer" else int(term.name.split()[1]) for term in past)

@@ -1,0 +1,402 @@
+"""Given that they are there: how private the results are for people on a database that they are in.
+
+By the paper's definition delta_i is averaged over databases, those without the person among them: somebody in 1 of 100
+has at most .01. Here *without* is the law of the others, and *with* is that law plus one of the influences that the
+person had when they were there. The others are taken not to depend on whether the person is there, so that every
+database serves: database k with draws ``others_k + d_j`` over the days j when the person was there, against
+``others_k``.
+
+Somebody who is there on many days has their influences grouped, each group to its mean, as many as it takes to change
+delta by less than `THINNED`: within groups of variance v the change is below v/(2 h²), since a Laplace density has a
+second derivative of total mass 2/h² at most. The most exposed are looked at without grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from empriv.base.threads import workers
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.densities.density import Mixture
+from empriv.measuring.densities.selection import spread
+from empriv.measuring.given.presence_block import PresenceBlock, block_of, grouped
+from empriv.measuring.given.residuals import Left
+from empriv.measuring.line.atoms import Pairs, lattice, tie_tolerance
+from empriv.measuring.line.blocks import Block
+from empriv.measuring.line.hockeystick import LARGEST_EPSILON
+from empriv.measuring.line.laplace import LaplaceBlock, slack
+from empriv.measuring.line.risk import Risk, measure_line
+from empriv.results import FloatArray, IntArray, Results
+
+Answer = TypeVar("Answer")
+
+THINNED = 0.002  # of delta, changed by thinning at most
+EXACT = 20  # people looked at without thinning, the most exposed
+_POINTS = 1_000_000  # of one person, held at once
+_BLOCK = 32  # people looked at together
+_MOST = 24  # groups of influences
+_GROUPS = (1, 2, 4, 8, 16, 32, 64, 128)
+_CALM = 0.05  # influences below this share of the spread leave the bandwidth alone
+_NARROW = 0.9  # spread without the person, of that with everyone, below which the bandwidth narrows with it
+
+
+@dataclass(frozen=True, eq=False)
+class WhenPresent:
+    """One person, on every database as if they were in it.
+
+    Attributes
+    ----------
+    pairs : the others' results as the points, with a draw for each influence; the same with the person as the entries
+    bandwidth : of the Laplace density on both sides
+    thinned : what thinning changes of delta, at most
+    """
+
+    pairs: Pairs
+    bandwidth: float
+    thinned: float
+
+    @property
+    def shift(self) -> float:
+        """The largest influence in bandwidths."""
+        change = self.pairs.entries.reshape(-1) - self.pairs.points
+        return float(np.abs(change).max(initial=0.0)) / self.bandwidth
+
+    def curve(self, epsilons: FloatArray) -> FloatArray:
+        """(epsilons,) delta; exactly 0 where the ratio of densities is proved to stay within e^epsilon."""
+        source = LaplaceBlock(self.pairs.points, self.pairs.entries.reshape(1, -1), self.bandwidth)
+        block = Block(source, np.zeros(0), np.zeros((1, 0)), slack=slack(self.pairs.points))
+        return np.asarray(block.curves(epsilons)[0])
+
+
+class GroupedPeople(NamedTuple):
+    """A block of people with their influences grouped."""
+
+    block: PresenceBlock
+    others: FloatArray  # (people, n) what is left of the others
+    change: FloatArray  # (people, groups, n) by what the person moves it
+    weights: FloatArray  # (people, groups)
+    thinned: FloatArray  # (people,) what grouping changes of delta, at most
+
+
+@dataclass(frozen=True, eq=False)
+class PresenceRisk(RiskContract):
+    """How private the results are for people on a database that they are in; asked like a `Risk`.
+
+    Attributes
+    ----------
+    results : what was measured
+    on_random_day : the risk by the paper's definition, averaged over databases with and without the person
+    bandwidth : the Laplace one-SE bandwidth of the results with everyone
+    left : what is left of the results given what is known, if anything is; ``results`` are then residuals
+    context : databases of one context, whose influences count, also where people were away; None counts those of all
+        databases that they were in
+    """
+
+    results: Results = field(repr=False)
+    on_random_day: Risk = field(repr=False)
+    bandwidth: float
+    left: Left | None = field(default=None, repr=False)
+    context: IntArray | None = field(default=None, repr=False)
+
+    def in_context(self, databases: IntArray) -> PresenceRisk:
+        """The risk where what is known is as on these databases, by position: people may be there or away."""
+        return replace(self, context=databases)
+
+    def influences(self, row: int) -> FloatArray:
+        """What a person changes where they are there, or in the context: one number for each time."""
+        if self.context is None:
+            return influences_of(self._source, row)
+        source, n = self._source, self.results.n_databases
+        change = (source.q - without(source, row)).reshape(n, -1)
+        if self.left is not None and not self.left.logarithm:
+            change = change * self.left.fit.calm[:, None]  # as much as it weighs beside the context's own spread
+        return np.asarray(change[self.context].reshape(-1))
+
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        out = np.zeros((self.results.n_individuals, len(epsilons)))
+        rows = np.flatnonzero(self.largest_shifts > epsilons[0])
+        e = np.exp(np.minimum(epsilons, LARGEST_EPSILON))
+
+        def task(block_rows: IntArray) -> FloatArray:
+            grouped_people = self.block(block_rows)
+            if grouped_people is None:
+                return np.stack([self.curve_of(int(row), epsilons) for row in block_rows])
+            sticks = grouped_people.block.sticks(e)
+            # never above 1, and 0 where the ratio of densities is proved to stay within e^epsilon
+            return np.where(self.largest_shifts[block_rows, None] > epsilons, np.minimum(sticks, 1.0), 0.0)
+
+        for block_rows, curves in self.in_blocks(rows, task):
+            out[block_rows] = curves
+        ranked = rows[np.argsort(-out[rows, 0], kind="stable")][:EXACT]
+        for row in ranked.tolist():
+            out[row] = self.curve_of(row, epsilons, exact=True)
+        return out
+
+    def in_blocks(self, rows: IntArray, task: Callable[[IntArray], Answer]) -> Iterator[tuple[IntArray, Answer]]:
+        """``task`` of blocks of people, in threads; people there equally often together."""
+        rows = rows[np.argsort(self.results.presence[rows], kind="stable")]
+        alone = rows[~self._together[rows]]
+        rows = rows[self._together[rows]]
+        blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+        blocks += [alone[place : place + 1] for place in range(len(alone))]
+        if len(blocks) < 2 or workers() < 2:
+            yield from ((block, task(block)) for block in blocks)
+            return
+        with ThreadPoolExecutor(workers()) as pool:
+            yield from zip(blocks, pool.map(task, blocks), strict=True)
+
+    def block(self, rows: IntArray) -> GroupedPeople | None:
+        """These people together; None where they must be looked at one by one."""
+        if not self._together[rows].all():
+            return None
+        both = [self._others(row) for row in rows.tolist()]
+        others, left = (np.stack(side) for side in zip(*both, strict=True))
+        h = self._bandwidths(rows, left)
+        logarithm = self.left is not None and self.left.logarithm
+        scales = h * others.min(axis=1) if logarithm else h
+        groups = [
+            grouped(self.influences(row), scale, THINNED, _MOST)
+            for row, scale in zip(rows.tolist(), scales.tolist(), strict=True)
+        ]
+        means, weights = np.zeros((2, len(rows), max(len(own) for own, _, _ in groups)))
+        for place, (own_means, own_weights, _) in enumerate(groups):
+            means[place, : len(own_means)], weights[place, : len(own_means)] = own_means, own_weights
+        change: FloatArray = np.broadcast_to(means[:, :, None], (*means.shape, left.shape[1]))
+        if logarithm:
+            with np.errstate(divide="ignore"):
+                change = np.log(np.maximum(others[:, None, :] + change, 0.0)) - np.log(others)[:, None, :]
+        block = block_of(left, left[:, None, :] + change, weights, h)
+        if block is None:
+            return None
+        return GroupedPeople(block, left, change, weights, np.array([changed for _, _, changed in groups]))
+
+    def curve_of(self, row: int, epsilons: FloatArray, *, exact: bool = False) -> FloatArray:
+        """(epsilons,) delta of one person."""
+        person = self.person(row, exact=exact)
+        return person.curve(epsilons) if isinstance(person, WhenPresent) else person.curves(epsilons)[0]
+
+    def person(self, row: int, *, exact: bool = False, most: int = _GROUPS[-1]) -> WhenPresent | Risk:
+        """One person by position, influences thinned unless ``exact``, to ``most`` at most; a `Risk` where outcomes
+        have a mass of their own, which no smoothing may blur."""
+        if self._irregular[row]:
+            return measure_line(self._written_out(row))
+        others, left = self._others(row)
+        influences = self.influences(row)
+        size = len(others)
+        h = self.bandwidth_of(row, left)
+        width = h if self.left is None or not self.left.logarithm else h * float(others.min())
+        thinned = 0.0
+        if not exact or size * len(influences) > _POINTS:
+            influences, thinned = thin(influences, width, most=most, keep=self._on_lattice)
+        moved = left[:, None] + influences if self.left is None else self.left.moved(others, left, influences)
+        if not np.isfinite(moved).all():  # below zero there is no logarithm: as far away as can be
+            moved = np.where(np.isfinite(moved), moved, left.min() - 1e3 * h)
+        n, draws = self.results.n_databases, moved.size // self.results.n_databases
+        pairs = Pairs(
+            points=np.repeat(left, len(influences)),
+            draws=draws,
+            starts=np.array([0, n]),
+            entry_database=np.arange(n, dtype=np.int32),
+            entries=moved.reshape(n, draws),
+            names=(),
+            mass=np.zeros(0),
+            mass_without=np.zeros((1, 0)),
+        )
+        return WhenPresent(pairs, h, thinned)
+
+    def left_of_others(self, row: int) -> FloatArray:
+        """(N,) what is left of the others' results."""
+        return self._others(row)[1]
+
+    def bandwidth_of(self, row: int, left: FloatArray) -> float:
+        """Of one person: narrower where the results spread less without them."""
+        return float(self._bandwidths(np.array([row]), left[None, :])[0])
+
+    def _bandwidths(self, rows: IntArray, left: FloatArray) -> FloatArray:
+        out = np.full(len(rows), self.bandwidth)
+        large = self.largest_shifts[rows] * self.bandwidth > _CALM * self._spread
+        if self._spread > 0 and large.any():
+            quarters = np.quantile(left[large], (0.25, 0.75), axis=1)
+            deviation = left[large].std(axis=1, ddof=1)
+            middle = (quarters[1] - quarters[0]) / 1.349
+            ratio = np.where(middle > 0, np.minimum(deviation, middle), deviation) / self._spread
+            out[large] *= np.where((ratio > 0) & (ratio < _NARROW), ratio, 1.0)
+        return out
+
+    @cached_property
+    def largest_shifts(self) -> FloatArray:
+        """(individuals,) largest influence in bandwidths; inf where somebody changes what kind of outcome it is."""
+        source = self._source
+        with np.errstate(invalid="ignore"):
+            change = np.abs(source.entry_q - source.q[source.entry_database]).reshape(len(source.entry_q), -1)
+        at_most = change
+        if self.left is not None and self.left.logarithm:
+            least = float(min(source.q.min(), source.entry_q.min(initial=np.inf)))
+            # up by d from `least` is log(1 + d/least), down from there is more, without end where nothing is left
+            fall = np.where(change < least, -np.log1p(-np.minimum(change / least, 1 - 1e-16)), np.inf)
+            rise = np.log1p(change / least)
+            at_most = np.where(
+                source.entry_q.reshape(change.shape)
+                > source.q[source.entry_database][:, None].reshape(change.shape[0], -1),
+                fall,
+                rise,
+            )
+        out = np.zeros(source.n_individuals)
+        listed = np.diff(source.starts) > 0
+        if listed.any():
+            largest = np.where(np.isnan(at_most), np.inf, at_most).max(axis=1)
+            out[listed] = np.maximum.reduceat(largest, source.starts[:-1][listed])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out = np.where(out > 0, out / self.bandwidth, 0.0)
+        out[self._irregular & listed] = np.inf
+        return out
+
+    @property
+    def _source(self) -> Results:
+        """Results in their own units, on the databases that are measured."""
+        return self.results if self.left is None else self.left.original
+
+    @cached_property
+    def _spread(self) -> float:
+        numbers = self.results.q[self.results.outcomes == 0]
+        return float(spread(numbers)) if len(numbers) else 0.0
+
+    @cached_property
+    def _on_lattice(self) -> bool:
+        numbers = self.results.q[self.results.outcomes == 0]
+        return bool(len(numbers) and lattice(numbers) is not None)
+
+    @cached_property
+    def _irregular(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """People whose results, or those of all, have atoms."""
+        pairs = self.on_random_day.pairs
+        smooth = isinstance(self.on_random_day.density, Mixture) and not len(pairs.names)
+        out = np.full(self.results.n_individuals, not smooth)
+        out[[row for row, _ in pairs.own]] = True
+        return out
+
+    @cached_property
+    def _together(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """People who can be looked at in blocks."""
+        return ~self._irregular & (self.results.draws is None or self.results.draws == 1)
+
+    def _others(self, row: int) -> tuple[FloatArray, FloatArray]:
+        """(N,) results of the others in their own units, and what is left of them."""
+        others = without(self._source, row)
+        if self.left is None:
+            return others.reshape(-1), others.reshape(-1)
+        n = len(others)
+        # what is left on databases without the person is known without rounding
+        left = np.where(
+            (others == self.left.original.q).reshape(n, -1),
+            self.results.q.reshape(n, -1),
+            self.left.left_of(others.reshape(n, -1)),
+        )
+        return others.reshape(-1), left.reshape(-1)
+
+    def _written_out(self, row: int) -> Results:
+        """The pair as results of one individual, outcomes that are no numbers included: with everyone is the others."""
+        results = self.results
+        n = results.n_databases
+        entries = slice(results.starts[row], results.starts[row + 1])
+        at = results.entry_database[entries]
+        q, codes = results.q.reshape(n, -1), results.outcomes.reshape(n, -1)
+        others, kinds = q.copy(), codes.copy()
+        others[at] = results.entry_q[entries].reshape(len(at), -1)
+        kinds[at] = results.entry_outcomes[entries].reshape(len(at), -1)
+        was, is_now = kinds[at].reshape(-1), codes[at].reshape(-1)
+        change = np.where((was == 0) & (is_now == 0), q[at].reshape(-1) - others[at].reshape(-1), 0.0)
+        base, base_kinds = others.reshape(-1)[:, None], kinds.reshape(-1)[:, None]
+        turned = was != is_now  # to or from what is no number: then the outcome is that of the day itself
+        with_kinds = np.where(turned, is_now, base_kinds)
+        value = np.where(turned, q[at].reshape(-1), base + change)
+        tolerance = tie_tolerance(q[codes == 0])
+        value = np.where(np.abs(value - base) <= tolerance, base, value)
+        shape = (n, -1)
+        entry_codes = with_kinds.reshape(shape).astype(np.int8)
+        points = np.broadcast_to(base, value.shape).reshape(shape)
+        return Results(
+            q=np.ascontiguousarray(points),
+            outcomes=np.broadcast_to(base_kinds, value.shape).reshape(shape).astype(np.int8),
+            databases=np.arange(n),
+            individuals=np.zeros(1, np.int64),
+            starts=np.array([0, n]),
+            entry_database=np.arange(n, dtype=np.int32),
+            entry_q=np.where(entry_codes == 0, value.reshape(shape), np.nan),
+            entry_outcomes=entry_codes,
+            draws=points.shape[1],
+        )
+
+
+def presence_of(risk: Risk, left: Left | None = None) -> PresenceRisk:
+    """The risk given presence of what a risk was measured from; with the Laplace one-SE bandwidth, as bounds are."""
+    model = risk.density
+    usual = (
+        isinstance(model, Mixture) and model.kernel.name == "laplace" and model.refit is None and model.rule == "one-se"
+    )
+    basis = risk if usual or model is None else measure_line(risk.results)
+    bandwidth = basis.density.bandwidth if isinstance(basis.density, Mixture) else 1.0
+    return PresenceRisk(risk.results, basis, float(bandwidth), left)
+
+
+def influences_of(results: Results, row: int) -> FloatArray:
+    """What a person changed on each database that they were in, draw by draw.
+
+    Somebody who is listed in every database, as arrays list everyone, is taken to be away where they change nothing.
+    """
+    entries = slice(results.starts[row], results.starts[row + 1])
+    change = (results.q[results.entry_database[entries]] - results.entry_q[entries]).reshape(-1)
+    if len(results.entry_q[entries]) == results.n_databases and change.any():
+        change = change[change != 0]
+    return np.asarray(change)
+
+
+def without(results: Results, row: int) -> FloatArray:
+    """Results without a person, by position, shaped like ``q``."""
+    entries = slice(results.starts[row], results.starts[row + 1])
+    out = results.q.copy()
+    out[results.entry_database[entries]] = results.entry_q[entries]
+    return out
+
+
+def thin(
+    influences: FloatArray,
+    bandwidth: float,
+    tolerance: float = THINNED,
+    *,
+    most: int = _GROUPS[-1],
+    keep: bool = False,
+) -> tuple[FloatArray, float]:
+    """Means of groups of near influences, in as few groups as change delta by ``tolerance`` at most; and by what.
+
+    There are never more than ``most``, whatever that changes. ``keep`` only has influences that were seen, since means
+    of whole numbers are none.
+    """
+    rising = np.sort(influences)
+    if keep:
+        if len(rising) <= most:
+            return rising, 0.0
+        chosen = rising[((np.arange(most) + 0.5) * len(rising) / most).astype(np.int64)]
+        places = np.minimum((np.arange(len(rising)) * most) // len(rising), most - 1)
+        # moved by m, a Laplace density changes by 1 - exp(-|m|/2h) in total
+        return chosen, float(-np.expm1(-np.abs(rising - chosen[places]) / (2 * bandwidth)).mean())
+    size = len(rising)
+    # sums up to any place, also between two influences, of which groups may share one
+    sums, squares = (np.concatenate(([0.0], np.cumsum(power))) for power in (rising, rising * rising))
+    for count in _GROUPS:
+        if count >= size:
+            break
+        ends = np.arange(count + 1) * (size / count)
+        first, second = (
+            np.diff(np.interp(ends, np.arange(size + 1), total)) * count / size for total in (sums, squares)
+        )
+        change = float(np.maximum(second - first * first, 0.0).mean()) / (2 * bandwidth**2)
+        if change <= tolerance or count >= most:
+            return first, change
+    return rising, 0.0

@@ -1,0 +1,239 @@
+"""Regression of the results on what is known: their level m(x) by least squares, their spread s(x) where it changes.
+
+The model is ``y_k = m(x_k) + s(x_k) r_k`` with r independent of x. What is left, r, is the randomness that protects
+people from somebody who knows x. Fitting p parameters makes residuals smaller by about sqrt(1 - p/n): that errs on
+the private side, and is not undone.
+
+Arrays here are (n,) for databases, in their order in time where they have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.densities.selection import spread as spread_of
+from empriv.measuring.given.terms import Term, category_term
+from empriv.results import FloatArray
+
+LEAST_LEFT = 20  # databases that must be left over, more than parameters
+SPREAD_LEVEL = 0.05  # of the test whether the spread changes with one quantity
+_CAREFUL_LEVEL, _FEW = 0.2, 200  # with fewer databases the test sees little, and takes less for a sign
+_EACH_SPREAD = 8  # databases for each parameter of the spread
+_ROUNDS = 8
+_Z = 1.6448536269514722
+_PERMUTATIONS = 499
+_DETERMINED = 1e-9  # residuals this small beside the results are rounding
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How far results spread around their level, relative to the geometric mean of all databases.
+
+    Attributes
+    ----------
+    scale : (n,) s(x)
+    error : (n,) standard error of its logarithm
+    least : the least of s(x) exp(-1.645 error): how little randomness may be left where there is least
+    names : what it was fitted on
+    """
+
+    scale: FloatArray
+    error: FloatArray
+    least: float
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model.
+
+    Attributes
+    ----------
+    terms : what is known
+    level : (n,) m(x)
+    residuals : (n,) y - m(x); NaN where y is no number
+    parameters : of the level
+    spread : the fitted spread, or None if it was taken to be the same everywhere
+    p_spread : of the test that it is; NaN if it was not tested
+    blur : by how much sharp laws are blurred by the uncertainty of the level, at least 1 (`_blur`)
+    """
+
+    terms: tuple[Term, ...]
+    level: FloatArray
+    residuals: FloatArray
+    parameters: int
+    spread: Spread | None
+    p_spread: float
+    blur: float = 1.0
+
+    @property
+    def calm(self) -> FloatArray:
+        """(n,) least/s(x), which brings all databases to the calmest context; 1 where all spread alike."""
+        return np.ones(len(self.level)) if self.spread is None else self.spread.least / self.spread.scale
+
+    @property
+    def shrink(self) -> FloatArray:
+        """(n,) by which residuals are multiplied: `calm`, without the blur."""
+        return self.calm / self.blur
+
+    @property
+    def left(self) -> FloatArray:
+        """(n,) the randomness that is left, in the units of the calmest context."""
+        return self.residuals * self.shrink
+
+    @property
+    def determined(self) -> bool:
+        """Whether what is known determines the results."""
+        return bool(np.nanmax(np.abs(self.residuals), initial=0.0) == 0.0)
+
+
+def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool | None = None) -> Fit:
+    """Fit level and spread.
+
+    Parameters
+    ----------
+    y : (n,) results; NaN where a result is no number
+    terms : what is known of each database
+    spread : whether to fit the spread; None if a test says that it changes
+    """
+    here = np.isfinite(y)
+    n = int(np.count_nonzero(here))
+    columns = np.column_stack([np.ones(len(y)), *(term.columns for term in terms)])
+    rank = int(np.linalg.matrix_rank(columns[here])) if n else 0
+    if n < rank + LEAST_LEFT:
+        raise InputError(
+            f"There must be at least {rank + LEAST_LEFT} databases to take out what is known, {LEAST_LEFT} more than "
+            f"the {rank} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
+        )
+    level = _level(y, columns, here, np.ones(len(y)))
+    residuals = _settled(y - level, y)
+    plain = Fit(tuple(terms), level, residuals, rank, None, float("nan"), _blur(residuals[here], rank - 1))
+    candidates = _spread_terms(terms, n)
+    if plain.determined or not candidates or spread is False:
+        return plain
+    tested = {term: changing(residuals[here], [term.on(here)]) for term in candidates}
+    p = min(tested.values())
+    level_of_test = _CAREFUL_LEVEL if n < _FEW else SPREAD_LEVEL
+    known = [term for term in candidates if tested[term] <= level_of_test]
+    if any(term.name == "weekday" for term in known):
+        known = [term for term in known if term.name != "weekend"]
+    if not known and spread is None:
+        return replace(plain, p_spread=p)
+    known = known or [term for term in candidates if term.name != "weekend"]
+    for _ in range(_ROUNDS):
+        found = _spread(residuals, known, here)
+        level = _level(y, columns, here, 1.0 / found.scale)
+        residuals = _settled(y - level, y)
+    found = _spread(residuals, known, here)
+    return Fit(plain.terms, level, residuals, rank, found, p, _blur((residuals / found.scale)[here], rank - 1))
+
+
+def prefers_logarithm(y: FloatArray, terms: Sequence[Term]) -> bool:
+    """Whether the Box–Cox likelihood of the logarithm exceeds that of the numbers themselves, beyond chance (1.92)."""
+    if len(y) < 2 or not np.all(y > 0):
+        return False
+    columns = np.column_stack([np.ones(len(y)), *(term.columns for term in terms)])
+    here, equal = np.ones(len(y), bool), np.ones(len(y))
+    sums = [float(((z - _level(z, columns, here, equal)) ** 2).sum()) for z in (y, np.log(y))]
+    if min(sums) <= 0:
+        return False
+    plain, logarithm = (-0.5 * len(y) * np.log(total) for total in sums)
+    return bool(logarithm - np.log(y).sum() > plain + 1.92)
+
+
+def changing(residuals: FloatArray, terms: Sequence[Term]) -> float:
+    """p of the test whether log|residual| depends on what is known."""
+    return explained_by(_log_sizes(residuals), terms)
+
+
+def explained_by(values: FloatArray, terms: Sequence[Term]) -> float:
+    """p of the test whether values depend on what is known: the sum of squares that it explains, under permutation."""
+    columns = np.column_stack([term.columns for term in terms])
+    basis = np.linalg.qr(columns - columns.mean(axis=0))[0]
+    centred = values - values.mean()
+    orders = np.random.default_rng(0).permuted(np.tile(np.arange(len(values)), (_PERMUTATIONS, 1)), axis=1)
+    explained = ((centred[orders] @ basis) ** 2).sum(axis=1)
+    seen = float(((centred @ basis) ** 2).sum())
+    return float((1 + np.count_nonzero(explained >= seen * (1 - 1e-12))) / (_PERMUTATIONS + 1))
+
+
+def _blur(residuals: FloatArray, parameters: int) -> float:
+    """By how much a sharp law looks wider in residuals than it is.
+
+    With leverage h = p/n a residual is (1 - h) of its own error plus others' of variance h. To first order the top of
+    a law changes by h (1 - c/2), where c is its curvature there, times the variance: a normal law (c = 1) becomes
+    narrower, which errs on the private side, one with a sharp peak (Student 3: c = 4) or several becomes wider. The
+    Fisher information of a smoothed density stands for the curvature, with a factor that makes up for the smoothing
+    (`python benchmarks/given.py` shows the coverage with it). A level that is the same everywhere blurs nothing: it is
+    not among the ``parameters``.
+    """
+    size = spread_of(residuals)
+    if not size > 0:
+        return 1.0
+    width = 0.8 * 1.06 * size * len(residuals) ** -0.2
+    middle = float(np.median(residuals))
+    inner = np.clip(residuals, middle - 40 * size, middle + 40 * size)
+    grid = np.linspace(inner.min() - 4 * width, inner.max() + 4 * width, 600)
+    distance = (grid[:, None] - inner) / width
+    kernel = np.exp(-0.5 * distance * distance)
+    density, slope = kernel.sum(axis=1), (-distance * kernel).sum(axis=1) / width
+    there = density > 1e-9 * density.max()
+    information = float((slope[there] ** 2 / density[there]).sum() / density.sum() * inner.var())
+    return 1.0 + min(0.5, 2.0 * parameters / len(residuals) * max(0.0, information - 1.2))
+
+
+def _level(y: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray) -> FloatArray:
+    """Weighted least squares, weights the square of ``root``; the middle is taken out first, for precision."""
+    middle = float(np.median(y[here]))
+    design = columns[here] * root[here, None]
+    found = np.linalg.lstsq(design, (y[here] - middle) * root[here], rcond=1e-10)[0]
+    return np.asarray(columns @ found + middle)
+
+
+def _settled(residuals: FloatArray, y: FloatArray) -> FloatArray:
+    """Residuals without rounding: equal results under equal knowledge have equal ones, and none at all are zero."""
+    numbers = y[np.isfinite(y)]
+    if np.nanmax(np.abs(residuals)) <= _DETERMINED * max(float(np.ptp(numbers)), 4e-7 * float(np.abs(numbers).max())):
+        return np.where(np.isfinite(residuals), 0.0, np.nan)
+    step = 64 * float(np.spacing(np.abs(numbers).max()))
+    return np.asarray(np.round(residuals / step) * step)
+
+
+def _spread_terms(terms: Sequence[Term], n: int) -> list[Term]:
+    """What the spread is fitted on: as much of what is known as n databases carry, the past left out."""
+    known: list[Term] = []
+    for term in terms:
+        if not term.past and sum(part.size for part in known) + term.size <= n // _EACH_SPREAD:
+            known.append(term)
+        if term.name == "weekday" and term.values is not None:
+            known.append(category_term("weekend", np.isin(term.values, ("Saturday", "Sunday"))))
+    return [term for term in known if term.size]
+
+
+def _log_sizes(residuals: FloatArray) -> FloatArray:
+    size = np.abs(residuals)
+    return np.asarray(np.log(size + 1e-3 * float(np.median(size)) + 1e-300))
+
+
+def _spread(residuals: FloatArray, terms: Sequence[Term], here: BoolArray) -> Spread:
+    """log|residual| by least squares: its slopes are those of log s, whatever the law of what is left."""
+    columns = np.column_stack([term.columns for term in terms])
+    centred = columns - columns[here].mean(axis=0)
+    size = _log_sizes(residuals[here])
+    inverse = np.linalg.pinv(centred[here])
+    slopes = inverse @ (size - size.mean())
+    log_scale = centred @ slopes
+    rest = size - size.mean() - log_scale[here]
+    variance = float((rest**2).sum()) / max(1, len(rest) - 1 - columns.shape[1])
+    covariance = inverse @ inverse.T * variance
+    error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", centred, covariance, centred), 0.0))
+    log_scale -= log_scale[here].mean()
+    least = float(np.exp((log_scale - _Z * error)[here].min()))
+    return Spread(np.exp(log_scale), error, least, tuple(term.name for term in terms))

@@ -1,0 +1,131 @@
+"""Residual results: what is known, taken out of both sides of every pair.
+
+A hockey stick does not change when both sides are moved, stretched or mapped by one rising function. So somebody who
+knows x sees each pair as (what is left, what is left - influence), and the residual results are measured as any others.
+Whoever is in no row of a database has the result with everyone there, before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from empriv.measuring.given.regression import Fit, fitted
+from empriv.measuring.given.terms import Term, number_term
+from empriv.results import FloatArray, IntArray, Results
+
+
+@dataclass(frozen=True, eq=False)
+class Left:
+    """What is left of results to somebody who knows part of them.
+
+    Attributes
+    ----------
+    results : residuals with everyone and without each individual, in the units of the results (of their logarithm, if
+        that was taken) in the calmest context
+    original : the results themselves, on the same databases in the same order
+    fit : what was taken out
+    logarithm : whether logarithms were taken
+    previous : how many previous answers are known
+    dropped : databases left out because their previous answers are not known
+    """
+
+    results: Results
+    original: Results
+    fit: Fit
+    logarithm: bool
+    previous: int
+    dropped: int
+
+    def averaged(self) -> Results:
+        """The same where every database keeps its own spread: on average over what is known, not in the worst case."""
+        return _taken_out(self.original, self.fit, self.logarithm, own_spread=True)
+
+    def moved(self, others: FloatArray, left: FloatArray, influences: FloatArray) -> FloatArray:
+        """(N, influences) what is left of ``others + influence``; ``left`` is what is left of ``others`` (N,)."""
+        if not self.logarithm:
+            return left[:, None] + influences
+        with np.errstate(invalid="ignore", divide="ignore"):
+            change = np.log(np.maximum(others[:, None] + influences, 0.0)) - np.log(others)[:, None]
+        return np.asarray(left[:, None] + change)
+
+    def left_of(self, values: FloatArray) -> FloatArray:
+        """What is left of results ``values`` (n, draws) on these databases."""
+        y = _scaled(values, self.logarithm)
+        return np.asarray((y - self.fit.level[:, None]) * self.fit.shrink[:, None])
+
+
+def taken_out(
+    results: Results,
+    terms: Sequence[Term],
+    *,
+    order: IntArray | None = None,
+    previous: int = 0,
+    lags: Sequence[int] | None = None,
+    logarithm: bool = False,
+    spread: bool | None = None,
+) -> Left:
+    """Fit what is known, and take it out.
+
+    Parameters
+    ----------
+    results : of one number
+    terms : what is known of each database, in the order of the results
+    order : positions of the databases in time, if they have an order: the residual results come in it
+    previous : how many of the previous answers are known
+    lags : which of them enter; by default all
+    logarithm, spread : as for `fitted`
+    """
+    lags = range(1, previous + 1) if lags is None else lags
+    order = np.arange(results.n_databases) if order is None else order
+    y = _by_database(results, logarithm)[order]
+    past = [np.concatenate((np.full(lag, np.nan), y[:-lag])) for lag in lags]
+    kept = np.flatnonzero(np.all(np.isfinite(past), axis=0)) if past else np.arange(len(y))
+    places = order[kept]
+    known = [term.on(places) for term in terms]
+    known += [
+        number_term(f"answer {lag} before" if lag > 1 else "previous answer", values[kept], past=True)
+        for lag, values in zip(lags, past, strict=True)
+    ]
+    fit = fitted(y[kept], known, spread=spread)
+    unchanged = np.array_equal(places, np.arange(results.n_databases))
+    original = results if unchanged else results.on_databases(places)
+    residual = _taken_out(original, fit, logarithm)
+    return Left(residual, original, fit, logarithm, max(lags, default=0), len(order) - len(kept))
+
+
+def all_positive(results: Results) -> bool:
+    """Whether every result is a number above 0, with everyone and without each individual."""
+    numbers = not results.outcomes.any() and not results.entry_outcomes.any()
+    return bool(numbers and (results.q > 0).all() and (results.entry_q > 0).all())
+
+
+def _taken_out(original: Results, fit: Fit, logarithm: bool, *, own_spread: bool = False) -> Results:
+    n, entries = original.n_databases, len(original.entry_database)
+    q, entry_q = original.q.reshape(n, -1), original.entry_q.reshape(entries, -1)
+    y, entry_y = _scaled(q, logarithm), _scaled(entry_q, logarithm)
+    shrink = fit.shrink[:, None]
+    # of one draw without the rounding that a difference from the level would bring back
+    left = fit.left[:, None] if y.shape[1] == 1 else (y - fit.level[:, None]) * shrink
+    at = original.entry_database
+    # The influence is as large as it was: the randomness is that of the calmest context, or the database's own.
+    influence = (y[at] - entry_y) * (fit.calm[at, None] if own_spread else 1.0)
+    alone = (entry_y - fit.level[at, None]) * shrink[at]  # where there is no number with everyone
+    entry_left = np.where(np.isfinite(y[at]), left[at] - influence, alone)
+    return replace(original, q=left.reshape(original.q.shape), entry_q=entry_left.reshape(original.entry_q.shape))
+
+
+def _scaled(values: FloatArray, logarithm: bool) -> FloatArray:
+    return np.log(values) if logarithm else values
+
+
+def _by_database(results: Results, logarithm: bool) -> FloatArray:
+    """(n,) results averaged over draws, NaN where none is a number. An average of draws tells more than one answer
+    did, so that taking it for the previous answer errs on the private side."""
+    numbers = np.where(results.outcomes == 0, results.q, np.nan).reshape(results.n_databases, -1)
+    y = _scaled(numbers, logarithm)
+    count = np.count_nonzero(np.isfinite(y), axis=1)
+    total = np.where(np.isfinite(y), y, 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

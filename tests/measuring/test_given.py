@@ -1,0 +1,530 @@
+"""What is known, taken out of both sides: calendars, regression, the ladder, presence and contexts against oracles."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.measuring.given.battery import battery, same_within
+from empriv.measuring.given.calendar import calendar_terms, times_of
+from empriv.measuring.given.given_risk import GivenRisk
+from empriv.measuring.given.ladder import climb
+from empriv.measuring.given.presence import influences_of, thin
+from empriv.measuring.given.presence_block import block_of, grouped
+from empriv.measuring.given.regression import changing, fitted, prefers_logarithm
+from empriv.measuring.given.residuals import taken_out
+from empriv.measuring.given.terms import category_term, number_term, quantity_terms
+
+EPSILON = 0.1
+
+
+def days(n, start=date(2024, 1, 1)):
+    return np.array([str(start + timedelta(days=k)) for k in range(n)])
+
+
+def shop(n=200, seed=0, shift=0.3, people=2, sd=1.0):
+    """Daily figures with a trend and a weekday pattern, and people of constant influence."""
+    rng = np.random.default_rng(seed)
+    level = 0.02 * np.arange(n) + np.array([0.0, 1, 4, 2, 8, 7, -1])[np.arange(n) % 7]
+    q = 100 + level + sd * rng.normal(size=n)
+    without = np.stack([q - shift * (i + 1) / people for i in range(people)])
+    return empriv.Results.from_arrays(q, without, databases=days(n)), level
+
+
+def normal_delta(shift, epsilon=EPSILON):
+    """Hockey stick of two normal laws of sd 1."""
+    phi = NormalDist().cdf
+    return phi(shift / 2 - epsilon / shift) - np.exp(epsilon) * phi(-shift / 2 - epsilon / shift)
+
+
+# Calendars
+
+
+@pytest.mark.parametrize(
+    ("labels", "unit"),
+    [
+        (["2024-03-01", "2024-03-02", "2024-03-05"], "days"),
+        ([date(2024, 3, 1), date(2024, 3, 2)], "days"),
+        (np.array(["2024-03-01", "2024-03-02"], "datetime64[D]"), "days"),
+        (["2024-03-01 10:00:00", "2024-03-01 12:00:00"], "days"),
+        (["2024-03", "2024-04"], "months"),
+        ([1990, 1991, 1995], "numbers"),
+        (["1990", "1991"], "numbers"),
+    ],
+)
+def test_labels_that_have_an_order(labels, unit):
+    times = times_of(np.array(labels, object) if isinstance(labels, list) else labels)
+    assert times is not None
+    assert times.unit == unit
+    assert np.all(np.diff(times.place) > 0)
+
+
+@pytest.mark.parametrize("labels", [["Basel", "Bern"], ["2024-13", "2024-14"], [1, 1], ["2024-02-30", "2024-02-31"]])
+def test_labels_that_have_none(labels):
+    assert times_of(np.array(labels, object)) is None
+
+
+def test_databases_come_in_the_order_of_time():
+    labels = days(40)[::-1]
+    assert np.array_equal(times_of(labels).order, np.arange(40)[::-1])
+
+
+def test_weekdays_are_those_of_the_calendar():
+    times = times_of(days(70))  # 1 January 2024 was a Monday
+    weekday = next(term for term in calendar_terms(times) if term.name == "weekday")
+    assert list(weekday.values[:7]) == ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+
+def test_calendars_are_as_fine_as_the_databases_carry():
+    names = {n: [term.name for term in calendar_terms(times_of(days(n)))] for n in (30, 60, 365)}
+    assert names == {30: ["trend"], 60: ["trend", "weekday"], 365: ["trend", "weekday", "month"]}
+    assert [term.name for term in calendar_terms(times_of(np.arange(1950, 2020)))] == ["trend"]
+
+
+# Regression
+
+
+def test_the_level_is_that_of_least_squares():
+    rng = np.random.default_rng(1)
+    x, label = rng.normal(size=80), rng.choice(["a", "b", "c"], 80)
+    y = 5 + 2 * x + (label == "b") + rng.normal(size=80)
+    fit = fitted(y, [number_term("x", x), category_term("label", label)], spread=False)
+    design = np.column_stack((np.ones(80), x, label == "b", label == "c"))
+    oracle = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    assert fit.parameters == 4
+    assert np.allclose(fit.residuals, oracle, atol=1e-12)
+
+
+def test_a_result_that_is_determined_is_told():
+    x = np.arange(60.0)
+    fit = fitted(1e6 + 3 * x, [number_term("x", x)])
+    assert fit.determined
+    assert not fit.residuals.any()
+
+
+def test_the_spread_is_found_where_it_is_and_not_where_it_is_not():
+    rng = np.random.default_rng(2)
+    x = np.repeat([0.0, 1.0], 300)
+    changing_y = rng.normal(size=600) * np.where(x > 0, 0.5, 1.0)
+    fit = fitted(changing_y, [number_term("x", x)])
+    assert fit.spread is not None
+    ratio = fit.spread.scale[0] / fit.spread.scale[-1]
+    assert ratio == pytest.approx(2.0, rel=0.25)
+    assert fit.spread.least < fit.spread.scale.min()  # the uncertainty of the fit is on the private side
+    kept = [fitted(rng.normal(size=600), [number_term("x", x)]).spread is None for _ in range(40)]
+    assert np.mean(kept) > 0.8
+
+
+def test_the_test_of_spread_keeps_its_size():
+    rng = np.random.default_rng(3)
+    x = number_term("x", rng.normal(size=100))
+    alarms = np.mean([changing(rng.standard_t(3, 100), [x]) <= 0.05 for _ in range(200)])
+    assert 0.01 <= alarms <= 0.1
+
+
+def test_the_logarithm_is_preferred_for_lognormal_results_only():
+    rng = np.random.default_rng(4)
+    assert prefers_logarithm(rng.lognormal(3, 0.5, 200), [])
+    assert not prefers_logarithm(rng.normal(100, 5, 200), [])
+    assert not prefers_logarithm(rng.normal(0, 5, 200), [])
+
+
+def test_influence_stays_and_absent_people_stay_absent():
+    results, _ = shop()
+    sparse = empriv.Results(
+        q=results.q, outcomes=results.outcomes, databases=results.databases, individuals=np.array(["a"]),
+        starts=np.array([0, 2]), entry_database=np.array([3, 100], np.int32), entry_q=results.q[[3, 100]] - 0.5,
+        entry_outcomes=np.zeros(2, np.int8),
+    )  # fmt: skip
+    left = taken_out(sparse, calendar_terms(times_of(results.databases)), spread=False)
+    assert np.array_equal(left.results.entry_database, sparse.entry_database)
+    assert np.allclose(left.results.q[[3, 100]] - left.results.entry_q, 0.5, atol=1e-12)
+
+
+def test_previous_answers_drop_the_first_databases_and_lower_what_is_left():
+    rng = np.random.default_rng(5)
+    q = np.zeros(300)
+    for k in range(1, 300):
+        q[k] = 0.8 * q[k - 1] + rng.normal()
+    results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=np.arange(300)[::-1])
+    order = times_of(results.databases).order
+    left = taken_out(results, [], order=order, previous=2, spread=False)
+    assert left.dropped == 2
+    assert left.results.n_databases == 298
+    # labels run backwards: the databases come in their order, and each has those before it
+    assert np.array_equal(left.original.databases, np.arange(2, 300))
+    forwards = empriv.Results.from_arrays(q, q[None] - 0.3)
+    left = taken_out(forwards, [], previous=1, spread=False)
+    assert left.results.q.std() == pytest.approx(1.0, rel=0.15)
+
+
+def test_draws_are_moved_together():
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=50)
+    q = 10 * x[:, None] + rng.normal(size=(50, 3))
+    results = empriv.Results.from_arrays(q, (q - 0.5)[None])
+    left = taken_out(results, [number_term("x", x)], spread=False)
+    assert np.allclose(left.results.q - left.results.q[:, :1], q - q[:, :1])
+    assert np.allclose(left.results.entry_q.reshape(50, 3), left.results.q - 0.5)
+    assert left.results.q.std() < 2
+
+
+# The risk
+
+
+def test_somebody_with_a_calendar_sees_what_a_known_level_leaves():
+    results, level = shop(n=365)
+    known = empriv.measure_against(results, "calendar")
+    oracle = empriv.measure(results.q - level, results.without(0)[None] * 0 + (results.q - level - 0.3)[None])
+    assert isinstance(known, GivenRisk)
+    assert known.delta(EPSILON) == pytest.approx(oracle.delta(EPSILON), rel=0.25)
+    assert known.delta(EPSILON) == pytest.approx(normal_delta(0.3), rel=0.3)
+    assert known.unconditional.delta(EPSILON) < 0.5 * normal_delta(0.3)
+
+
+def test_the_bound_covers_the_truth_and_not_twice_the_truth():
+    uppers = []
+    for seed in range(12):
+        results, _ = shop(n=200, seed=seed)
+        uppers.append(empriv.bounds(empriv.measure_against(results, "calendar"), EPSILON).upper)
+    truth = normal_delta(0.3)
+    assert np.mean(np.array(uppers) >= truth) >= 0.9
+    assert np.median(uppers) < 3 * truth
+
+
+def test_quantities_may_be_arrays_labels_mappings_and_several():
+    rng = np.random.default_rng(7)
+    x, group = rng.normal(size=90), rng.choice(["a", "b"], 90)
+    q = 4 * x + 3 * (group == "b") + rng.normal(size=90)
+    results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=[f"site {k}" for k in range(90)])
+    by_array = empriv.measure_against(results, empriv.Given(x, group))
+    by_label = empriv.measure_against(
+        results,
+        empriv.Given(dict(zip(results.databases.tolist(), x, strict=True)), list(group)),
+    )
+    assert by_array.delta(EPSILON) == by_label.delta(EPSILON)
+    assert by_array.results.q.std() == pytest.approx(1.0, rel=0.3)
+
+
+def test_a_frame_by_label_gives_a_quantity_for_each_column():
+    pandas = pytest.importorskip("pandas", reason="pandas makes the frame: pip install pandas")
+    rng = np.random.default_rng(8)
+    frame = pandas.DataFrame({"x": rng.normal(size=60), "kind": rng.choice(["a", "b"], 60)}, index=np.arange(60))
+    terms = quantity_terms(frame.iloc[::-1], np.arange(60), "frame")
+    assert [term.name for term in terms] == ["x", "kind"]
+    assert np.array_equal(terms[0].values, frame["x"].to_numpy())
+
+
+def test_words_and_lists_of_them():
+    public = empriv.Given("public", "count(*)")
+    assert public.calendar
+    assert public.previous == 1
+    assert public.quantities == ("count(*)",)
+    results, _ = shop()
+    assert empriv.measure_against(results, ["calendar", np.arange(200.0) ** 2]).left.fit.parameters > 8
+
+
+def test_an_exact_leak_is_not_lost_when_a_level_is_taken_out():
+    rng = np.random.default_rng(9)
+    q = np.round(rng.normal(100, 10, 120)) + np.arange(120)
+    results = empriv.Results.from_arrays(q, np.stack((q - 0.5, q - 1)), databases=days(120))
+    plain, known = empriv.measure(results), empriv.measure_against(results, "calendar")
+    assert plain.delta_i(EPSILON)[0] == pytest.approx(1.0)
+    assert known.delta_i(EPSILON)[0] == pytest.approx(1.0)
+    assert known.epsilon_i(0.1)[0] == np.inf
+    assert empriv.bounds(known, EPSILON).upper_i[0] == 1.0
+    assert known.delta_i(EPSILON)[1] < 0.5
+
+
+def test_what_is_known_determines_the_result():
+    q = 5.0 * np.arange(60)
+    results = empriv.Results.from_arrays(q, np.stack((q - 1, q)), databases=days(60))
+    risk = empriv.measure_against(results, "calendar")
+    assert risk.delta_i(EPSILON).tolist() == [1.0, 0.0]
+    assert any(check.severity == "error" and check.code == "adversary" for check in empriv.checks(risk, EPSILON))
+
+
+# The ladder
+
+
+def test_the_ladder_stops_at_what_it_takes():
+    rng = np.random.default_rng(10)
+    noise = rng.normal(size=300)
+    still = empriv.Results.from_arrays(noise, noise[None] - 0.3, databases=days(300))
+    assert [step.name for step in climb(still, [], times_of(still.databases))[1]] == ["nothing"]
+    results, _ = shop(n=300)
+    left, steps = climb(results, [], times_of(results.databases))
+    assert steps[-1].name == "calendar"
+    assert {term.name for term in left.fit.terms} >= {"trend", "weekday"}
+    walk = np.zeros(300)
+    for k in range(1, 300):
+        walk[k] = 0.7 * walk[k - 1] + noise[k]
+    dependent = empriv.Results.from_arrays(walk, walk[None] - 0.3, databases=days(300))
+    left, steps = climb(dependent, [], times_of(dependent.databases))
+    assert steps[-1].name == "previous"
+    assert left.previous == 1
+
+
+def test_the_ladder_sees_weekdays_to_which_the_battery_is_deaf():
+    rng = np.random.default_rng(11)
+    q = rng.normal(size=364) + np.array([0, 1.5, -1.5, 1.5, -1.5, 0, 0])[np.arange(364) % 7]
+    results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=days(364))
+    assert climb(results, [], times_of(results.databases))[1][-1].name != "nothing"
+
+
+def test_without_an_order_only_the_logarithm_is_tried():
+    rng = np.random.default_rng(12)
+    q = rng.lognormal(5, 1, 80)
+    results = empriv.Results.from_arrays(q, q[None] * 0.99, databases=[f"store {k}" for k in range(80)])
+    risk = empriv.measure_against(results, "auto")
+    assert [step.name for step in risk.steps] == ["nothing"]
+    assert np.array_equal(risk.results.q - risk.results.q[0], q - q[0]) or np.allclose(
+        risk.results.q - risk.results.q[0], q - q[0]
+    )
+
+
+def test_rounding_is_no_trend():
+    influence = 0.1 + np.where(np.arange(100) > 50, 7e-16, 0.0)
+    assert battery(influence).p <= 0.05
+    assert battery(same_within(influence, 1e-14)).p == 1.0
+    assert np.ptp(same_within(np.array([0.0, 1.0, 1.0 + 1e-15]), 1e-12)) == 1.0
+
+
+# Presence
+
+
+def one_person(others, there, influences, individual="a"):
+    n = len(others)
+    order = np.argsort(there)
+    there, influences = np.asarray(there)[order], np.asarray(influences)[order]
+    q = others.copy()
+    q[there] += influences
+    return empriv.Results(
+        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.array([individual]),
+        starts=np.array([0, len(there)]), entry_database=there.astype(np.int32), entry_q=others[there],
+        entry_outcomes=np.zeros(len(there), np.int8),
+    )  # fmt: skip
+
+
+def slow_presence(others, influences, h, epsilon):
+    """Hockey stick by brute force, on a fine grid."""
+    x = np.linspace(others.min() - 30 * h - 3, others.max() + 30 * h + 3, 200_001)
+
+    def pdf(points):
+        out = np.zeros_like(x)
+        for point in points:
+            out += np.exp(-np.abs(x - point) / h) / (2 * h)
+        return out / len(points)
+
+    p, q = pdf(others), pdf((others[:, None] + influences).ravel())
+    e, step = np.exp(epsilon), x[1] - x[0]
+    return max(np.maximum(p - e * q, 0).sum(), np.maximum(q - e * p, 0).sum()) * step
+
+
+@pytest.mark.parametrize("influences", [[0.5], [0.1, 0.4, 1.0], [-0.3, 0.6]])
+def test_presence_is_the_law_of_the_others_plus_one_influence(influences):
+    rng = np.random.default_rng(13)
+    others = rng.normal(size=40)
+    risk = empriv.measure(one_person(others, np.arange(len(influences)) * 5, influences))
+    present = risk.given_presence()
+    for epsilon in (0.0, 0.1, 0.5):
+        slow = slow_presence(others, np.array(influences), present.bandwidth, epsilon)
+        assert present.delta(epsilon) == pytest.approx(slow, abs=2e-5)
+
+
+def test_somebody_seen_once_is_as_exposed_as_their_influence_makes_them():
+    rng = np.random.default_rng(14)
+    risk = empriv.measure(one_person(rng.normal(size=365), [100], [0.5]))
+    assert risk.delta(EPSILON) < 0.003
+    present = risk.given_presence()
+    assert present.delta(EPSILON) == pytest.approx(normal_delta(0.5), rel=0.15)
+    bounds = empriv.bounds(present, EPSILON)
+    assert normal_delta(0.5) <= bounds.upper <= 1.6 * normal_delta(0.5)
+    assert bounds.lower <= normal_delta(0.5)
+
+
+def test_a_salary_of_five_million_fails():
+    rng = np.random.default_rng(15)
+    others = rng.normal(60_000, 3_000, 100)
+    risk = empriv.measure(one_person(others, [17], [50_000.0]))
+    assert risk.delta(EPSILON) <= 0.011
+    assert risk.given_presence().delta(EPSILON) > 0.99
+
+
+def test_blocks_agree_with_people_one_by_one():
+    rng = np.random.default_rng(16)
+    n, people = 60, 40
+    there = rng.random((people, n)) < 0.3
+    amounts = np.where(there, rng.lognormal(-1, 1, (people, n)), 0.0)
+    q = rng.normal(0, 3, n) + amounts.sum(axis=0)
+    who, when = np.nonzero(there)
+    results = empriv.Results(
+        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.arange(people),
+        starts=np.concatenate(([0], np.cumsum(there.sum(axis=1)))), entry_database=when.astype(np.int32),
+        entry_q=q[when] - amounts[who, when], entry_outcomes=np.zeros(len(who), np.int8),
+    )  # fmt: skip
+    present = empriv.measure(results).given_presence()
+    together = present.delta_i(EPSILON)
+    alone = np.array([present.curve_of(row, np.array([EPSILON]), exact=True)[0] for row in range(people)])
+    assert np.allclose(together, alone, atol=2e-3)  # the bound on what grouping changes
+    slow = slow_presence(q - amounts[3], amounts[3][there[3]], present.bandwidth, EPSILON)
+    assert alone[3] == pytest.approx(slow, abs=2e-5)
+
+
+def test_thinning_changes_no_more_than_it_says():
+    rng = np.random.default_rng(17)
+    others, influences = rng.normal(size=80), rng.lognormal(-1, 0.8, 300)
+    h = 0.4
+    exact = slow_presence(others, influences, h, EPSILON)
+    for means, weights, changed in (
+        (*_even(thin(influences, h)),),
+        grouped(influences, h, 0.001, 24),
+        grouped(influences, h, 0.05, 3),
+    ):
+        block = block_of(others[None], (others + means[:, None])[None], weights[None], np.array([h]))
+        assert weights.sum() == pytest.approx(1.0)
+        assert abs(block.sticks(np.array([np.exp(EPSILON)]))[0, 0] - exact) <= np.exp(EPSILON) * changed + 2e-5
+
+
+def _even(thinned):
+    means, changed = thinned
+    return means, np.full(len(means), 1 / len(means)), changed
+
+
+def test_paired_values_average_to_the_hockey_stick():
+    rng = np.random.default_rng(18)
+    others = rng.normal(size=(3, 50))
+    moved = others[:, None, :] + np.array([0.3, 1.0])[None, :, None]
+    weights = np.tile([0.75, 0.25], (3, 1))
+    block = block_of(others, moved, weights, np.array([0.3, 0.4, 0.5]))
+    e = np.exp(0.2)
+    means = np.maximum(*(block.values(direction, e).mean(axis=1) for direction in (0, 1)))
+    assert np.allclose(means, block.sticks(np.array([e]))[:, 0], atol=1e-12)
+
+
+def test_presence_where_somebody_is_the_only_one():
+    """An average that is NULL without them: on that day everything shows."""
+    rng = np.random.default_rng(19)
+    n = 50
+    q = rng.normal(10, 1, n)
+    results = empriv.Results(
+        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.array(["a"]),
+        starts=np.array([0, 2]), entry_database=np.array([4, 9], np.int32), entry_q=np.array([np.nan, q[9] - 0.01]),
+        entry_outcomes=np.array([empriv.Outcome.NULL, 0], np.int8),
+    )  # fmt: skip
+    present = empriv.measure(results).given_presence()
+    assert present.delta(EPSILON) > 0.01
+    assert empriv.bounds(present, EPSILON).upper >= present.delta(EPSILON)
+
+
+def test_given_presence_and_what_is_known_together():
+    results, level = shop(n=300, people=1)
+    q = results.q
+    there = np.arange(0, 300, 30)
+    sparse = one_person(q, there, np.full(len(there), 0.5))
+    labelled = empriv.Results(**{**sparse.__dict__, "databases": days(300)})
+    present = empriv.measure_against(labelled, "calendar").given_presence()
+    assert present.delta(EPSILON) == pytest.approx(normal_delta(0.5), rel=0.3)
+    assert empriv.measure(labelled).given_presence().delta(EPSILON) < 0.6 * normal_delta(0.5)
+    assert level.std() > 2
+
+
+def test_influences_of_arrays_leave_out_days_without_a_change():
+    q = np.random.default_rng(20).normal(size=30)
+    results = empriv.Results.from_arrays(q, np.where(np.arange(30) == 3, q - 1, q)[None])
+    assert influences_of(results, 0) == pytest.approx([1.0])
+
+
+# Contexts
+
+
+def test_somebody_who_comes_on_sundays_is_most_exposed_on_sundays():
+    n = 364
+    rng = np.random.default_rng(21)
+    q = rng.normal(size=n) + 3 * (np.arange(n) % 7 == 2)
+    d = np.where(np.arange(n) % 7 == 6, 0.6, 0.0)
+    results = empriv.Results.from_arrays(q, (q - d)[None], databases=days(n))
+    risk = empriv.measure_against(results, empriv.Given(calendar=True, spread=False))
+    worst = risk.worst_context(EPSILON)
+    assert (worst.name, worst.value, worst.databases) == ("weekday", "Sunday", 52)
+    assert worst.delta == pytest.approx(normal_delta(0.6), rel=0.2)
+    assert risk.delta(EPSILON) < 0.3 * worst.delta
+    sunday, monday = risk.in_context("weekday", "Sunday"), risk.in_context("weekday", "Monday")
+    assert monday.delta(EPSILON) == 0.0
+    assert normal_delta(0.6) <= empriv.bounds(sunday, EPSILON).upper <= 1.6 * normal_delta(0.6)
+    assert "context" in {check.code for check in empriv.checks(risk, EPSILON) if check.severity == "warning"}
+
+
+def test_the_average_is_below_the_calmest_context():
+    rng = np.random.default_rng(22)
+    s = np.where(np.arange(350) % 7 >= 5, 0.4, 1.0)
+    q = s * rng.normal(size=350)
+    results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=days(350))
+    risk = empriv.measure_against(results, empriv.Given(calendar=True, spread=True))
+    assert risk.averaged().delta(EPSILON) < risk.delta(EPSILON)
+    assert empriv.bounds(risk, EPSILON).upper >= normal_delta(0.3 / 0.4)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("adversary", "message"),
+    [
+        (lambda n: empriv.Given(np.where(np.arange(n) == 3, np.nan, 1.0 * np.arange(n))), "known on every database"),
+        (lambda n: empriv.Given(np.array([None, *["a", "b"] * (n // 2 - 1), "a"], object)), "known on every database"),
+        (lambda n: empriv.Given(np.ones(n)), "must vary"),
+        (lambda n: empriv.Given(["one"] * n), "must vary"),
+        (lambda n: empriv.Given([f"label {k}" for k in range(n)]), "few categories"),
+        (lambda n: empriv.Given(np.arange(n - 1.0)), "one value for each"),
+        (lambda n: empriv.Given({n: 1.0}), "no value for"),
+        (lambda n: empriv.Given(np.random.default_rng(0).normal(size=(n, n - 10))), "at least"),
+        (lambda n: empriv.Given(previous=n - 5), "at least"),
+        (lambda n: empriv.Given(f"sum(x) / {n}"), "collected first"),
+    ],
+)
+def test_bad_quantities_are_refused_in_one_sentence(adversary, message):
+    n = 50
+    q = np.random.default_rng(23).normal(size=n)
+    results = empriv.Results.from_arrays(q, q[None] - 0.3)
+    with pytest.raises(empriv.InputError, match=message):
+        empriv.measure_against(results, adversary(n))
+
+
+@pytest.mark.parametrize("adversary", ["calendar", "previous", "public"])
+def test_databases_without_an_order_have_no_calendar(adversary):
+    q = np.random.default_rng(24).normal(size=50)
+    results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=[f"site {k}" for k in range(50)])
+    with pytest.raises(empriv.InputError, match="order"):
+        empriv.measure_against(results, adversary)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"previous": -1, "calendar": True}, {"previous": 1.5}, {"calendar": True, "spread": "maybe"}]
+)
+def test_a_wrong_given_is_refused(wrong):
+    with pytest.raises(empriv.InputError):
+        empriv.Given(**wrong)
+
+
+def test_logarithms_need_positive_results():
+    q = np.random.default_rng(25).normal(size=50)
+    results = empriv.Results.from_arrays(q, q[None] - 0.3)
+    with pytest.raises(empriv.InputError, match="positive"):
+        empriv.measure_against(results, empriv.Given(calendar=True, logarithm=True))
+
+
+def test_logarithms_leave_a_hockey_stick_as_it_is():
+    rng = np.random.default_rng(26)
+    y = rng.normal(5, 0.2, 300)
+    q = np.exp(y)
+    logs = empriv.measure(y, (y - 0.05)[None])
+    results = empriv.Results.from_arrays(q, np.exp(y - 0.05)[None])
+    known = empriv.measure_against(results, empriv.Given(rng.normal(size=300), logarithm=True, spread=False))
+    assert known.delta(EPSILON) == pytest.approx(logs.delta(EPSILON), rel=0.1)
+    assert known.influence()[0] == pytest.approx((q - np.exp(y - 0.05)).max())
+    assert not known.without_logarithm().left.logarithm

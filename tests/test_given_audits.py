@@ -1,0 +1,144 @@
+"""Audits given what is known: from rows to verdict, files, report, noise and the command line."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import empriv
+from empriv.cli.main import main
+
+EPSILON = 0.1
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shop's sales: busier on weekends, growing, 40 clients of whom each comes on a third of the days."""
+    rng = np.random.default_rng(1)
+    lines = ["day,client,amount"]
+    for k in range(120):
+        day = date(2024, 1, 1) + timedelta(days=k)
+        busy = (1.8 if day.weekday() >= 5 else 1.0) * (1 + k / 200)
+        lines += [f"{day},{c},{busy * rng.lognormal(3, 0.4):.2f}" for c in range(40) if rng.random() < 1 / 3]
+    path = tmp_path_factory.mktemp("given") / "sales.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(sales: Path) -> empriv.Databases:
+    return empriv.databases(str(sales), database="day", individual="client")
+
+
+@pytest.fixture(scope="module")
+def audit(data: empriv.Databases) -> empriv.Audit:
+    return empriv.audit(data, "sum(amount)", adversary=["calendar", "count(*)"], epsilon=EPSILON)
+
+
+def test_what_is_known_is_collected_and_taken_out(audit: empriv.Audit) -> None:
+    names = [term.name for term in audit.against.left.fit.terms]
+    assert names[:3] == ["count(*)", "trend", "weekday"]
+    assert audit.delta(EPSILON) > 2 * audit.risk.delta(EPSILON)
+    assert audit.bounds(EPSILON).upper < 1.0
+    assert audit.verdict(epsilon=EPSILON, delta=0.9) in ("pass", "unresolved")
+    assert audit.verdict(epsilon=EPSILON, delta=0.001) == "fail"
+
+
+def test_the_words_say_what_was_counted_as_known(audit: empriv.Audit) -> None:
+    said = str(audit)
+    assert "Counted as known: count(*), trend, weekday" in said
+    assert "Against somebody who knows nothing" in said
+
+
+def test_json_and_files_hold_it(audit: empriv.Audit, tmp_path: Path) -> None:
+    facts = json.loads(json.dumps(audit.to_json()))["adversary"]
+    assert facts["kind"] == "given"
+    assert facts["terms"][0] == "count(*)"
+    audit.save(tmp_path / "audit.empriv")
+    loaded = empriv.load(tmp_path / "audit.empriv")
+    assert np.array_equal(loaded.delta_i(EPSILON), audit.delta_i(EPSILON))
+    assert loaded.bounds(EPSILON).upper == audit.bounds(EPSILON).upper
+    sent = pickle.loads(pickle.dumps(audit.against))
+    assert np.array_equal(sent.delta_i(EPSILON), audit.delta_i(EPSILON))
+
+
+def test_categories_are_saved_as_well(data: empriv.Databases, tmp_path: Path) -> None:
+    results = empriv.collect(data, "sum(amount)")
+    kind = np.where(np.arange(results.n_databases) % 3 == 0, "a", "b")
+    made = empriv.audit(results, adversary=empriv.Given(kind, previous=2), epsilon=EPSILON)
+    made.save(tmp_path / "audit.empriv")
+    loaded = empriv.load(tmp_path / "audit.empriv")
+    assert np.array_equal(loaded.delta_i(EPSILON), made.delta_i(EPSILON))
+    assert loaded.against.left.dropped == 2
+
+
+def test_the_report_shows_it(audit: empriv.Audit, tmp_path: Path) -> None:
+    audit.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Counted as known" in page
+    assert "weekday" in page
+
+
+def test_noise_is_designed_for_what_is_left(audit: empriv.Audit) -> None:
+    noise = empriv.design_noise(audit, epsilon=0.5, delta=0.05, method="calibrated")
+    nothing_known = empriv.design_noise(audit.risk, epsilon=0.5, delta=0.05, method="calibrated")
+    assert noise.expected_error > nothing_known.expected_error  # less randomness is left to help
+
+
+def test_given_presence_is_asked_like_any_risk(audit: empriv.Audit) -> None:
+    there = audit.when_present
+    bounds = there.bounds(EPSILON)
+    assert bounds.lower <= bounds.estimate <= bounds.upper
+    assert there.delta(EPSILON) >= audit.delta(EPSILON)
+    assert len(there.individuals(EPSILON, top=3)["individual"]) == 3
+    both = audit.verdict(epsilon=EPSILON, delta=0.9 * there.delta(EPSILON), presence="both")
+    assert both == "fail"
+    assert "On a database that the person is in:" in both.reasons
+    with pytest.raises(empriv.InputError, match="presence"):
+        audit.verdict(epsilon=EPSILON, delta=0.1, presence="always")
+
+
+def test_presence_of_several_numbers_is_refused(data: empriv.Databases) -> None:
+    several = empriv.audit(data, ["sum(amount)", "count(*)"], epsilon=EPSILON)
+    with pytest.raises(empriv.InputError, match="one number"):
+        _ = several.when_present
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--adversary", "calendar"], "trend, weekday"),
+        (["--adversary", "auto"], "The ladder"),
+        (["--previous", "1", "--spread", "no"], "previous answer"),
+    ],
+)
+def test_the_command_line_takes_it(sales: Path, options: list[str], said: str) -> None:
+    asked = ["audit", str(sales), "--database", "day", "--individual", "client", "--query", "sum(amount)"]
+    done = CliRunner().invoke(main, [*asked, "--epsilon", "0.1", *options])
+    assert done.exit_code == 0, done.output
+    assert said in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--spread", "yes"], "`spread` must be given with `adversary`"),
+        (["--adversary", "calendar", "--buckets", "3", "--previous", "1"], "`buckets` must not be given"),
+    ],
+)
+def test_options_that_do_not_go_together(sales: Path, options: list[str], said: str) -> None:
+    asked = ["audit", str(sales), "--database", "day", "--individual", "client", "--query", "sum(amount)"]
+    done = CliRunner().invoke(main, [*asked, *options])
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
+
+
+def test_a_quantity_that_is_null_on_some_database(data: empriv.Databases) -> None:
+    with pytest.raises(empriv.InputError, match="known on every database"):
+        empriv.audit(data, "sum(amount)", adversary=empriv.Given("sum(amount) FILTER (WHERE amount > 60)"))
