@@ -528,3 +528,22 @@ def test_logarithms_leave_a_hockey_stick_as_it_is():
     assert known.delta(EPSILON) == pytest.approx(logs.delta(EPSILON), rel=0.1)
     assert known.influence()[0] == pytest.approx((q - np.exp(y - 0.05)).max())
     assert not known.without_logarithm().left.logarithm
+
+
+def test_two_peaks_in_what_is_left_are_an_error_and_one_is_not() -> None:
+    rng = np.random.default_rng(5)
+    days = np.arange("2026-01-01", "2026-07-20", dtype="datetime64[D]")
+    n = len(days)
+    laws = {
+        "normal": rng.normal(size=n),
+        "exponential": rng.exponential(size=n),
+        "Student 3": rng.standard_t(3, size=n),
+        "two peaks": rng.normal(size=n) + 6 * rng.integers(0, 2, n),
+    }
+    severity = {}
+    for name, law in laws.items():
+        q = 100 + 0.05 * np.arange(n) + law
+        results = empriv.Results.from_arrays(q, (q - 0.3)[None], databases=[str(day) for day in days])
+        risk = empriv.measure_against(results, empriv.Given(calendar=True, logarithm=False))
+        severity[name] = {check.code: check.severity for check in empriv.checks(risk, 0.1)}["peaks"]
+    assert severity == {"normal": "info", "exponential": "info", "Student 3": "info", "two peaks": "error"}

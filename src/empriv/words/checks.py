@@ -34,6 +34,7 @@ TITLES = {
     "modes": "Representative individuals",
     "others": "Others when somebody is there",
     "parameters": "Parameters for what is known",
+    "peaks": "Two peaks in what is left",
     "rare": "Representative individuals",
     "shape": "Spread that depends on what is known",
     "tails": "Heavy tails",
@@ -98,6 +99,15 @@ def _curvature(severity: str, numbers: Numbers, subject: str) -> str:
     return (
         f"What is left is curved in {subject} (p = {numbers['p']:.3f}): more of the result is known than a straight "
         "line takes out, and figures are too small. Hint: give its square as well, or categories of it."
+    )
+
+
+def _peaks(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001 — as all sentences are asked
+    if severity == "info":
+        return "What is left shows no two peaks."
+    return (
+        f"What is left has two peaks (coefficient {numbers['coefficient']:.2f}, 0.56 at most for one): upper bounds "
+        "given what is known fall short there. Hint: name the quantity that tells the two apart, such as days closed."
     )
 
 
@@ -252,6 +262,7 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "iid": _iid,
     "modes": _modes,
     "others": _others,
+    "peaks": _peaks,
     "parameters": _parameters,
     "rare": _rare,
     "shape": _shape,
