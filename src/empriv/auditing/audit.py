@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, singledispatch
 from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
@@ -22,8 +22,7 @@ from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
 from empriv.base.arguments import one_of, rising_epsilons
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
-from empriv.errors import InputError
-from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, PresenceRisk, Risk, RiskContract, measure
+from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, Risk, RiskContract, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
@@ -146,17 +145,12 @@ class Audit:
         return self.measured.epsilon(delta)
 
     @cached_property
-    def when_present(self) -> PresenceRisk:
+    def when_present(self) -> RiskContract:
         """The same figures on a database that the person is in, where the paper's are averaged over all databases.
 
         Asked like any risk: ``delta``, ``delta_i``, ``bounds``. Of one number.
         """
-        measured = self.measured
-        if not isinstance(measured, Risk):
-            raise InputError(
-                "`when_present` must be asked of one number, plain or `Given` what is known, got another kind of risk."
-            )
-        return measured.given_presence()
+        return self.measured.given_presence()
 
     @cached_property
     def components(self) -> dict[str, Audit]:
@@ -403,9 +397,18 @@ class Audit:
 
 @one_number.register
 def _(audit: Audit) -> Risk:
-    if isinstance(audit.against, GivenRisk):
-        return one_number(audit.against)  # noise must do without the randomness that is known
-    return one_number(audit.alone.risk)  # without the earlier releases that it may have been measured together with
+    return _to_hide(audit.against, audit)
+
+
+@singledispatch
+def _to_hide(against: object, audit: Audit) -> Risk:  # noqa: ARG001 — dispatched on
+    """The risk that noise is designed for: without the earlier releases that it was measured together with, if any."""
+    return one_number(audit.alone.risk)
+
+
+@_to_hide.register
+def _(against: GivenRisk, audit: Audit) -> Risk:  # noqa: ARG001 — as above
+    return one_number(against)  # noise must do without the randomness that is known
 
 
 @several_numbers.register

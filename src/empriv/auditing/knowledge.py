@@ -6,6 +6,7 @@ SQL expressions and functions are run on every database like queries. `measuring
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,12 +74,14 @@ def _collected(asked: Any, data: Databases | None, databases: npt.NDArray[Any], 
     return collected.q[[place[label] for label in databases.tolist()]]
 
 
-def adversary_facts(against: AdversaryRisk | GivenRisk | None, epsilons: Sequence[float]) -> dict[str, Any] | None:
-    """An adversary as JSON, without what is known about any single database."""
-    if against is None:
-        return None
-    if isinstance(against, GivenRisk):
-        return _given_facts(against, epsilons)
+@singledispatch
+def adversary_facts(against: object, epsilons: Sequence[float]) -> dict[str, Any] | None:  # noqa: ARG001 — dispatched on
+    """An adversary as JSON, without what is known about any single database; None if there is none."""
+    return None
+
+
+@adversary_facts.register
+def _(against: AdversaryRisk, epsilons: Sequence[float]) -> dict[str, Any]:
     return {
         "kind": kind_of(against.adversary),
         "knows": knows(against.adversary),
@@ -91,7 +94,8 @@ def adversary_facts(against: AdversaryRisk | GivenRisk | None, epsilons: Sequenc
     }
 
 
-def _given_facts(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
+@adversary_facts.register
+def _(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
     fit = against.left.fit
     return {
         "kind": "given",
@@ -126,14 +130,14 @@ def knows(adversary: Adversary) -> list[str]:
     return [_named(g) for g in (adversary.g if several else [adversary.g])]
 
 
-def adversary_to_parts(
-    against: AdversaryRisk | GivenRisk | None,
-) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
-    """Facts and arrays of a saved audit, from which the same adversary is measured again."""
-    if against is None:
-        return None, {}
-    if isinstance(against, GivenRisk):
-        return _given_parts(against)
+@singledispatch
+def adversary_to_parts(against: object) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:  # noqa: ARG001
+    """Facts and arrays of a saved audit, from which the same adversary is measured again; nothing if there is none."""
+    return None, {}
+
+
+@adversary_to_parts.register
+def _(against: AdversaryRisk) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
     adversary = against.adversary
     labels: list[list[str | None] | None] = []
     arrays = {}
@@ -182,7 +186,8 @@ def adversary_from_parts(
             raise ValueError("kind of adversary")
 
 
-def _given_parts(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+@adversary_to_parts.register
+def _(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     who, terms = against.adversary, against.quantities
     values = [np.asarray(term.values) for term in terms]
     facts = {

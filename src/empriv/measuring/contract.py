@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import epsilon_grid, probability
+from empriv.errors import InputError
 from empriv.measuring.densities.selection import Score, spread
 from empriv.results import FloatArray, IntArray, Results
 
@@ -154,6 +155,12 @@ class RiskContract(ABC):
     def usual_level(self) -> float:
         """The confidence of bounds unless another is asked for."""
         return 0.95
+
+    def given_presence(self) -> RiskContract:
+        """The risk on a database that the person is in; asked of one number, plain or `Given` what is known."""
+        raise InputError(
+            "`when_present` must be asked of one number, plain or `Given` what is known, got another kind of risk."
+        )
 
     def tells_epsilon(self, delta: float) -> bool:  # noqa: ARG002 — a kind that was asked beforehand looks at it
         """Whether `epsilon` can be asked at this delta."""
