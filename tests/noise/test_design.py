@@ -173,7 +173,7 @@ def test_design_then_certificate(
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(3, 12),
-    spread=st.floats(0.0, 0.3),
+    spread=st.just(0.0) | st.floats(1e-9, 0.3),  # results closer than doubles can tell apart are refused
     shift=st.floats(1.5, 4.0),
     epsilon=st.floats(0.2, 0.6),
     method=st.sampled_from(["calibrated", "optimal"]),
