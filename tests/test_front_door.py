@@ -31,6 +31,7 @@ BUILT: dict[str, Any] = {
     "DuckDBEngine": lambda: empriv.DuckDBEngine(memory_limit="1GB"),
     "Ecdf": lambda: empriv.Ecdf(),
     "Kde": lambda: empriv.Kde("gaussian", 0.5),
+    "Given": lambda: empriv.Given("count(*)", calendar=True, previous=1),
     "Kernel": lambda: empriv.KERNELS["laplace"],
     "Outcome": lambda: empriv.Outcome(0),
     "OwnContribution": lambda: empriv.OwnContribution(),

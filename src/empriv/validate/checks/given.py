@@ -41,8 +41,14 @@ def _(risk: GivenRisk, epsilon: float, rng: int) -> list[Check]:
         *usual,
         *leaks,
         *(determined if risk.left.fit.determined else _model_checks(risk, rows)),
-        *presence_checks(risk.left.original, risk.left, rows),
+        *map(_to_read, presence_checks(risk.left.original, risk.left, rows)),
     ]
+
+
+def _to_read(check: Check) -> Check:
+    """On a random day, what the others do when somebody is there is to be read, and makes no figure wrong."""
+    grave = check.code == "others" and check.severity == "error"
+    return Check(check.code, "warning", check.numbers, check.subject) if grave else check
 
 
 @checks_of.register
