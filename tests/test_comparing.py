@@ -269,9 +269,9 @@ def test_what_is_made_from_answers_is_never_said_to_tell_more(data: empriv.Datab
     assert found.made_from["rounded"] == ("raw",)
     (sure,) = (one for one in found.differences() if one.figure == "delta")
     more = replace(sure, difference=-0.2, lower=-0.3, upper=-0.1, verdict="real")  # raw less rounded
-    assert found._possible(more) == replace(more, upper=0.0, verdict="cannot be told")
+    assert found._withdraw_impossible(more) == replace(more, upper=0.0, verdict="cannot be told")
     less = replace(sure, difference=0.2, lower=0.1, upper=0.3, verdict="real")
-    assert found._possible(less) == less
+    assert found._withdraw_impossible(less) == less
 
 
 @pytest.mark.slow

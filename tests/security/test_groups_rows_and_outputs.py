@@ -77,7 +77,7 @@ def test_a_row_as_one_value_holds_its_own_columns_alone(query: str, data: empriv
     ("name", "lines"),
     [
         ("run.toml", 'json = "run.toml"'),
-        ("run.toml", 'report = "run.html"\nbeside = true'),
+        ("rows.csv", 'report = "run.html"\nbeside = true\nsave = "rows.csv"'),
         ("rows.csv", 'save = "rows.csv"'),
         ("own.ledger", 'ledger = "own.ledger"\njson = "own.ledger"'),
     ],

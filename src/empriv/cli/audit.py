@@ -75,10 +75,13 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, **gi
     settings = _settings(config, trust_config, given)
     read = paths_read(settings)
     check_targets((settings.json, settings.save, settings.report, write_config), read)
-    # A config must not have itself replaced, nor the ledger; --write-config is the user's own word.
+    # A config must not have itself replaced, nor the ledger; --write-config is the user's own word. The TOML beside a
+    # report holds the same settings as the config that asked for it, and may be run again from where it lies.
     read_too = [*read, *(path for path in (config, settings.ledger) if path is not None)]
+    beside = beside_report(settings.report, everything=settings.beside)
     check_targets((settings.json, settings.save, settings.report), read_too)
-    check_targets(beside_report(settings.report, everything=settings.beside), read_too)
+    check_targets([path for path in beside if not path.endswith(".toml")], read_too)
+    check_targets([path for path in beside if path.endswith(".toml")], [path for path in read_too if path != config])
 
     def run(engine: Any) -> Any:
         import empriv
