@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,11 +76,16 @@ def test_a_second_driver_goes_on_from_what_a_killed_one_saved(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows().to_parquet(tmp_path / "rows.parquet")
-    with driver("scan", tmp_path) as process:
-        wait_until(lambda: list(tmp_path.glob("saved/*/done/_SUCCESS")), process)
-        os.killpg(process.pid, signal.SIGKILL)
-        assert process.stdout is not None
-        assert process.stdout.read() == "", "it was finished before it was killed"
+    for _ in range(3):  # on a busy machine a driver may be finished before it is killed
+        with driver("scan", tmp_path) as process:
+            wait_until(lambda: list(tmp_path.glob("saved/*/done/_SUCCESS")), process)
+            os.killpg(process.pid, signal.SIGKILL)
+            assert process.stdout is not None
+            finished = process.stdout.read()
+        if not finished:
+            break
+        shutil.rmtree(tmp_path / "saved")
+    assert finished == "", "it was finished before it was killed"
     collections: list[str] = []
     collected = cluster._collected
 
