@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,21 @@ def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **setting
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+@contextmanager
+def session_beside_others(directory: Path, *, master: str) -> Iterator[Any]:
+    """A session that is stopped at the end, unless other tests of this process are using the same context."""
+    from pyspark import SparkContext
+
+    shared = SparkContext._active_spark_context is not None
+    session = start(directory, master=master)
+    session = session.newSession() if shared else session
+    try:
+        yield session
+    finally:
+        if not shared:
+            session.stop()
 
 
 def rows(n: int = 4_000) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from empriv.collecting import SparkEngine, collect, databases
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.evaluate import evaluate
 from empriv.errors import InputError, QueryError
-from spark_sessions import GROUP, JAVA, QUIET, rows, start
+from spark_sessions import GROUP, JAVA, QUIET, rows, session_beside_others
 
 pytestmark = [JAVA, GROUP, QUIET]
 LEAK = "SELECT avg(x) / 1000 + (SELECT sum(x) FROM {} WHERE who = 7 AND day = 3) FROM data"
@@ -32,18 +32,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def spark(folder: Path) -> Iterator[Any]:
     """A session in which there is more than a query may see: a table, a view, files and functions of somebody's."""
-    session = start(folder / "spark", master="local[2]")
-    frame = session.createDataFrame(rows(600))
-    frame.write.saveAsTable("people")
-    frame.createOrReplaceTempView("secrets")
-    frame.write.parquet(str(folder / "people.parquet"))
-    session.udf.register("geomean", lambda x: x, "double")
-    session.udf.register("seen", lambda x: x, "double")
-    session.sql("CREATE FUNCTION noisy(x DOUBLE) RETURNS DOUBLE RETURN x + rand()")
-    yield session
-    session.sql("DROP TABLE people")
-    session.sql("DROP FUNCTION noisy")
-    session.stop()
+    with session_beside_others(folder / "spark", master="local[2]") as session:
+        frame = session.createDataFrame(rows(600))
+        frame.write.saveAsTable("people")
+        frame.createOrReplaceTempView("secrets")
+        frame.write.parquet(str(folder / "people.parquet"))
+        session.udf.register("geomean", lambda x: x, "double")
+        session.udf.register("seen", lambda x: x, "double")
+        session.sql("CREATE FUNCTION noisy(x DOUBLE) RETURNS DOUBLE RETURN x + rand()")
+        yield session
+        session.sql("DROP TABLE people")
+        session.sql("DROP FUNCTION noisy")
 
 
 @pytest.fixture(scope="module")
