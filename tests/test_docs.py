@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
-import datetime
 import json
 import re
 import shutil
@@ -16,11 +14,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 
 import empriv
-from documents import blocks, commands, run_page
+from documents import blocks, commands, names_on_a_page, prepare_shop, rewrite_page, run_page
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -34,36 +31,7 @@ def _name_of(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that pages take as given: a shop's sales, saved audits of them, noise."""
-    import duckdb
-
-    folder = tmp_path_factory.mktemp("shop")
-    (folder / "sales").mkdir()
-    rng = np.random.default_rng(0)
-    first = datetime.datetime(2026, 7, 4)
-    with (folder / "sales" / "sales.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["t", "day", "client_id", "amount"])
-        for day in range(120):
-            time = first + datetime.timedelta(days=day)  # the last is 2026-10-31
-            for client in np.flatnonzero(rng.random(30) < 0.6):
-                rows.writerow([time, time.date(), client, round(rng.exponential(20.0), 2)])
-    text = "client_id,adult\n" + "".join(f"{client},{client % 5 > 0}\n" for client in range(30))
-    (folder / "clients.csv").write_text(text)
-    with duckdb.connect() as connection:
-        for place in ("sales/sales.parquet", "sales.parquet"):
-            source, target = folder / "sales" / "sales.csv", folder / place
-            connection.execute(f"COPY (SELECT * FROM '{source}') TO '{target}'")
-    audit = empriv.audit(_data(folder), "avg(amount)", epsilon=[0.05, 0.1])
-    rounded = empriv.audit(_data(folder), "round(avg(amount), 0)", epsilon=[0.05, 0.1])
-    for name, saved in {"audit": audit, "raw": audit, "rounded": rounded}.items():
-        saved.save(folder / f"{name}.empriv")
-    empriv.design_noise(audit, epsilon=0.1, delta=0.05, granularity=0.25).save(folder / "noise.empriv")
-    return folder
-
-
-def _data(folder: Path) -> empriv.Databases:
-    return empriv.databases(str(folder / "sales.parquet"), database="day", individual="client_id")
+    return prepare_shop(tmp_path_factory.mktemp("shop"))
 
 
 @pytest.fixture
@@ -71,17 +39,7 @@ def names(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
     """A copy of the files as the present directory, and the names that fragments on a page take as given."""
     shutil.copytree(prepared, tmp_path / "shop")
     monkeypatch.chdir(tmp_path / "shop")
-    audit = empriv.load("audit.empriv")
-    return {
-        "__name__": "page",
-        "empriv": empriv,
-        "data": _data(prepared),
-        "query": "avg(amount)",
-        "audit": audit,
-        "results": audit.results,
-        "noise": empriv.Noise.load("noise.empriv"),
-        "value": 17.0,
-    }
+    return names_on_a_page(Path())
 
 
 @pytest.mark.slow
@@ -105,6 +63,14 @@ LIES = {
 def test_a_page_that_is_wrong_is_noticed(lie: str, names: dict[str, Any]) -> None:
     with pytest.raises((AssertionError, AttributeError)):
         run_page(LIES[lie], names)
+
+
+def test_output_on_a_page_is_put_right(names: dict[str, Any]) -> None:
+    page = f"{FENCE}pycon\n>>> print('a\\nb\\nc')\na\n...\nd\n>>> 1 + 1\n2\n{FENCE}\n"
+    assert rewrite_page(page, names) == page.replace("\nd\n", "\nc\n")
+    console = "$ empriv ledger init a.ledger --epsilon 1 --delta 1\n"
+    (line,) = rewrite_page(f"{FENCE}console\n{console}Made nothing.\n{FENCE}\n", names).splitlines()[2:-1]
+    assert line.startswith("Made a.ledger")
 
 
 def test_blocks_and_commands_are_read_as_they_are_meant() -> None:
