@@ -39,7 +39,7 @@ benchmarks: setup
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/measure.py
 	$(BIN)/python benchmarks/collect.py
-	$(BIN)/python benchmarks/coverage.py --quick
+	$(BIN)/python benchmarks/coverage.py --quick --only plain
 	$(BIN)/python benchmarks/noise.py --quick
 	$(BIN)/python benchmarks/joint.py --runs 2
 	$(BIN)/python benchmarks/adversary.py --error --runs 4

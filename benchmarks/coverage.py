@@ -1,288 +1,326 @@
-"""How often the bounds hold, on distributions with known truth. Run: python benchmarks/coverage.py [--quick]
+"""How often bounds and verdicts are right, on laws whose true delta is known.
 
-For each family, databases are drawn again and again, and the bounds on delta at epsilon 0.1 compared with the truth,
-computed by integration or exact sums. Then the size and power of the i.i.d. battery, and how often each verdict is
-given for targets below, at and above the truth. docs/validity.md carries what this prints.
+    python benchmarks/coverage.py [--only plain|structured|untouched] [--family NAME] [--runs 100] [--n 41,100,365]
+                                  [--epsilon 0.1,0.5] [--jobs 2]
+    python benchmarks/coverage.py --power | --checks | --battery | --speed
+
+Without options: all families of `families.py`, then the power for targets that people ask for. For each family, n
+databases are drawn again and again, and bounds and verdict compared with the truth. Verdicts are those without checks,
+which only ever take a pass back (`--checks` says how often). docs/validity.md carries what this prints.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
-from scipy import integrate, stats
+from scipy import optimize, stats
 
 import empriv
 from empriv import datasets
 from empriv.measuring.given.battery import POWER_SIZES, battery
-from empriv.results import FloatArray
 from empriv.validate.bounds.analytic import upper_bounds
 from empriv.validate.bounds.figures import bounds
-from empriv.validate.checks.robustness import cusp_ratio, peak_excess
+from empriv.validate.checks import checks
 from empriv.validate.ground import ground_of
 from empriv.validate.verdict import verdict
+from families import LISTS, Family, FloatArray
 
-EPSILON = 0.1
 SIZES = (41, 100, 365)
-KINDS = ("private (target 3 x truth)", "edge (target just below the truth)", "not private (target half the truth)")
-Draw = Callable[[np.random.Generator, int], tuple[FloatArray, FloatArray]]
+EPSILONS = (0.1, 0.5)
+SMALL = 0.001  # a truth below is as good as 0: neither ratios nor verdicts mean anything
+# The target over the truth, and what would be said by somebody who knew the truth.
+TARGETS = {
+    "wrong pass": (0.999, "pass"),
+    "pass 2x": (2.0, "pass"),
+    "pass 5x": (5.0, "pass"),
+    "pass 20x": (20.0, "pass"),
+    "wrong fail": (1 / 0.99, "fail"),
+    "fail 1/2": (0.5, "fail"),
+}
+TITLES = {
+    "plain": "Plain laws: smooth shapes, hard edges, an atom, sparse participation",
+    "structured": "Structure: spread, gaps, last digits, rare presence, poles, spikes (repairs were chosen on these)",
+    "untouched": "Untouched: shapes that nothing was chosen on",
+}
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+
+
+def in_processes(
+    task: Callable[[Job], Answer], jobs: Sequence[Job], processes: int, weight: Callable[[Job], float]
+) -> Iterator[tuple[Job, Answer]]:
+    """Each job and its answer, in order; what is left is told on the error stream by the jobs' weights."""
+    whole, done, start = sum(map(weight, jobs)), 0.0, time.perf_counter()
+    with ProcessPoolExecutor(processes) as pool:
+        for k, (job, answer) in enumerate(zip(jobs, pool.map(task, jobs), strict=True), 1):
+            done += weight(job)
+            left = (time.perf_counter() - start) * (whole - done) / done
+            if k % max(1, len(jobs) // 10) == 0:
+                print(f"{k} of {len(jobs)} cells, about {left / 60:.1f} min left", file=sys.stderr, flush=True)
+            yield job, answer
+
+
+def measured(family: Family, rng: np.random.Generator, n: int) -> Any:
+    """A risk on fresh databases of a family."""
+    q, without = family.draw(rng, n)
+    risk = empriv.measure(q, without[None])
+    return risk.given_presence() if family.given_presence else risk
+
+
+def seed_of(name: str, n: int) -> np.random.Generator:
+    """The same databases whatever else is asked for."""
+    return np.random.default_rng([zlib.crc32(name.encode()), n])
+
+
+# Bounds and verdicts --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Family:
-    """A law of pairs (q, q without the individual), and its true delta; ``held_out``: a shape that bounds fail on."""
+class Cell:
+    """A family on n databases, again and again."""
 
-    name: str
-    draw: Draw
-    truth: float
-    held_out: bool = False
+    group: str
+    place: int
+    n: int
+    runs: int
+    epsilons: tuple[float, ...]
 
-
-def stick(p: Callable[[FloatArray], FloatArray], p_i: Callable[[FloatArray], FloatArray], x: FloatArray) -> float:
-    """The larger hockey stick of two densities, by Simpson's rule on a fine grid."""
-    e = math.exp(EPSILON)
-    a, b = p(x), p_i(x)
-    return max(
-        float(integrate.simpson(np.maximum(a - e * b, 0), x=x)), float(integrate.simpson(np.maximum(b - e * a, 0), x=x))
-    )
+    @property
+    def family(self) -> Family:
+        return LISTS[self.group]()[self.place]
 
 
-def shift(law: stats.rv_continuous, by: float, low: float, high: float) -> tuple[Draw, float]:
-    def draw(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = law.rvs(size=n, random_state=rng)
-        return x + by, x
-
-    return draw, stick(lambda x: law.pdf(x - by), law.pdf, np.linspace(low, high, 400_001))
+Figures = dict[str, float]
 
 
-def families() -> list[Family]:
-    made = []
-    for name, law, by, low, high, held_out in (
-        ("normal, shift 0.5 sd", stats.norm(), 0.5, -10, 10, False),
-        ("normal, shift 0.2 sd", stats.norm(), 0.2, -10, 10, False),
-        ("Laplace, shift 0.3", stats.laplace(), 0.3, -30, 30, False),
-        ("lognormal, shift 0.1", stats.lognorm(1.0), 0.1, -1, 300, False),
-        ("logistic, shift 0.6", stats.logistic(), 0.6, -40, 40, True),
-        ("Student t2, shift 0.4 (heavy tails)", stats.t(2), 0.4, -2000, 2000, True),
-        ("beta(3, 2), shift 0.05 (edges)", stats.beta(3, 2), 0.05, -0.1, 1.2, True),
-    ):
-        draw, truth = shift(law, by, low, high)
-        made.append(Family(name, draw, truth, held_out))
-    e = math.exp(EPSILON)
-
-    def uniform(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = rng.random(n)
-        return x + 0.05, x
-
-    made.append(Family("uniform, shift 0.05 (hard edges)", uniform, 0.05, True))
-
-    def exponential(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = rng.exponential(size=n)
-        return x + 0.05, x
-
-    made.append(Family("exponential, shift 0.05 (one hard edge)", exponential, -math.expm1(-0.05), True))
-
-    def bimodal(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = np.where(rng.random(n) < 0.5, -5.0, 5.0) + rng.normal(size=n)
-        return x + 0.4, x
-
-    def two(x: FloatArray) -> FloatArray:
-        return np.asarray(0.5 * (stats.norm.pdf(x + 5) + stats.norm.pdf(x - 5)))
-
-    made.append(
-        Family(
-            "bimodal, shift 0.4 sd of a mode",
-            bimodal,
-            stick(lambda x: two(x - 0.4), two, np.linspace(-15, 15, 400_001)),
-        )
-    )
-
-    def rare(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = rng.normal(size=n)
-        return x + 3.0 * (rng.random(n) < 0.1), x
-
-    grid = np.linspace(-12, 15, 400_001)
-
-    def mixed(share: float, by: float) -> Callable[[FloatArray], FloatArray]:
-        return lambda x: (1 - share) * stats.norm.pdf(x) + share * stats.norm.pdf(x - by)
-
-    made.append(Family("present in 10%, shift 3 sd", rare, stick(mixed(0.1, 3.0), stats.norm.pdf, grid)))
-
-    def rarer(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = rng.normal(size=n)
-        return x + 5.0 * (rng.random(n) < 0.01), x
-
-    made.append(Family("present in 1%, shift 5 sd", rarer, stick(mixed(0.01, 5.0), stats.norm.pdf, grid), True))
-
-    def convolved(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = rng.normal(size=n)
-        return x + rng.exponential(0.3, n), x
-
-    made.append(
-        Family(
-            "normal plus exponential 0.3",
-            convolved,
-            stick(_exponnorm, stats.norm.pdf, np.linspace(-10, 14, 400_001)),
-        )
-    )
-
-    def counts(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = rng.poisson(50, n).astype(float)
-        return x + 1, x
-
-    k = np.arange(400)
-    a, b = stats.poisson.pmf(k - 1, 50), stats.poisson.pmf(k, 50)
-    truth = max(float(np.maximum(a - e * b, 0).sum()), float(np.maximum(b - e * a, 0).sum()))
-    made.append(Family("Poisson(50), shift 1 (lattice)", counts, truth))
-
-    def censored(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = rng.normal(1.0, 1.0, n)
-        return np.maximum(x + 0.3, 0.0), np.maximum(x, 0.0)
-
-    x = np.linspace(0, 12, 400_001)
-    atoms = stats.norm.cdf(-1.3), stats.norm.cdf(-1.0)
-    densities = stats.norm.pdf(x - 1.3), stats.norm.pdf(x - 1.0)
-    truth = max(
-        max(atoms[i] - e * atoms[1 - i], 0.0)
-        + float(integrate.simpson(np.maximum(densities[i] - e * densities[1 - i], 0), x=x))
-        for i in (0, 1)
-    )
-    made.append(Family("normal cut off at 0, shift 0.3 (atom)", censored, truth, True))
-    return made
+def study(cell: Cell) -> dict[float, Figures]:
+    """What the bounds did at each epsilon: shares of runs, and medians over the truth."""
+    family = cell.family
+    truths = {epsilon: family.truth(epsilon) for epsilon in cell.epsilons}
+    rng = seed_of(family.name, cell.n)
+    rows: dict[float, list[dict[str, float]]] = {epsilon: [] for epsilon in cell.epsilons}
+    for run in range(cell.runs):
+        risk = measured(family, rng, cell.n)
+        for epsilon in cell.epsilons:
+            rows[epsilon].append(judged(risk, truths[epsilon], epsilon, run))
+    return {epsilon: _summed(made, truths[epsilon]) for epsilon, made in rows.items()}
 
 
-def _exponnorm(x: FloatArray) -> FloatArray:
-    """Normal plus exponential of mean 0.3: scipy's shape is mean/sd of the two."""
-    return np.asarray(stats.exponnorm.pdf(x, 0.3))
+def judged(risk: Any, truth: float, epsilon: float, seed: int) -> dict[str, float]:
+    """One run: the bounds, and which targets pass or fail."""
+    b = bounds(risk, epsilon, rng=seed)
+    out = {"upper": b.upper, "estimate": b.estimate, "lower": b.lower}
+    for name, (times, answer) in TARGETS.items():
+        limit = times * truth
+        if truth >= SMALL and limit < 1:
+            given = verdict(risk, epsilon=epsilon, delta=limit, bounds_there=b, checks_made=())
+            out[name] = float(given == answer)
+    return out
 
 
-def cusp() -> Family:
-    """An interior pole, exp(-|x|)/sqrt(|x|), where no bandwidth is narrow enough and the upper bound may fail."""
-    by = 0.05
-
-    def draw(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
-        x = rng.choice([-1.0, 1.0], n) * rng.gamma(0.5, 1.0, n)
-        return x + by, x
-
-    # With y = ± v², the law of v is exp(-v²)/sqrt(pi): the pole is gone, and the integrand lies in [0, 1].
-    v = (np.arange(2_000_000) + 0.5) * 4e-6
-    truth = 0.0
-    for y in (v * v, -v * v):
-        ratio = np.sqrt(np.abs(y) / np.abs(y + by)) * np.exp(np.abs(y) - np.abs(y + by))
-        truth += float(
-            (np.exp(-v * v) * np.maximum(1 - math.exp(EPSILON) * ratio, 0)).sum() * 4e-6 / math.sqrt(math.pi)
-        )
-    return Family("interior pole (known failure)", draw, truth, True)
-
-
-def study(job: tuple[int, int, int]) -> dict[str, float]:
-    """Bounds on fresh databases of one family, again and again."""
-    which, n, runs = job
-    family = [*families(), cusp()][which]
-    rng = np.random.default_rng([which, n])
-    found = []
-    verdicts: dict[tuple[str, str], int] = {}
-    for run in range(runs):
-        q, without = family.draw(rng, n)
-        risk = empriv.measure(q, without[None])
-        b = bounds(risk, EPSILON, rng=run)
-        found.append((b.lower, b.estimate, b.upper))
-        # Without the checks, which only ever take a pass back.
-        for kind, limit in zip(KINDS, (3.0 * family.truth, 0.999 * family.truth, 0.5 * family.truth), strict=True):
-            given = verdict(risk, epsilon=EPSILON, delta=min(limit, 1.0), bounds_there=b, checks_made=())
-            verdicts[kind, str(given)] = verdicts.get((kind, str(given)), 0) + 1
-    lower, estimate, upper = np.array(found).T
-    return {
-        "cover": float(np.mean(upper >= family.truth)),
-        "width": float(np.median(upper) / family.truth),
-        "estimate": float(np.mean(estimate) / family.truth),
-        "lower_cover": float(np.mean(lower <= family.truth)),
-        "positive": float(np.mean(lower > 0)),
-        **{f"{kind}/{given}": count / runs for (kind, given), count in verdicts.items()},
+def _summed(rows: list[dict[str, float]], truth: float) -> Figures:
+    upper, estimate, lower = (np.array([row[name] for row in rows]) for name in ("upper", "estimate", "lower"))
+    # truths come by quadrature, good to 1e-4
+    out = {
+        "truth": truth,
+        "cover": float(np.mean(upper >= truth - 1e-4)),
+        "lower cover": float(np.mean(lower <= truth + 1e-4)),
+        **{name: float(np.mean([row[name] for row in rows])) for name in TARGETS if name in rows[0]},
     }
+    if truth >= SMALL:
+        out |= {"width": float(np.median(upper)) / truth, "estimate": float(np.mean(estimate)) / truth}
+    return out
 
 
-def one_family(name: str, runs: int, processes: int) -> None:
-    known = [*families(), cusp()]
-    jobs = [(k, n, runs) for k, family in enumerate(known) if name in family.name for n in SIZES]
-    with ProcessPoolExecutor(processes) as pool:
-        for (which, n, _), figures in zip(jobs, pool.map(study, jobs), strict=True):
-            print(f"{known[which].name}, truth {known[which].truth:.4f}, n = {n}, {runs} runs:")
-            print("  " + ", ".join(f"{key} {value:.3f}" for key, value in figures.items()))
+COLUMNS = (
+    ("upper covers, %", "cover", 100, 0),
+    ("upper / truth", "width", 1, 2),
+    ("estimate / truth", "estimate", 1, 2),
+    ("wrong pass, %", "wrong pass", 100, 0),
+    ("right pass, target 2 x truth, %", "pass 2x", 100, 0),
+    ("5 x", "pass 5x", 100, 0),
+    ("20 x", "pass 20x", 100, 0),
+    ("wrong fail, %", "wrong fail", 100, 0),
+    ("right fail, target truth / 2, %", "fail 1/2", 100, 0),
+    ("lower covers, %", "lower cover", 100, 0),
+)
 
 
-def coverage(runs: int, processes: int) -> None:
-    known = [*families(), cusp()]
-    jobs = [(which, n, runs) for which in range(len(known)) for n in SIZES]
-    with ProcessPoolExecutor(processes) as pool:
-        figures = dict(zip(jobs, pool.map(study, jobs), strict=True))
-    print(f"Bounds on delta at epsilon {EPSILON}, level 95%, {runs} runs for each family and n = 41 / 100 / 365.")
-    print("No bound was tuned on these; * marks the held-out shapes: edges, atoms, rare participation, heavy tails.\n")
-    print(
-        "| family | truth | upper covers, % | median upper / truth | mean estimate / truth | lower covers, % | "
-        "lower > 0, % |"
+def coverage(cells: Sequence[Cell], processes: int) -> None:
+    """A table for each list and epsilon, and what is worst in it."""
+    done = dict(in_processes(study, cells, processes, lambda cell: cell.runs * len(cell.epsilons) * (100 + cell.n)))
+    sizes = sorted({cell.n for cell in cells})
+    for group in dict.fromkeys(cell.group for cell in cells):
+        for epsilon in cells[0].epsilons:
+            print(f"\n### {TITLES[group]}; epsilon {epsilon}\n")
+            print(f"n = {' / '.join(map(str, sizes))}, {cells[0].runs} runs each.\n")
+            print("| family | truth | " + " | ".join(title for title, *_ in COLUMNS) + " |")
+            print("|---" * (len(COLUMNS) + 2) + "|")
+            by_family: dict[str, list[Figures]] = {}
+            for cell in cells:
+                if cell.group == group:
+                    by_family.setdefault(cell.family.name, []).append(done[cell][epsilon])
+            for name, row in by_family.items():
+                print(f"| {name.replace('|', chr(92) + '|')} | {row[0]['truth']:.4f} | " + _texts(row) + " |")
+            _print_summary(by_family, sizes)
+
+
+def _texts(row: Sequence[Figures]) -> str:
+    return " | ".join(
+        " / ".join(f"{scale * cell[key]:.{digits}f}" if key in cell else "–" for cell in row)
+        for _, key, scale, digits in COLUMNS
     )
-    print("|---|---|---|---|---|---|---|")
-    for which, family in enumerate(known):
-        cells = [figures[which, n, runs] for n in SIZES]
 
-        def row(name: str, scale: float, digits: int, cells: list[dict[str, float]] = cells) -> str:
-            return " / ".join(f"{scale * cell[name]:.{digits}f}" for cell in cells)
 
-        print(
-            f"| {family.name}{' *' if family.held_out else ''} | {family.truth:.4f} | {row('cover', 100, 1)} | "
-            f"{row('width', 1, 2)} | {row('estimate', 1, 2)} | {row('lower_cover', 100, 1)} | "
-            f"{row('positive', 100, 0)} |"
-        )
-    covering = [figures[job] for job in jobs if job[0] < len(known) - 1]
+def _print_summary(by_family: dict[str, list[Figures]], sizes: Sequence[int]) -> None:
+    """The average over families, and the worst of them."""
+    columns = list(zip(*by_family.values(), strict=True))
+
+    def over(key: str, make: Callable[[list[float]], float], scale: float, digits: int) -> str:
+        cells = ([cell[key] for cell in column if key in cell] for column in columns)
+        return " / ".join(f"{scale * make(values):.{digits}f}" if values else "–" for values in cells)
+
+    mean: Callable[[list[float]], float] = lambda values: float(np.mean(values))  # noqa: E731
     print(
-        f"\nWorst coverage, the pole apart: upper {100 * min(c['cover'] for c in covering):.1f}%, "
-        f"lower {100 * min(c['lower_cover'] for c in covering):.1f}%."
+        f"\nOver the {len(by_family)} families, n = {' / '.join(map(str, sizes))}: upper covers, worst "
+        f"{over('cover', min, 100, 0)}%, mean {over('cover', mean, 100, 1)}%; median upper / truth, mean "
+        f"{over('width', mean, 1, 2)}; wrong pass, worst {over('wrong pass', max, 100, 0)}%; right pass, mean "
+        f"{over('pass 2x', mean, 100, 0)} (2 x), {over('pass 5x', mean, 100, 0)} (5 x), "
+        f"{over('pass 20x', mean, 100, 0)}% (20 x); wrong fail, worst {over('wrong fail', max, 100, 0)}%; right fail, "
+        f"mean {over('fail 1/2', mean, 100, 0)}%; lower covers, worst {over('lower cover', min, 100, 0)}%."
     )
-    print("\nVerdicts without checks, % of runs, all families but the pole (worst family's share of pass):\n")
-    print("| truth | n | pass | fail | unresolved | worst pass |")
-    print("|---|---|---|---|---|---|")
-    for kind in KINDS:
-        for n in SIZES:
-            cells = [figures[w, n, runs] for w in range(len(known) - 1)]
-            shares = [
-                100 * float(np.mean([c.get(f"{kind}/{v}", 0.0) for c in cells])) for v in ("pass", "fail", "unresolved")
-            ]
-            worst = 100 * max(c.get(f"{kind}/pass", 0.0) for c in cells)
-            print(f"| {kind} | {n} | {shares[0]:.1f} | {shares[1]:.1f} | {shares[2]:.1f} | {worst:.1f} |")
 
 
-def peak(job: tuple[int, int, int]) -> tuple[float, float]:
-    """How often the check "cusp" warns, and how often it is an error."""
-    which, n, runs = job
-    family = [*families(), cusp()][which]
-    rng = np.random.default_rng([which, n])
-    found = []
+# Power for targets that people ask for --------------------------------------------------------------------------------
+
+ASKED = ((100, 0.1), (365, 0.05), (365, 0.01), (1000, 0.01))  # n and target
+SHARES = (2, 5, 20)  # the truth is the target over this
+SHAPES: dict[str, Any] = {
+    "normal": stats.norm(),
+    "Laplace": stats.laplace(),
+    "logistic": stats.logistic(),
+    "Student 2": stats.t(2),
+    "Student 5": stats.t(5),
+    "lognormal": stats.lognorm(1.0),
+    "gamma 3": stats.gamma(3),
+    "beta(3, 2)": stats.beta(3, 2),
+    "Gumbel": stats.gumbel_r(),
+    "uniform": stats.uniform(),
+    "exponential": stats.expon(),
+}
+
+
+def shift_for(name: str, truth: float, epsilon: float) -> float:
+    """How far a law must be shifted for its delta to be this."""
+    if name == "uniform":
+        return truth
+    if name == "exponential":
+        return -math.log1p(-truth)
+    law = SHAPES[name]
+    # what matters lies between far quantiles; roots of the ratio are found between neighbours, and count squared
+    x = law.ppf(np.concatenate((np.geomspace(1e-12, 1e-3, 4000), np.linspace(1e-3, 1, 20_000)[1:-1])))
+    x = np.concatenate((x, law.isf(np.geomspace(1e-3, 1e-12, 4000))))
+    most = float(law.ppf(0.75) - law.ppf(0.25))
+    return float(optimize.brentq(lambda by: shifted_delta(law, by, epsilon, x) - truth, 1e-6, most, rtol=1e-6))
+
+
+def shifted_delta(law: Any, by: float, epsilon: float, x: FloatArray) -> float:
+    """The larger hockey stick of a law and itself shifted, by differences of distribution functions."""
+    out = []
+    for first, second in ((by, 0.0), (0.0, by)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = law.logpdf(x - first) - law.logpdf(x - second) - epsilon
+        inside = ratio > 0
+        change = np.flatnonzero(inside[1:] != inside[:-1])
+        with np.errstate(invalid="ignore"):
+            part = ratio[change] / (ratio[change] - ratio[change + 1])
+        roots = x[change] + np.where(np.isfinite(part), part, 0.5) * (x[change + 1] - x[change])
+        ends = np.concatenate(([-np.inf] if inside[0] else [], roots, [np.inf] if inside[-1] else [])).reshape(-1, 2)
+        mass = [law.cdf(ends[:, 1] - by_) - law.cdf(ends[:, 0] - by_) for by_ in (first, second)]
+        out.append(float((mass[0] - math.exp(epsilon) * mass[1]).sum()))
+    return max(out)
+
+
+def passes(job: tuple[str, int, float, int, float, int]) -> tuple[float, float, float]:
+    """How often a sound query passes, how often the bound covers, and the median bound."""
+    name, n, target, share, epsilon, runs = job
+    truth = target / share
+    by = shift_for(name, truth, epsilon)
+    rng = seed_of(f"{name} {share}", n)
+    upper = []
     for _ in range(runs):
-        q, without = family.draw(rng, n)
-        ground = ground_of(empriv.measure(q, without[None]))
-        points = ground.values.points[np.isfinite(ground.marked.points)]
-        excess = peak_excess(points, ground.bandwidth)
-        found.append(excess if cusp_ratio(ground, np.array([0]), EPSILON) > 1.25 else 0.0)
-    return float(np.mean(np.array(found) > 1.0)), float(np.mean(np.array(found) > 1.3))
+        others = SHAPES[name].rvs(size=n, random_state=rng)
+        risk = empriv.measure(others + by, others[None])
+        upper.append(max(upper_bounds(ground_of(risk), [epsilon], 0.95).upper_i[0, 0], risk.delta(epsilon)))
+    return float(np.mean(np.array(upper) <= target)), float(np.mean(np.array(upper) >= truth)), float(np.median(upper))
 
 
-def peaks(runs: int, processes: int) -> None:
-    known = [*families(), cusp()]
-    jobs = [(which, n, runs) for which in range(len(known)) for n in SIZES]
-    with ProcessPoolExecutor(processes) as pool:
-        found = dict(zip(jobs, pool.map(peak, jobs), strict=True))
-    print(f'\nCheck "cusp": warning or error (error), % of {runs} runs\n')
-    print("| family | " + " | ".join(f"n={n}" for n in SIZES) + " |")
-    print("|---" * (len(SIZES) + 1) + "|")
-    for which, family in enumerate(known):
-        cells = [f"{100 * warned:.0f} ({100 * error:.0f})" for warned, error in (found[which, n, runs] for n in SIZES)]
-        print(f"| {family.name} | " + " | ".join(cells) + " |")
+def power(runs: int, epsilon: float, processes: int) -> None:
+    jobs = [(name, n, target, share, epsilon, runs) for n, target in ASKED for share in SHARES for name in SHAPES]
+    done = dict(in_processes(passes, jobs, processes, lambda job: 100 + job[1]))
+    print(f"\n### Right pass at epsilon {epsilon}, % of {runs} runs\n")
+    print("| n | target | truth | mean | " + " | ".join(SHAPES) + " | least coverage, % | median upper, mean |")
+    print("|---" * (len(SHAPES) + 6) + "|")
+    for n, target in ASKED:
+        for share in SHARES:
+            cells = [done[name, n, target, share, epsilon, runs] for name in SHAPES]
+            shares = " | ".join(f"{100 * cell[0]:.0f}" for cell in cells)
+            mean, least, width = (
+                100 * np.mean([cell[0] for cell in cells]), 100 * min(cell[1] for cell in cells),
+                np.mean([cell[2] for cell in cells]),
+            )  # fmt: skip
+            print(f"| {n} | {target} | {target / share:g} | **{mean:.0f}** | {shares} | {least:.0f} | {width:.4f} |")
+
+
+# What checks say ------------------------------------------------------------------------------------------------------
+
+
+def check_shares(cell: Cell) -> dict[tuple[str, str], float]:
+    """How often each check warns, or is an error; "any" is an error of any."""
+    family = cell.family
+    rng = seed_of(family.name, cell.n)
+    out: dict[tuple[str, str], float] = {}
+    for _ in range(cell.runs):
+        made = checks(measured(family, rng, cell.n), cell.epsilons[0])
+        said = {(check.code, check.severity) for check in made if check.severity in ("warning", "error")}
+        if any(severity == "error" for _, severity in said):
+            said.add(("any", "error"))
+        for key in said:
+            out[key] = out.get(key, 0.0) + 1 / cell.runs
+    return out
+
+
+def said_by_checks(cells: Sequence[Cell], processes: int) -> None:
+    done = dict(in_processes(check_shares, cells, processes, lambda cell: 100 + cell.n))
+    sizes = sorted({cell.n for cell in cells})
+    names: list[str] = list(dict.fromkeys(cell.family.name for cell in cells))
+    print(f"\n### Checks at epsilon {cells[0].epsilons[0]}: warnings or errors (errors), % of {cells[0].runs} runs\n")
+    print(f"n = {' / '.join(map(str, sizes))}. Not shown: `databases`, which speaks of n alone, and what is said in")
+    print("less than a tenth of the runs.\n")
+    print("| family | no pass | what is said |")
+    print("|---|---|---|")
+    for name in names:
+        row = [done[cell] for cell in cells if cell.family.name == name]
+        codes = sorted({code for cell in row for code, _ in cell} - {"any", "databases"})
+        texts = []
+        for code in codes:
+            shares = [(cell.get((code, "warning"), 0.0), cell.get((code, "error"), 0.0)) for cell in row]
+            if max(w + e for w, e in shares) >= 0.1:
+                texts.append(f"`{code}` " + " / ".join(f"{100 * (w + e):.0f} ({100 * e:.0f})" for w, e in shares))
+        none = " / ".join(f"{100 * cell.get(('any', 'error'), 0.0):.0f}" for cell in row)
+        print(f"| {name.replace('|', chr(92) + '|')} | {none} | {'; '.join(texts)} |")
+
+
+# The battery for i.i.d. databases, and speed --------------------------------------------------------------------------
 
 
 def departing(rng: np.random.Generator, n: int, kind: str) -> FloatArray:
@@ -304,7 +342,7 @@ def departing(rng: np.random.Generator, n: int, kind: str) -> FloatArray:
     return np.stack((z, rng.normal(size=n)))
 
 
-def power(job: tuple[str, int, int]) -> float:
+def alarms(job: tuple[str, int, int]) -> float:
     kind, n, runs = job
     rng = np.random.default_rng([len(kind), n])
     return float(np.mean([battery(departing(rng, n, kind), permutations=299, rng=k).p <= 0.05 for k in range(runs)]))
@@ -314,13 +352,13 @@ def batteries(runs: int, processes: int) -> None:
     kinds = ("none", "lognormal", "tied", "trend", "serial", "shift", "spread")
     jobs = [(kind, n, runs) for kind in kinds for n in POWER_SIZES]
     with ProcessPoolExecutor(processes) as pool:
-        found = dict(zip(jobs, pool.map(power, jobs), strict=True))
+        shares = dict(zip(jobs, pool.map(alarms, jobs), strict=True))
     print(f"\nBattery on two series at the 5% level, {runs} runs, 299 permutations: share of alarms, %")
     print("(none, lognormal, tied: size; trend of 1 sd, AR(1) 0.3, shift of 1 sd half-way, spread doubling: power)\n")
     print("| | " + " | ".join(f"n={n}" for n in POWER_SIZES) + " |")
     print("|---" * (len(POWER_SIZES) + 1) + "|")
     for kind in kinds:
-        print(f"| {kind} | " + " | ".join(f"{100 * found[kind, n, runs]:.0f}" for n in POWER_SIZES) + " |")
+        print(f"| {kind} | " + " | ".join(f"{100 * shares[kind, n, runs]:.0f}" for n in POWER_SIZES) + " |")
 
 
 def speed() -> None:
@@ -346,29 +384,45 @@ def speed() -> None:
         )
 
 
+def numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
+def cells_of(arguments: argparse.Namespace, runs: int, epsilons: Iterable[float]) -> list[Cell]:
+    """Families asked for, by list and by name."""
+    cells = []
+    for group, make in LISTS.items():
+        for place, family in enumerate(make()):
+            if arguments.only in (None, group) and (arguments.family or "") in family.name:
+                cells += [Cell(group, place, int(n), runs, tuple(epsilons)) for n in arguments.n]
+    return cells
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a fifth of the runs")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=tuple(LISTS), help="one list of families")
     parser.add_argument("--family", metavar="NAME", help="the families only whose names hold this")
-    parser.add_argument("--peaks", action="store_true", help="how often narrow peaks are seen only")
-    parser.add_argument("--battery", action="store_true", help="the battery only")
-    parser.add_argument("--speed", action="store_true", help="the times only")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--runs", type=int, help="for each family and n; default 100, with --quick 10")
+    parser.add_argument("--n", type=numbers, default=SIZES, help="numbers of databases, default 41,100,365")
+    parser.add_argument("--epsilon", type=numbers, default=EPSILONS, help="default 0.1,0.5")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
+    parser.add_argument("--power", action="store_true", help="how often sound queries pass, for targets asked for")
+    parser.add_argument("--checks", action="store_true", help="what checks say of each family")
+    parser.add_argument("--battery", action="store_true", help="the battery for i.i.d. databases")
+    parser.add_argument("--speed", action="store_true", help="the time of the bound over that of a measure")
     arguments = parser.parse_args()
-    scale = 5 if arguments.quick else 1
-    if arguments.family:
-        one_family(arguments.family, 200 // scale, arguments.processes)
-        return
-    if arguments.peaks:
-        peaks(100 // scale, arguments.processes)
-        return
-    if not arguments.battery and not arguments.speed:
-        coverage(200 // scale, arguments.processes)
-    if not arguments.speed:
-        batteries(200 // scale, arguments.processes)
-    if not arguments.speed and not arguments.battery:
-        peaks(100 // scale, arguments.processes)
-    if not arguments.battery:
+    runs = arguments.runs or (10 if arguments.quick else 100)
+    parts = [name for name in ("power", "checks", "battery", "speed") if getattr(arguments, name)]
+    if not parts:
+        coverage(cells_of(arguments, runs, arguments.epsilon), arguments.jobs)
+    if "power" in parts or not (parts or arguments.only or arguments.family):
+        power(runs, arguments.epsilon[0], arguments.jobs)
+    if "checks" in parts:
+        said_by_checks(cells_of(arguments, runs, arguments.epsilon[:1]), arguments.jobs)
+    if "battery" in parts:
+        batteries(2 * runs, arguments.jobs)
+    if "speed" in parts:
         speed()
 
 

@@ -121,7 +121,7 @@ def test_checks_are_fit_for_json() -> None:
 def test_a_peak_narrower_than_the_bandwidth_is_told_from_a_bell() -> None:
     """exp(-|x|)/sqrt(|x|), where the upper bound fails, is not passed at n = 365; a normal law is not suspected.
 
-    Power: benchmarks/coverage.py --peaks prints it for every family.
+    Power: benchmarks/coverage.py --checks prints it for every family.
     """
     rng = np.random.default_rng(7)
     for _ in range(4):

@@ -27,7 +27,7 @@ from empriv.validate.ground import Ground, ground_of
 from empriv.words.outcomes import outcome_name
 
 _CUSP = 1.25  # an interior cusp gave 1.36, but any shape gives more where the risk is small for so many databases
-_PEAK, _SHARP_PEAK = 1.0, 1.3  # `python benchmarks/coverage.py --peaks` prints how often
+_PEAK, _SHARP_PEAK = 1.0, 1.3  # `python benchmarks/coverage.py --checks` prints how often
 _HEAVY = 0.5
 _FEW = 5  # individuals in a mode of contribution
 RISKIEST = 3
