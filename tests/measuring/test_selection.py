@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import empriv
+from empriv.measuring.line.atoms import lattice
 from oracles import (
     bandwidth_cap,
     bandwidth_grid,
@@ -270,6 +271,16 @@ def test_a_lattice_of_decimals_is_seen_through_their_rounding() -> None:
     assert off.delta(0.5) == 1
 
 
+def test_cents_among_whole_euros_are_a_lattice() -> None:
+    """Sums that are equal differ in their last bits, and cents are small against the distances between results."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        cents = np.where(rng.random(100) < 0.8, 0.0, np.round(rng.random(100), 2))
+        found = lattice(np.round(rng.normal(0.0, 100.0, 100)) + cents + 0.37)
+        assert found is not None
+        assert found[1] == pytest.approx(0.01, rel=1e-9)
+
+
 def test_results_on_no_lattice_are_not_taken_for_one() -> None:
     q = _sample("normal")
     risk = empriv.measure(q, np.stack([q - 1e-3, q - 1e-3 * np.arange(41)]))
@@ -284,8 +295,8 @@ def test_an_explicit_bandwidth_is_taken_at_its_word(kernel: str) -> None:
     single = empriv.measure([2.0], [[2.1]], density=empriv.Kde(kernel, 1.0))
     assert constant.delta_i(EPSILONS) == pytest.approx(single.delta_i(EPSILONS), abs=1e-10)
     assert 0 < constant.delta(0.0) < 0.1
-    lattice = empriv.measure(np.arange(9.0), np.arange(9.0)[None] + 0.3, density=empriv.Kde(kernel, 2.0))
-    assert lattice.delta(0.0) < 0.2
+    on_whole = empriv.measure(np.arange(9.0), np.arange(9.0)[None] + 0.3, density=empriv.Kde(kernel, 2.0))
+    assert on_whole.delta(0.0) < 0.2
 
 
 # -------------------------------------------------------------------------------------------- the space of models

@@ -131,21 +131,22 @@ def lattice(values: FloatArray) -> tuple[float, float] | None:
     no accident, and five distinct values must show it: with two, any step fits.
     """
     distinct = np.unique(values)
+    # sums of cents that are equal may differ in their last bits
+    distinct = distinct[np.diff(distinct, prepend=-np.inf) > tie_tolerance(distinct)]
     if len(distinct) < 5:
         return None
     resolution = float(np.spacing(np.abs(distinct).max()))
-    step = 0.0
-    for difference in np.diff(distinct):
-        a, b = max(step, difference), min(step, difference)
+    step, offset = 0.0, float(distinct[0])
+    for value, difference in zip(distinct[1:], np.diff(distinct), strict=True):
+        a, b = (step, difference % step) if step else (difference, 0.0)
+        b = min(b, a - b)  # a remainder just below a is a rounding of zero
         while b > 1e-4 * a and a >= 1e6 * resolution:
             a, b = b, a % b
-            b = min(b, a - b)  # a remainder just below a is a rounding of zero
+            b = min(b, a - b)
         if a < 1e6 * resolution:
             return None
-        step = a
-    offset = float(distinct[0])
-    # The step carries the rounding of the smallest difference: refine it over the whole range.
-    step = float(distinct[-1] - offset) / max(1.0, np.round((distinct[-1] - offset) / step))
+        # The step carries the rounding of the smallest difference: refine it over the range so far.
+        step = float(value - offset) / max(1.0, np.round((value - offset) / a))
     return (offset, step) if np.all(on_lattice(distinct, offset, step)) else None
 
 
