@@ -163,7 +163,14 @@ def executor_memory(entries: int) -> None:
     q = rng.normal(size=DATABASES)
     everyone = nobody_listed(q, np.zeros(DATABASES, np.int8), np.arange(DATABASES))
     yardstick = yardstick_of(
-        everyone, empriv.Kde(), epsilons=tuple(EPSILONS), deltas=(0.0,), level=0.95, top=100, bounds=True
+        everyone,
+        empriv.Kde(),
+        epsilons=tuple(EPSILONS),
+        deltas=(0.0,),
+        level=0.95,
+        top=100,
+        bounds=True,
+        people=entries // 87,
     )
     import pyarrow
 

@@ -260,7 +260,7 @@ def measured_under_a_limit(spare: int | None) -> Any:
         q = rng.normal(size=365)
         everyone = nobody_listed(q, np.zeros(365, np.int8), np.arange(365))
         yardstick = yardstick_of(
-            everyone, empriv.Kde(), epsilons=EPSILONS, deltas=(0.0,), level=0.95, top=10, bounds=False
+            everyone, empriv.Kde(), epsilons=EPSILONS, deltas=(0.0,), level=0.95, top=10, bounds=False, people=10_000
         )
         where = np.tile(np.arange(80) * 4, 10_000)
         entries = pyarrow.record_batch(

@@ -25,7 +25,9 @@ N, PEOPLE = 40, 30
 
 def yardstick(q: np.ndarray[Any, np.dtype[np.float64]], *, bounds: bool = True) -> Yardstick:
     everyone = nobody_listed(q, np.zeros(len(q), np.int8), np.arange(len(q)))
-    return yardstick_of(everyone, empriv.Kde(), epsilons=EPSILONS, deltas=(0.0, 0.01), level=0.95, top=4, bounds=bounds)
+    return yardstick_of(
+        everyone, empriv.Kde(), epsilons=EPSILONS, deltas=(0.0, 0.01), level=0.95, top=4, bounds=bounds, people=PEOPLE
+    )
 
 
 def case() -> tuple[Any, np.ndarray[Any, np.dtype[np.float64]], Results]:

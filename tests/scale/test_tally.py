@@ -28,7 +28,16 @@ def results(people: int = 24, databases: int = 40) -> Results:
 
 def yardstick(found: Results, top: int = 3) -> Yardstick:
     everyone = nobody_listed(found.q, found.outcomes, found.databases)
-    return yardstick_of(everyone, empriv.Kde(), epsilons=EPSILONS, deltas=(0.0,), level=0.95, top=top, bounds=True)
+    return yardstick_of(
+        everyone,
+        empriv.Kde(),
+        epsilons=EPSILONS,
+        deltas=(0.0,),
+        level=0.95,
+        top=top,
+        bounds=True,
+        people=found.n_individuals,
+    )
 
 
 def same(one: Tally, other: Tally) -> None:

@@ -37,7 +37,7 @@ def scan_on_cluster(
     engine: ClusterEngine,
     data: Databases,
     query: Query,
-    fit: Callable[[Results], Yardstick],
+    fit: Callable[[Results, int], Yardstick],
     *,
     component: str | None,
     checkpoint: str | PathLike[str] | None,
@@ -48,7 +48,7 @@ def scan_on_cluster(
     from empriv.collecting.engines.engine import FailedOnRows
     from empriv.collecting.sql.aggregates import NotDecomposable
     from empriv.collecting.sql.decomposing import decompose
-    from empriv.collecting.sql.statement import admit
+    from empriv.collecting.sql.statement import admit, count_individuals
 
     decompose(query)  # before anything is opened
     try:
@@ -63,8 +63,8 @@ def scan_on_cluster(
             if place is not None and kept is None:
                 with up_to(_SAVED):
                     entries = _saved(session, place, everyone, absent, entries)
-            yardstick = fit(everyone)
             with up_to(_MEASURED):
+                yardstick = fit(everyone, count_individuals(session))
                 tallies = _measured(session, yardstick, entries, results_table)
             if not tallies:
                 raise InputError("There must be at least one individual with a row that the query reads, got none.")

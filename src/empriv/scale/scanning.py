@@ -137,7 +137,7 @@ def _streamed(
 ) -> tuple[Yardstick, Tally]:
     """Measure one stretch after another, keeping only the tally."""
     everyone = asked.component_of(streamed.everyone)
-    yardstick = asked.yardstick(everyone)
+    yardstick = asked.yardstick(everyone, streamed.people)
     n_done, tally = 0, None
     with ExitStack() as stack:
         keep = None
@@ -181,10 +181,10 @@ class _Asked:
             whole_number("top", top, least=1), confidence_level(level), bounds,
         )  # fmt: skip
 
-    def yardstick(self, everyone: Results) -> Yardstick:
+    def yardstick(self, everyone: Results, people: int) -> Yardstick:
         return yardstick_of(
             everyone, self.density, epsilons=self.epsilons, deltas=self.deltas, level=self.level, top=self.top,
-            bounds=self.bounds,
+            bounds=self.bounds, people=people,
         )  # fmt: skip
 
     def component_of(self, results: Results) -> Results:
@@ -196,7 +196,8 @@ class _Asked:
         results = self.component_of(results)
         if results.n_individuals == 0:
             raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
-        yardstick = self.yardstick(nobody_listed(results.q, results.outcomes, results.databases, results.draws))
+        everyone = nobody_listed(results.q, results.outcomes, results.databases, results.draws)
+        yardstick = self.yardstick(everyone, results.n_individuals)
         tally: Tally | None = None
         for stretch in parts_of(results, 4_000_000):
             part = measure_stretch(yardstick, stretch).tally
@@ -209,7 +210,7 @@ class _Asked:
             raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
         return scan_of(
             tally,
-            measure_line(tally.riskiest, yardstick),
+            measure_line(tally.riskiest, yardstick, people=yardstick.people),
             epsilons=self.epsilons,
             deltas=self.deltas,
             level=self.level,

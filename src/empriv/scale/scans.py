@@ -178,7 +178,7 @@ class Scan(Audit):
             recipe = density_from_json(meta["density"]) if density is None else density
             loaded = scan_of(
                 tally,
-                measure_line(tally.riskiest, recipe),
+                measure_line(tally.riskiest, recipe, people=tally.n_individuals),
                 epsilons=tuple(map(float, meta["epsilons"])),
                 deltas=tuple(map(float, meta["deltas"])),
                 level=float(meta["level"]),

@@ -39,6 +39,7 @@ class Yardstick:
     level : of the upper bounds
     top : how many of the riskiest are kept, at each epsilon
     bounds : whether upper bounds are wanted
+    people : how many individuals there are in all
     """
 
     everyone: Results
@@ -49,6 +50,7 @@ class Yardstick:
     level: float
     top: int
     bounds: bool
+    people: int
 
     def fit(self, points: FloatArray, databases: IntArray) -> Model:  # noqa: ARG002 — the points are always the same
         assert self.model is not None
@@ -77,16 +79,17 @@ def yardstick_of(
     level: float,
     top: int,
     bounds: bool,
+    people: int,
 ) -> Yardstick:
     """Fit the density to the results with everyone."""
     risk = measure_line(everyone, density)
-    return Yardstick(everyone, risk.density, is_literal(density), epsilons, deltas, level, top, bounds)
+    return Yardstick(everyone, risk.density, is_literal(density), epsilons, deltas, level, top, bounds, people)
 
 
 def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Measured:
     """Measure the individuals of a stretch; with ``each``, also everybody's epsilon_i, not only the largest."""
     grid = np.array(yardstick.epsilons)
-    risk = measure_line(stretch, yardstick)
+    risk = measure_line(stretch, yardstick, people=yardstick.people)
     delta_i = risk.delta_i(grid)
     influence = risk.influence()
     n = stretch.n_databases

@@ -118,7 +118,7 @@ def ground_of(risk: Risk) -> Ground:
         and fitted.refit is None
         and fitted.rule == "one-se"
     )
-    basis = risk if same else measure_line(risk.results)
+    basis = risk if same else measure_line(risk.results, people=risk.pairs.people)
     model = basis.density
     results, pairs = basis.results, basis.pairs
     q, entries = results.q.reshape(-1), results.entry_q.reshape(pairs.entries.shape)

@@ -147,8 +147,7 @@ class Statement:
         """How many individuals have rows, but none that the query reads; after `entries`."""
         if self.plan.reads_all:
             return 0
-        counted = f"COUNT(DISTINCT {INDIVIDUAL})"
-        return _count(self.session, counted, DATA) - _count(self.session, counted, "empriv_each")
+        return count_individuals(self.session) - _count(self.session, f"COUNT(DISTINCT {INDIVIDUAL})", "empriv_each")
 
     def _again(self) -> exp.Select:
         """The statement over the rows that are left for each pair in ``empriv_flagged``."""
@@ -280,6 +279,11 @@ def only_component(query: Query, position: int, name: str) -> tuple[Query, int]:
         chosen = exp.select(f"k{number}").from_("empriv_groups").where(f"code = {group}").subquery()
         select = select.where(exp.NullSafeEQ(this=exp.paren(key.copy()), expression=chosen))
     return replace(query, select=select, items=(0,), keys=(), names=(name,), groups=()), 0
+
+
+def count_individuals(session: Session) -> int:
+    """How many individuals have rows, whether the query reads them or not."""
+    return _count(session, f"COUNT(DISTINCT {INDIVIDUAL})", DATA)
 
 
 def _count(session: Session, counted: str, table: str) -> int:

@@ -25,7 +25,7 @@ from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.rewrite import Stages
-from empriv.collecting.sql.statement import Statement, admit, prepare
+from empriv.collecting.sql.statement import Statement, admit, count_individuals, prepare
 from empriv.results import Results
 
 # Entries in a stretch (about 100 bytes each while they are put in order), and rows grouped at once.
@@ -57,12 +57,14 @@ class Stream:
     Attributes
     ----------
     everyone : results with everyone, and nobody listed
+    people : how many individuals there are
     n_stretches : how many stretches there are
     stretches : function of how many stretches to leave out at the beginning, which gives the others; whoever leaves
         before the last must close it, since the next one is being fetched already
     """
 
     everyone: Results
+    people: int
     n_stretches: int
     stretches: Callable[[int], Generator[Results, None, None]]
 
@@ -130,7 +132,7 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
                 for part in range(max(skipped, number * parts), min(len(spans), (number + 1) * parts)):
                     yield _stretch(statement, stretch, spans[part], everyone)
 
-    return Stream(everyone, len(spans), stretches)
+    return Stream(everyone, size if integers is None else count_individuals(session), len(spans), stretches)
 
 
 @dataclass(frozen=True, eq=False)

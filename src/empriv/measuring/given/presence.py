@@ -185,7 +185,7 @@ class PresenceRisk(RiskContract):
         """One person by position, influences thinned unless ``exact``, to ``most`` at most; a `Risk` where outcomes
         have a mass of their own, which no smoothing may blur."""
         if self._irregular[row]:
-            return measure_line(self._written_out(row))
+            return measure_line(self._written_out(row), people=self.on_random_day.pairs.people)
         others, left = self._others(row)
         influences = self.influences(row)
         size = len(others)
@@ -340,7 +340,7 @@ def presence_of(risk: Risk, left: Left | None = None) -> PresenceRisk:
     usual = (
         isinstance(model, Mixture) and model.kernel.name == "laplace" and model.refit is None and model.rule == "one-se"
     )
-    basis = risk if usual or model is None else measure_line(risk.results)
+    basis = risk if usual or model is None else measure_line(risk.results, people=risk.pairs.people)
     bandwidth = basis.density.bandwidth if isinstance(basis.density, Mixture) else 1.0
     return PresenceRisk(risk.results, basis, float(bandwidth), left)
 

@@ -43,6 +43,9 @@ class Pairs:
     mass, mass_without : (atoms,), (n_individuals, atoms)
         Share of the N points at each atom, with everyone and without each individual.
     own : individuals who have an atom of their own, each with their own pairs
+    people : how many individuals there are in all, these or more
+    residues : individuals whose results differ in their last digits, each with steps at which they do (`residues`)
+    ratios : how much less the results spread without each individual, 1 for most (`spreads`); None for 1 throughout
     """
 
     points: FloatArray
@@ -54,6 +57,9 @@ class Pairs:
     mass: FloatArray
     mass_without: FloatArray
     own: tuple[tuple[int, Pairs], ...] = ()
+    people: int = 1
+    residues: tuple[tuple[int, FloatArray], ...] = ()
+    ratios: FloatArray | None = None
 
     @property
     def n_individuals(self) -> int:

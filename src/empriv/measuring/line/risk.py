@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,22 +27,30 @@ from empriv.measuring.densities.selection import Score
 from empriv.measuring.line import mixtures
 from empriv.measuring.line.atoms import Pairs, split
 from empriv.measuring.line.blocks import Block, closed_form, jobs, largest_shifts
+from empriv.measuring.line.residues import seen_steps
 from empriv.measuring.line.screening import log_reach
+from empriv.measuring.line.spreads import spread_ratios
 from empriv.results import FloatArray, IntArray, Results
 
 if TYPE_CHECKING:
     from empriv.measuring.given.presence import PresenceRisk
 
 
-def measure_line(results: Results, density: Density | None = None) -> Risk:
-    """Privacy of the results of one number; `measure` takes arrays and several numbers too."""
+def measure_line(results: Results, density: Density | None = None, *, people: int | None = None) -> Risk:
+    """Privacy of the results of one number; `measure` takes arrays and several numbers too.
+
+    ``people`` is how many individuals there are in all, where ``results`` are of some of them.
+    """
     if results.components is not None:
         raise InputError(
             f"`results` must be of one number, got a vector of {len(results.components)} components. "
             "Hint: results.component(name) is one of them."
         )
     density = density_or_default(density)
-    pairs = split(results, look=not is_literal(density))
+    look = not is_literal(density)
+    pairs = replace(split(results, look=look), people=results.n_individuals if people is None else people)
+    if look:
+        pairs = replace(pairs, residues=seen_steps(pairs), ratios=spread_ratios(pairs))
     databases = np.repeat(np.arange(results.n_databases), pairs.draws)
     model = density.fit(pairs.points, databases) if np.isfinite(pairs.points).any() else None
     return Risk(results=results, density=model, pairs=pairs, shifts=largest_shifts(pairs, model))

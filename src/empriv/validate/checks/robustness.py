@@ -57,6 +57,8 @@ def risk_of_rows(risk: Risk, rows: IntArray) -> Risk:
         entries=pairs.entries[entry],
         mass_without=pairs.mass_without[rows],
         own=tuple((place[row], own_pairs) for row, own_pairs in pairs.own if row in place),
+        residues=tuple((place[row], steps) for row, steps in pairs.residues if row in place),
+        ratios=None if pairs.ratios is None else pairs.ratios[rows],
     )
     return Risk(subset(risk.results, rows), risk.density, their_pairs, risk.shifts[rows])
 
@@ -109,7 +111,7 @@ def other_densities(risk: Risk, rows: IntArray, *, most_variable: int = MOST_VAR
             if many and isinstance(density, Kde) and density.kernel == "gaussian":
                 risks[name] = _gaussian(risks["laplace kernel"])
             else:
-                risks[name] = measure_line(their_results, density)
+                risks[name] = measure_line(their_results, density, people=risk.pairs.people)
         except (InputError, KeyError):  # this family cannot be fitted to these results
             continue
     return risks

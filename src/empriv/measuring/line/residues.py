@@ -1,0 +1,239 @@
+"""Residues: patterns in the last digits of results, such as whole euros, parity, or whole numbers ± a little.
+
+A kernel that is wider than the pattern blurs it, and with it the person whose odd amount is all that breaks it. So
+steps that people and machines use are tried (`candidate_steps`), on the results with everyone and on those without each
+individual. Where results keep to a step s, the mean of exp(2 pi i x/s) is far from 0: Rayleigh's test. For results of a
+smooth law ``n |mean|^2`` exceeds t in a share e^-t of cases.
+
+At a step that was seen, the circle of residues is cut where one side has clearly more results than the other (`marks`).
+There, results become two atoms: what is found more often with everyone, and more often without. The rest stays on the
+line. These are functions of arrays; the estimate, the bounds, the checks and noise share them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.measuring.densities.selection import spread
+from empriv.measuring.line.atoms import Pairs, lattice
+from empriv.measuring.line.compiled import DOUBLES, LONG
+from empriv.results import FloatArray, IntArray
+
+_ALPHA = 0.05  # chance of seeing a step where there is none, with everyone, and again without anybody
+_MANTISSAS = (1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+_DECADES = 5
+_CLOCKS = (12.0, 24.0, 60.0)
+_MULTIPLES = 12  # of the lattice step; up to the 6th each has a chance of its own, half that of the one before
+_STRONGEST = 4  # steps looked at for an individual
+_AS_STRONG = 0.8  # steps with this share of the greatest strength are as strong: parts of a step repeat it
+_CELLS = 120  # of the circle of residues
+_WINDOWS = (_CELLS // 24, _CELLS // 12, _CELLS // 6)  # to either side, of which the first with enough points counts
+_ENOUGH = 6
+_CLEAR = 1.645
+_FEWEST = 5  # results that must change before any window can be clearly uneven: 1.645 sqrt(6) > 4
+_LANES = 8  # results that the compiled function adds up at once
+_VALUES = 2_000_000  # held at once
+
+Marks = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Steps to try.
+
+    Attributes
+    ----------
+    steps : largest first
+    limits : Rayleigh statistic above which each is seen in the results with everyone; for one of m people, who are
+        tried m times, log(m) more
+    """
+
+    steps: FloatArray
+    limits: FloatArray
+
+
+def candidate_steps(points: FloatArray) -> Steps:
+    """Steps to try for results with everyone; atoms, at +inf, are left out."""
+    numbers = points[np.isfinite(points)]
+    wide = spread(numbers) / 4
+    if not wide > 0:
+        return Steps(np.zeros(0), np.zeros(0))
+    grid = lattice(numbers)
+    least = 1.5 * grid[1] if grid is not None else 0.0
+    # below this, where a result lies between two multiples is a matter of rounding
+    least = max(least, 1e4 * float(np.spacing(np.abs(numbers).max())))
+    top = int(np.floor(np.log10(wide)))
+    usual = [m * 10.0**k for k in range(top - _DECADES + 1, top + 1) for m in _MANTISSAS]
+    usual += [clock for clock in _CLOCKS if not np.any(np.isclose(clock, usual, rtol=1e-9))]
+    multiples = [] if grid is None else [m * grid[1] for m in range(2, _MULTIPLES + 1)]
+    usual = [step for step in usual if not np.any(np.isclose(step, multiples, rtol=1e-6))]
+    own = [step for step in multiples[:5] if least < step <= wide]
+    others = [step for step in (*usual, *multiples[5:]) if least < step <= wide]
+    chances = [_ALPHA * 2.0 ** -(k + 1) for k in range(len(own))] + [_ALPHA / max(1, len(others))] * len(others)
+    steps = np.array(own + others, float)
+    order = np.argsort(-steps)
+    return Steps(steps[order], np.log(2.0 / np.array(chances, float))[order])
+
+
+def strengths(values: FloatArray, steps: FloatArray, draws: int = 1) -> FloatArray:
+    """(rows, steps) Rayleigh's ``n |mean exp(2 pi i x/s)|^2`` of (rows, N) results, n the number of databases.
+
+    Draws of a database may be as good as one, so that they count as one. Atoms, at +inf, are left out.
+    """
+    return _from_sums(_sums(values, steps), np.isfinite(values).sum(axis=1), draws)
+
+
+def _from_sums(sums: FloatArray, counts: IntArray, draws: int) -> FloatArray:
+    return np.asarray((sums * sums).sum(axis=2) / np.maximum(counts, 1)[:, None] / draws)
+
+
+def _sums(values: FloatArray, steps: FloatArray) -> FloatArray:
+    """(rows, steps, 2) sums of cosines and sines."""
+    finite = np.isfinite(values)
+    if _residue_sums is None or not finite.all():
+        return sums_in_numpy(values, steps)
+    return _residue_sums(values, steps)
+
+
+def sums_in_numpy(values: FloatArray, steps: FloatArray) -> FloatArray:
+    """The same as the compiled function, more slowly, and with atoms."""
+    out = np.empty((len(values), len(steps), 2))
+    present = np.isfinite(values)
+    numbers = np.where(present, values, 0.0)
+    for place, step in enumerate(steps):
+        turns = numbers / step
+        angle = 2 * np.pi * (turns - np.round(turns))
+        out[:, place, 0] = np.where(present, np.cos(angle), 0.0).sum(axis=1)
+        out[:, place, 1] = np.where(present, np.sin(angle), 0.0).sum(axis=1)
+    return out
+
+
+def _load() -> Callable[[FloatArray, FloatArray], FloatArray] | None:
+    spec = find_spec("empriv.measuring.line._residues")
+    if spec is None or spec.origin is None:
+        return None
+    function = ctypes.CDLL(spec.origin).empriv_residue_sums
+    function.argtypes = [LONG, LONG, DOUBLES, LONG, DOUBLES, DOUBLES]
+    function.restype = None
+
+    def sums(values: FloatArray, steps: FloatArray) -> FloatArray:
+        out = np.empty((len(values), len(steps), 2))
+        filled = np.pad(values, ((0, 0), (0, -values.shape[1] % _LANES)))  # a zero has cosine 1
+        function(*filled.shape, filled, len(steps), 1.0 / steps, out)
+        out[:, :, 0] -= filled.shape[1] - values.shape[1]
+        return out
+
+    return sums
+
+
+_residue_sums = _load()
+
+
+def seen_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
+    """Individuals whose results differ in their residues, each with the steps at which they do, at most four.
+
+    A step that the results with everyone keep to is tried for everyone. Each of ``pairs.people`` is tested for steps of
+    their own, and is granted that share of the chance to err. Individuals with an atom of their own are left out.
+    """
+    tried = candidate_steps(pairs.points)
+    moved = _moved(pairs)
+    moved[[row for row, _ in pairs.own]] = 0
+    rows = np.flatnonzero(moved >= _FEWEST * pairs.draws)
+    if not len(tried.steps) or not len(rows):
+        return ()
+    shared = strengths(pairs.points[None, :], tried.steps, pairs.draws)[0]
+    seen = shared > tried.limits
+    limits = tried.limits + np.log(max(pairs.people, 1))
+    if not seen.any():
+        rows = rows[_can_be_seen(moved[rows] / len(pairs.points), shared, limits, len(pairs.points) // pairs.draws)]
+    individuals = []
+    size = len(pairs.points)
+    block = max(1, _VALUES // size)
+    for start in range(0, len(rows), block):
+        some = rows[start : start + block]
+        without = pairs.dense(some)
+        own = np.maximum(strengths(without, tried.steps, pairs.draws), 0.0)
+        at = seen | (own > limits)
+        strength = np.where(at, np.maximum(shared, own), 0.0)
+        for steps, members in _alike(strength, tried.steps):
+            telling = np.stack([marks(pairs.points, without[members], s, pairs.draws).any(axis=(1, 2)) for s in steps])
+            individuals += [
+                (int(some[row]), steps[told]) for row, told in zip(members, telling.T, strict=True) if told.any()
+            ]
+    return tuple(sorted(individuals, key=lambda individual: individual[0]))
+
+
+def _moved(pairs: Pairs) -> IntArray:
+    """How many points each individual changes."""
+    change = pairs.entries != np.take(pairs.points.reshape(-1, pairs.draws), pairs.entry_database, axis=0)
+    total = np.concatenate(([0], np.cumsum(np.count_nonzero(change, axis=1))))
+    return np.asarray(total[pairs.starts[1:]] - total[pairs.starts[:-1]])
+
+
+def _can_be_seen(moved: FloatArray, shared: FloatArray, limits: FloatArray, n: int) -> npt.NDArray[np.bool_]:
+    """Who changes so large a share of the results that a step may be seen without them: each adds 2 to a sum."""
+    room = np.sqrt(limits / n) - np.sqrt(shared / n)  # by how much the length of the mean must grow
+    return np.asarray(2.0 * moved > room.min() * (1 - 1e-4))
+
+
+def _alike(strength: FloatArray, steps: FloatArray) -> list[tuple[FloatArray, IntArray]]:
+    """Individuals by the steps that are looked at for them, the strongest four: (steps, positions of individuals).
+
+    Where results keep to a step they keep to its parts as well, and among more than four that are as strong chance
+    would choose. Then the largest, the smallest and two between are taken.
+    """
+    groups: dict[bytes, list[int]] = {}
+    for row in np.flatnonzero(strength.any(axis=1)):
+        equal = np.flatnonzero(strength[row] >= _AS_STRONG * strength[row].max())
+        if len(equal) > _STRONGEST:
+            chosen = equal[np.linspace(0, len(equal) - 1, _STRONGEST).round().astype(int)]
+        else:
+            order = np.argsort(-strength[row], kind="stable")[:_STRONGEST]
+            chosen = np.sort(order[strength[row, order] > 0])
+        groups.setdefault(chosen.tobytes(), []).append(int(row))
+    return [(steps[np.frombuffer(key, np.int64)], np.array(members)) for key, members in groups.items()]
+
+
+def marks(points: FloatArray, without: FloatArray, step: float, draws: int = 1) -> Marks:
+    """(rows, 2, N): for points with everyone (N,), then without each (rows, N): 0 on the line, 1 where residues are
+    clearly more frequent with everyone, 2 where they are without."""
+    rows, size = without.shape
+    at = np.concatenate((_cells(points, step)[None, :], _cells(without, step)))
+    places = at + (_CELLS + 1) * np.arange(rows + 1)[:, None]
+    counts = np.bincount(places.ravel(), minlength=(rows + 1) * (_CELLS + 1)).reshape(rows + 1, _CELLS + 1)
+    a, b = (_windows(side[:, :_CELLS]) for side in (counts[:1], counts[1:]))
+    total = a + b  # (windows, rows, cells)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = (a - b) / np.sqrt(total * draws)
+    enough = total >= _ENOUGH * draws
+    first = np.argmax(enough, axis=0)[None]
+    z = np.where(enough.any(axis=0), np.take_along_axis(z, first, axis=0)[0], 0.0)
+    verdict = np.zeros((rows, _CELLS + 1), np.int8)  # the last is of atoms
+    verdict[:, :_CELLS] = np.where(z > _CLEAR, 1, np.where(z < -_CLEAR, 2, 0))
+    out = np.empty((rows, 2, size), np.int8)
+    out[:, 0] = verdict[:, at[0]]
+    out[:, 1] = np.take_along_axis(verdict, at[1:], axis=1)
+    return out
+
+
+def _cells(values: FloatArray, step: float) -> IntArray:
+    """Which cell of the circle each value's residue is in; one more for atoms."""
+    present = np.isfinite(values)
+    turns = np.where(present, values, 0.0) / step
+    cell = np.minimum((turns - np.floor(turns)) * _CELLS, _CELLS - 1).astype(np.int64)
+    return np.where(present, cell, _CELLS)
+
+
+def _windows(counts: IntArray) -> FloatArray:
+    """(windows, rows, cells) points within each of the windows about each cell."""
+    reach = _WINDOWS[-1]
+    around = np.concatenate((counts[:, -reach:], counts, counts[:, :reach]), axis=1)
+    total = np.concatenate((np.zeros((len(counts), 1)), np.cumsum(around, axis=1)), axis=1)
+    middle = np.arange(_CELLS) + reach
+    return np.stack([total[:, middle + width + 1] - total[:, middle - width] for width in _WINDOWS])

@@ -1,0 +1,191 @@
+"""Patterns in the last digits, and people without whom results spread less: seen where they are, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.measuring.densities.selection import spread
+from empriv.measuring.line import residues
+from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.residues import candidate_steps, marks, seen_steps, strengths, sums_in_numpy
+from empriv.measuring.line.risk import measure_line
+from empriv.measuring.line.spreads import spread_ratios
+from empriv.results import FloatArray, Results
+
+ALPHA = 0.05
+
+
+def pairs_of(q: FloatArray, without: FloatArray, people: int | None = None) -> Pairs:
+    """Pairs as `measure_line` makes them, without the density, which takes time."""
+    results = Results.from_arrays(q, np.atleast_2d(without))
+    pairs = replace(split(results, look=True), people=results.n_individuals if people is None else people)
+    return replace(pairs, residues=seen_steps(pairs), ratios=spread_ratios(pairs))
+
+
+def comb(rng: np.random.Generator, n: int) -> FloatArray:
+    """Whole numbers ± .05."""
+    return np.round(rng.normal(0, 20, n)) + rng.uniform(-0.05, 0.05, n)
+
+
+def test_the_steps_to_try_are_below_a_quarter_of_the_spread_and_above_the_lattice() -> None:
+    rng = np.random.default_rng(0)
+    smooth, whole = rng.normal(0, 200, 100), np.round(rng.normal(0, 200, 100))
+    for q, own in ((smooth, 0), (whole, 5)):
+        tried = candidate_steps(q)
+        assert np.all(np.diff(tried.steps) < 0)
+        assert tried.steps.max() <= spread(q) / 4
+        assert {1.5, 9.0}.isdisjoint(np.round(tried.steps, 9)) or own
+        assert {40.0, 25.0, 12.0, 24.0, 5.0}.issubset(np.round(tried.steps, 9))
+        # the chances to err add up: .05 for the usual steps, and as much again, less a bit, for those of the lattice
+        chance = float((2 * np.exp(-tried.limits)).sum())
+        assert chance == pytest.approx(ALPHA * (1 + (1 - 2.0**-own) * (own > 0)), rel=1e-9)
+    assert candidate_steps(smooth).steps.min() < 0.01
+    assert candidate_steps(whole).steps.min() == pytest.approx(2.0), "a step below 1.5 of the lattice's tells nothing"
+    assert len(candidate_steps(np.full(40, 3.0)).steps) == 0
+
+
+def test_results_far_from_zero_are_not_tried_at_the_scale_of_their_roundings() -> None:
+    q = 1e9 + np.random.default_rng(0).normal(0, 1, 100)
+    assert candidate_steps(q).steps.min() > 1e4 * np.spacing(1e9)
+
+
+@pytest.mark.parametrize("draws", [1, 4])
+def test_the_statistic_has_the_law_that_its_limits_assume(draws: int) -> None:
+    """P(n |mean|^2 > t) = e^-t for one draw; several draws only make it smaller."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(0, 10, (4000, 41 * draws))
+    share = np.mean(strengths(values, np.array([1.0, 0.3]), draws) > 2.0, axis=0)
+    truth = np.exp(-2.0 * draws)
+    assert np.all(np.abs(share - truth) < 4 * np.sqrt(truth / 4000) + 1e-3)
+
+
+@pytest.mark.skipif(
+    residues._residue_sums is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+)
+@pytest.mark.parametrize("n", [1, 7, 8, 41, 365])
+def test_the_compiled_sums_are_those_of_numpy(n: int) -> None:
+    assert residues._residue_sums is not None
+    rng = np.random.default_rng(2)
+    values, steps = rng.normal(1000.0, 30.0, (5, n)), np.array([7.0, 1.0, 0.25, 1e-3])
+    values[0] = np.round(4 * values[0]) / 4 + 0.5 * (np.arange(n) % 2)  # halves of a turn, and whole ones
+    compiled, oracle = residues._residue_sums(values, steps), sums_in_numpy(values, steps)
+    assert np.abs(compiled - oracle).max() < 1e-5 * n
+    assert np.abs(compiled - np.roll(oracle, 1, axis=1)).max() > 0.1
+
+
+@pytest.mark.parametrize("n", [41, 100, 365])
+def test_smooth_laws_are_hardly_ever_called_patterned(n: int) -> None:
+    rng = np.random.default_rng(3)
+    seen = 0
+    for _ in range(60):
+        q = rng.normal(0, 1, n)
+        seen += bool(pairs_of(q, q - rng.exponential(0.3, (20, n))).residues)
+    assert seen <= 2 * ALPHA * 60 + 2.33 * np.sqrt(2 * ALPHA * 60)
+
+
+def test_each_of_many_people_has_a_share_of_the_chance_to_err() -> None:
+    """Without it, somebody among a thousand would be seen to have a pattern of their own nearly every time."""
+    rng = np.random.default_rng(4)
+    shared, alone = 0, 0
+    for _ in range(12):
+        q = rng.normal(0, 1, 41)
+        pairs = pairs_of(q, q - rng.exponential(0.3, (1000, 41)))
+        assert pairs.people == 1000
+        shared += bool(pairs.residues)
+        alone += bool(seen_steps(replace(pairs, people=1)))
+    assert shared <= 3 < 8 <= alone
+
+
+@pytest.mark.parametrize("n", [41, 100])
+def test_patterns_are_seen_where_somebody_breaks_them(n: int) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        q = comb(rng, n)
+        (row, steps), *more = pairs_of(q, q - 0.3).residues
+        assert row == 0
+        assert not more
+        assert 1.0 in np.round(steps, 9)
+        assert not pairs_of(q, q - 2.0).residues, "whole numbers leave the pattern as it is"
+        parity = np.round(rng.normal(0, 20, n)) * 2 + (rng.random(n) < 0.1)
+        assert 2.0 in np.round(dict(pairs_of(parity, parity - 1.0).residues)[0], 9)
+        assert 2.0 not in np.round(dict(pairs_of(parity, parity - 4.0).residues).get(0, []), 9)
+        # a pattern that is there without somebody alone
+        whole = np.where(rng.random(n) < 0.8, np.round(rng.normal(0, 20, n)), rng.normal(0, 20, n))
+        assert pairs_of(whole + rng.exponential(3, n), whole).residues
+
+
+def test_a_literal_density_looks_for_nothing() -> None:
+    q = comb(np.random.default_rng(6), 100)
+    without = np.stack((q - 0.3, 0.5 * q))
+    literal, looking = (
+        empriv.measure(q, without, density=density).pairs for density in (empriv.Kde("laplace", 5.0), None)
+    )
+    assert not literal.residues
+    assert literal.ratios is None
+    assert len(looking.residues) == 2
+    assert looking.ratios is not None
+
+
+def test_a_few_changed_results_can_never_be_marked() -> None:
+    """`seen_steps` passes over people who change fewer than five results."""
+    q = comb(np.random.default_rng(7), 100)
+    moved = np.stack([np.where(np.arange(100) < count, q - 0.3, q) for count in (4, 60)])
+    assert [row for row, _ in pairs_of(q, moved).residues] == [1]
+    assert not marks(q, moved[:1], 1.0).any()
+    assert marks(q, moved[1:], 1.0).any()
+
+
+def test_marks_are_where_one_side_has_clearly_more() -> None:
+    rng = np.random.default_rng(8)
+    q = comb(rng, 100)
+    with_all, without = marks(q, (q - 0.3)[None, :], 1.0)[0]
+    assert np.all(with_all == 1)
+    assert np.all(without == 2)
+    assert not marks(q, (q - 3.0)[None, :], 1.0).any()
+    uniform = rng.random((2, 400))
+    expected = 0.1  # 5% of the windows on either side are uneven by chance
+    assert np.mean(marks(uniform[0], uniform[1:], 1.0) > 0) < 4 * expected
+    # an atom has no residue
+    q[:10] = np.inf
+    assert not marks(q, (q - 0.3)[None, :], 1.0)[0, :, :10].any()
+
+
+def test_rows_do_not_depend_on_who_is_looked_at_with_them() -> None:
+    rng = np.random.default_rng(9)
+    q = comb(rng, 60)
+    without = q - rng.choice([0.0, 1.0, 2.0], (30, 60)) * rng.choice([1.0, 0.7], (30, 1))
+    together = dict(pairs_of(q, without).residues)
+    alone = {row: dict(pairs_of(q, without[row], people=30).residues).get(0) for row in range(30)}
+    assert 0 < len(together) < 30
+    for row in range(30):
+        assert np.array_equal(together.get(row, ()), () if alone[row] is None else alone[row])
+
+
+def test_spread_ratios_are_of_those_without_whom_results_spread_less() -> None:
+    rng = np.random.default_rng(10)
+    others, n = rng.normal(0, 1, 100), 100
+    q = others + rng.normal(0, 5, n)
+    narrow = pairs_of(q, np.stack([others, q - 3.0, q, q + rng.normal(0, 5, n)])).ratios
+    assert narrow is not None
+    assert narrow[0] == pytest.approx(spread(others) / spread(q))
+    assert np.all(narrow[1:] == 1)
+    assert pairs_of(q, q - 1.0).ratios is None
+
+
+def test_nobody_who_narrows_the_results_is_passed_over() -> None:
+    """The shortcut by the largest change agrees with the spread of every row."""
+    rng = np.random.default_rng(11)
+    q = rng.standard_t(2, 50)
+    sizes = np.geomspace(0.03, 0.9, 40)[:, None]
+    without = q * (1 - sizes)
+    ratios = pairs_of(q, without).ratios
+    every = np.array([spread(row) for row in without]) / spread(q)
+    assert ratios is not None
+    assert np.allclose(ratios, np.where(every < 0.9, every, 1.0), rtol=1e-12)
+    assert 0 < np.count_nonzero(ratios < 1) < 40
+    entries = measure_line(Results.from_arrays(q, without)).pairs
+    assert spread_ratios(replace(entries, points=np.full(50, np.inf))) is None
