@@ -136,7 +136,8 @@ def test_draws_from_one_table_are_the_same(spark: Any) -> None:
     data = subsamples(rows(120), individual="who", count=5, fraction=0.5, rng=3)
 
     def noisy(table: dict[str, Any], rng: np.random.Generator) -> float:
-        return float(np.sum(np.sort(table["x"])) + rng.normal())
+        own = [rng.for_individual(who).normal() for who in table["who"]]  # type: ignore[attr-defined]
+        return float(np.sum(np.sort(table["x"])) + np.sum(own) + rng.normal())
 
     there, here = (
         collect(data, noisy, draws=2, rng=7, engine=one, progress=False) for one in (SparkEngine(spark), None)

@@ -137,12 +137,21 @@ def _run_several(
         raise InputError("`draws` must be None for SQL queries: it is for Python functions.")
     _, run = run.on(data)
     parts: dict[str, Results] = {}
-    for query in queries:
+    for place, query in enumerate(queries):
+        # Numbers drawn by one query must not be those drawn by another: noise of the two would cancel.
+        seeded = replace(run, rng=_seed_of(run.rng, place))
         name, k = query.names[0] if len(query.names) == 1 and not query.groups else query.text, 2
         while name in parts:
             name, k = f"{name.removesuffix(f' ({k - 1})')} ({k})", k + 1
-        parts[name] = _run_one(data, query, run if query.function is not None else replace(run, draws=None))
+        parts[name] = _run_one(data, query, seeded if query.function is not None else replace(run, draws=None))
     return Results.stack(parts)
+
+
+def _seed_of(seed: int, place: int) -> int:
+    """The seed of one of several queries; the first has that of a query alone."""
+    from numpy.random import SeedSequence
+
+    return int(SeedSequence(seed, spawn_key=(place,)).generate_state(1)[0]) if place else seed
 
 
 def explain(

@@ -19,6 +19,7 @@ JOINTLY = "jointly"
 TITLES = {
     "adversary": "What the adversary knows",
     "bandwidth": "Sensitivity to bandwidth and kernel",
+    "chance": "Chance on both sides",
     "coming": "When people come",
     "context": "Influence that depends on what is known",
     "curvature": "Curvature in what is known",
@@ -73,6 +74,16 @@ def _bandwidth(severity: str, numbers: Numbers, subject: str) -> str:
     if severity == "info":
         return f"{text}, against {number(numbers['as measured'])} as measured."
     return f"{text}: the estimate depends on the smoothing."
+
+
+def _chance(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    draws = "1 draw" if numbers["m"] == 1 else f"{numbers['m']:,} draws"
+    return (
+        "Chance is not the same with and without an individual: with "
+        f"{draws} on {words.databases(numbers['n'])} somebody who changes nothing would be given a delta of about "
+        f"{number(numbers['alone'])}, and figures are too large by up to as much. Hint: take all random numbers from "
+        "`rng`, those of single rows from `rng.for_individual(name)`; or ask for more draws."
+    )
 
 
 def _coming(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
@@ -248,6 +259,7 @@ def _ties(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
 _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "adversary": _adversary,
     "bandwidth": _bandwidth,
+    "chance": _chance,
     "coming": _coming,
     "context": _context,
     "curvature": _curvature,

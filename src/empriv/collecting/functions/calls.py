@@ -26,6 +26,7 @@ from empriv.base.arguments import draws_or_none, jobs_or_none, whole_number
 from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
 from empriv.base.scratch import work_for
+from empriv.collecting.functions.chance import SEEDING
 from empriv.collecting.functions.chunks import Chunk, ChunkTask, Fetch, FunctionQuery, run_task
 from empriv.collecting.functions.fingerprints import fingerprint
 from empriv.collecting.functions.frames import FRAME_KINDS, FrameKind, frame_package
@@ -37,7 +38,7 @@ _CHUNK_SECONDS = 1.0
 _LOCAL_SECONDS = 1.0
 _NOTICE_SECONDS = 10.0
 _CHUNK_BYTES = 2**26
-_MARKED = "function, seed, draws, frame, databases or individuals"
+_MARKED = "function, seed, draws, way of drawing, frame, databases or individuals"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +84,8 @@ def collect_calls(
         shares between processes), rather than large objects.
     databases, individuals, starts, entry_database : who is in which database, as in `Results`
     frame : what the rows are: a "dict" of arrays, or a "pandas", "polars" or "arrow" frame
-    draws : number of calls for each result of a randomised function, each with a generator of its own, seeded by
-        (seed, database, individual or nobody, draw): so no result depends on the order of the work
+    draws : number of calls for each result of a randomised function, each with the generator of (seed, database, draw):
+        so chance is the same with everyone and without each individual, and no result depends on the order of the work
     seed : a whole number
     jobs : number of processes; None uses all cores, or what an outer ``joblib.parallel_config`` says
     checkpoint : a file that keeps finished work, so that a run interrupted in any way continues from there when called
@@ -111,9 +112,8 @@ def collect_calls(
     with ExitStack() as stack:
         keep = None
         if checkpoint is not None:
-            mark = fingerprint(
-                function, query.frame, query.draws, query.seed, databases, individuals, starts, entry_database
-            )
+            drawn = None if query.draws is None else (query.draws, SEEDING)
+            mark = fingerprint(function, query.frame, drawn, query.seed, databases, individuals, starts, entry_database)
             keep = stack.enter_context(open_checkpoint(checkpoint, mark, of=_MARKED))
             chunks.extend(map(Chunk.from_bytes, keep.pieces.values()))
         calls = query.draws or 1

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.collecting.functions.chance import chance_of
 from empriv.collecting.functions.frames import DatabaseRows, FrameKind, group_rows
 from empriv.collecting.functions.returned import FAILED, SCALAR, Answer, align, read_answer
 from empriv.errors import EmprivError, QueryError, SourceError
@@ -152,8 +153,7 @@ def _call(
     """The answer of one call, and the exception it raised, if any."""
     arguments = [rows.everyone() if individual < 0 else rows.without(individual)]
     if query.draws is not None:
-        key = (database, individual + 1, draw)
-        arguments.append(np.random.default_rng(np.random.SeedSequence(query.seed, spawn_key=key)))
+        arguments.append(chance_of(query.seed, database, draw))
     starved = False
     try:
         returned = query.function(*arguments)

@@ -23,6 +23,7 @@ from empriv.validate.checks.check import (
     number_check,
     ties_check,
 )
+from empriv.validate.checks.shared_chance import chance_check
 from empriv.validate.ground import Ground, ground_of
 from empriv.words.outcomes import outcome_name
 
@@ -54,6 +55,7 @@ def _(risk: Risk, epsilon: float, rng: int) -> list[Check]:
         *representative_checks(risk, epsilon, rng),
         tails_check(ground),
         dependent_check(risk, ground, epsilon),
+        *chance_check(risk, epsilon, rng),
     ]
 
 

@@ -32,6 +32,7 @@ from empriv.validate.checks.one_number import (
     representative_checks,
     tails_check,
 )
+from empriv.validate.checks.shared_chance import chance_check
 from empriv.validate.ground import ground_of
 from empriv.words.checks import JOINTLY
 
@@ -60,6 +61,11 @@ def _(risk: JointRisk, epsilon: float, rng: int) -> list[Check]:
         *representative_checks(risk, epsilon, rng),
         gravest({name: tails_check(ground) for name, (_, ground) in alone.items()}),
         gravest({name: dependent_check(part, ground, epsilon) for name, (part, ground) in alone.items()}),
+        *(
+            replace(check, component=name)
+            for name, (part, _) in alone.items()
+            for check in chance_check(part, epsilon, rng)
+        ),
     ]
 
 
