@@ -88,15 +88,38 @@ def test_calendars_are_as_fine_as_the_databases_carry():
 # Regression
 
 
-def test_the_level_is_that_of_least_squares():
+def test_the_level_of_a_normal_law_is_that_of_least_squares():
     rng = np.random.default_rng(1)
-    x, label = rng.normal(size=80), rng.choice(["a", "b", "c"], 80)
-    y = 5 + 2 * x + (label == "b") + rng.normal(size=80)
+    x, label = rng.normal(size=300), rng.choice(["a", "b", "c"], 300)
+    y = 5 + 2 * x + (label == "b") + rng.normal(size=300)
     fit = fitted(y, [number_term("x", x), category_term("label", label)], spread=False)
-    design = np.column_stack((np.ones(80), x, label == "b", label == "c"))
+    design = np.column_stack((np.ones(300), x, label == "b", label == "c"))
     oracle = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
     assert fit.parameters == 4
     assert np.allclose(fit.residuals, oracle, atol=1e-12)
+
+
+def test_the_level_of_a_law_with_two_peaks_is_sharper_than_least_squares():
+    rng = np.random.default_rng(2)
+    errors = []
+    for _ in range(20):
+        x = rng.normal(size=(200, 5))
+        rest = rng.choice([-0.9, 0.9], 200) + 0.3 * rng.normal(size=200)
+        fit = fitted(rest, [number_term(f"x{k}", x[:, k]) for k in range(5)], spread=False)
+        design = np.column_stack((np.ones(200), x))
+        plain = design @ np.linalg.lstsq(design, rest, rcond=None)[0]
+        errors.append((np.var(fit.level), np.var(plain)))
+    ours, least_squares = np.mean(errors, axis=0)
+    assert 2 * ours < least_squares
+
+
+def test_the_level_changes_with_the_results_as_least_squares_say():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=100)
+    change = rng.normal(size=(2, 100))
+    fit = fitted(rng.normal(size=100), [number_term("x", x)], spread=False)
+    design = np.column_stack((np.ones(100), x))
+    assert np.allclose(fit.level_change(change), change @ np.linalg.pinv(design).T @ design.T)
 
 
 def test_a_result_that_is_determined_is_told():
@@ -457,6 +480,19 @@ def test_somebody_who_comes_on_sundays_is_most_exposed_on_sundays():
     assert monday.delta(EPSILON) == 0.0
     assert normal_delta(0.6) <= empriv.bounds(sunday, EPSILON).upper <= 1.6 * normal_delta(0.6)
     assert "context" in {check.code for check in empriv.checks(risk, EPSILON) if check.severity == "warning"}
+
+
+def test_the_level_of_sundays_is_that_of_the_others():
+    n = 350
+    rng = np.random.default_rng(25)
+    others = rng.choice([-0.9, 0.9], n) + 0.3 * rng.normal(size=n)
+    d = np.where(np.arange(n) % 7 == 6, 0.9, 0.0)
+    results = empriv.Results.from_arrays(others + d, others[None], databases=days(n))
+    sunday = empriv.measure_against(results, empriv.Given(calendar=True, spread=False)).in_context("weekday", "Sunday")
+    left = sunday.left_of_others(0)
+    # moved by what Sundays have from the person, the two peaks of the others would be three
+    assert abs(left[d > 0].mean() - left[d == 0].mean()) < 0.25
+    assert np.corrcoef(left, others)[0, 1] > 0.95
 
 
 def test_the_average_is_below_the_calmest_context():

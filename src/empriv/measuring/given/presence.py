@@ -298,6 +298,7 @@ class PresenceRisk(RiskContract):
             self.results.q.reshape(n, -1),
             self.left.left_of(others.reshape(n, -1)),
         )
+        left -= self.left.others_level(others.reshape(n, -1))[:, None]
         return others.reshape(-1), left.reshape(-1)
 
     def _written_out(self, row: int) -> Results:

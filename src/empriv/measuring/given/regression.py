@@ -1,8 +1,12 @@
 """Regression of the results on what is known: their level m(x) by least squares, their spread s(x) where it changes.
 
 The model is ``y_k = m(x_k) + s(x_k) r_k`` with r independent of x. What is left, r, is the randomness that protects
-people from somebody who knows x. Fitting p parameters makes residuals smaller by about sqrt(1 - p/n): that errs on
-the private side, and is not undone.
+people from somebody who knows x.
+
+Least squares blurs a law with sharp or several peaks: residuals hold the level's error, of variance p/n, beside r. So
+the level takes one step further, towards the largest likelihood under the law that residuals were seen to have. Its
+error is then as small as the law's own peaks are sharp, and p parameters make what is left narrower, for any law. That
+errs on the private side, and is not undone.
 
 Arrays here are (n,) for databases, in their order in time where they have one.
 """
@@ -10,7 +14,7 @@ Arrays here are (n,) for databases, in their order in time where they have one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +31,9 @@ _EACH_SPREAD = 8  # databases for each parameter of the spread
 _ROUNDS = 8
 _Z = 1.6448536269514722
 _PERMUTATIONS = 499
+_WIDTH = 0.85  # of the kernel that scores are taken from, in spreads n^(-1/5)
+_NORMAL = 1.05  # of the information, where a normal law has 1: below it least squares are as good as any
+_CENTRES = 2000  # residuals that scores are taken from, at most
 _DETERMINED = 1e-9  # residuals this small beside the results are rounding
 
 BoolArray = npt.NDArray[np.bool_]
@@ -62,7 +69,7 @@ class Fit:
     parameters : of the level
     spread : the fitted spread, or None if it was taken to be the same everywhere
     p_spread : of the test that it is; NaN if it was not tested
-    blur : by how much sharp laws are blurred by the uncertainty of the level, at least 1 (`_blur`)
+    basis, roots : (n, parameters) and (n,) of the projection on what is known, `level_change`
     """
 
     terms: tuple[Term, ...]
@@ -71,7 +78,8 @@ class Fit:
     parameters: int
     spread: Spread | None
     p_spread: float
-    blur: float = 1.0
+    basis: FloatArray
+    roots: FloatArray
 
     @property
     def calm(self) -> FloatArray:
@@ -79,19 +87,18 @@ class Fit:
         return np.ones(len(self.level)) if self.spread is None else self.spread.least / self.spread.scale
 
     @property
-    def shrink(self) -> FloatArray:
-        """(n,) by which residuals are multiplied: `calm`, without the blur."""
-        return self.calm / self.blur
-
-    @property
     def left(self) -> FloatArray:
         """(n,) the randomness that is left, in the units of the calmest context."""
-        return self.residuals * self.shrink
+        return self.residuals * self.calm
+
+    def level_change(self, change: FloatArray) -> FloatArray:
+        """(..., n) by how much the level would change if results changed by ``change``, by least squares."""
+        return np.asarray((change * self.roots) @ self.basis @ self.basis.T / self.roots)
 
     @property
     def determined(self) -> bool:
         """Whether what is known determines the results."""
-        return bool(np.nanmax(np.abs(self.residuals), initial=0.0) == 0.0)
+        return _determined(self.residuals)
 
 
 def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool | None = None) -> Fit:
@@ -112,27 +119,32 @@ def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool | None = None) 
             f"There must be at least {rank + LEAST_LEFT} databases to take out what is known, {LEAST_LEFT} more than "
             f"the {rank} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
         )
-    level = _level(y, columns, here, np.ones(len(y)))
+    equal = np.ones(len(y))
+    level = _level(y, columns, here, equal)
     residuals = _settled(y - level, y)
-    plain = Fit(tuple(terms), level, residuals, rank, None, float("nan"), _blur(residuals[here], rank - 1))
-    candidates = _spread_terms(terms, n)
-    if plain.determined or not candidates or spread is False:
-        return plain
+    candidates = [] if spread is False or _determined(residuals) else _spread_terms(terms, n)
     tested = {term: changing(residuals[here], [term.on(here)]) for term in candidates}
-    p = min(tested.values())
-    level_of_test = _CAREFUL_LEVEL if n < _FEW else SPREAD_LEVEL
-    known = [term for term in candidates if tested[term] <= level_of_test]
+    p = min(tested.values(), default=float("nan"))
+    known = [term for term in candidates if tested[term] <= (_CAREFUL_LEVEL if n < _FEW else SPREAD_LEVEL)]
     if any(term.name == "weekday" for term in known):
         known = [term for term in known if term.name != "weekend"]
-    if not known and spread is None:
-        return replace(plain, p_spread=p)
-    known = known or [term for term in candidates if term.name != "weekend"]
-    for _ in range(_ROUNDS):
-        found = _spread(residuals, known, here)
-        level = _level(y, columns, here, 1.0 / found.scale)
-        residuals = _settled(y - level, y)
-    found = _spread(residuals, known, here)
-    return Fit(plain.terms, level, residuals, rank, found, p, _blur((residuals / found.scale)[here], rank - 1))
+    if spread and not known:
+        known = [term for term in candidates if term.name != "weekend"]
+    roots, modelled = equal, None
+    if known:
+        for _ in range(_ROUNDS):
+            roots = 1.0 / _spread(residuals, known, here).scale
+            level = _level(y, columns, here, roots)
+            residuals = _settled(y - level, y)
+    level = level + columns @ _further(residuals, columns, here, roots)
+    residuals = _settled(y - level, y)
+    if known:
+        modelled = _spread(residuals, known, here)
+        roots = 1.0 / modelled.scale
+    weighted = np.where(here[:, None], columns * roots[:, None], 0.0)
+    left_vectors, sizes, _ = np.linalg.svd(weighted, full_matrices=False)
+    basis = left_vectors[:, sizes > 1e-10 * sizes.max(initial=0.0)]
+    return Fit(tuple(terms), level, residuals, rank, modelled, p, basis, roots)
 
 
 def prefers_logarithm(y: FloatArray, terms: Sequence[Term]) -> bool:
@@ -164,37 +176,38 @@ def explained_by(values: FloatArray, terms: Sequence[Term]) -> float:
     return float((1 + np.count_nonzero(explained >= seen * (1 - 1e-12))) / (_PERMUTATIONS + 1))
 
 
-def _blur(residuals: FloatArray, parameters: int) -> float:
-    """By how much a sharp law looks wider in residuals than it is.
-
-    With leverage h = p/n a residual is (1 - h) of its own error plus others' of variance h. To first order the top of
-    a law changes by h (1 - c/2), where c is its curvature there, times the variance: a normal law (c = 1) becomes
-    narrower, which errs on the private side, one with a sharp peak (Student 3: c = 4) or several becomes wider. The
-    Fisher information of a smoothed density stands for the curvature, with a factor that makes up for the smoothing
-    (`python benchmarks/given.py` shows the coverage with it). A level that is the same everywhere blurs nothing: it is
-    not among the ``parameters``.
-    """
-    size = spread_of(residuals)
-    if not size > 0:
-        return 1.0
-    width = 0.8 * 1.06 * size * len(residuals) ** -0.2
-    middle = float(np.median(residuals))
-    inner = np.clip(residuals, middle - 40 * size, middle + 40 * size)
-    grid = np.linspace(inner.min() - 4 * width, inner.max() + 4 * width, 600)
-    distance = (grid[:, None] - inner) / width
-    kernel = np.exp(-0.5 * distance * distance)
-    density, slope = kernel.sum(axis=1), (-distance * kernel).sum(axis=1) / width
-    there = density > 1e-9 * density.max()
-    information = float((slope[there] ** 2 / density[there]).sum() / density.sum() * inner.var())
-    return 1.0 + min(0.5, 2.0 * parameters / len(residuals) * max(0.0, information - 1.2))
-
-
 def _level(y: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray) -> FloatArray:
     """Weighted least squares, weights the square of ``root``; the middle is taken out first, for precision."""
     middle = float(np.median(y[here]))
     design = columns[here] * root[here, None]
     found = np.linalg.lstsq(design, (y[here] - middle) * root[here], rcond=1e-10)[0]
     return np.asarray(columns @ found + middle)
+
+
+def _further(residuals: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray) -> FloatArray:
+    """(columns,) a step from least squares towards the largest likelihood: ``(X'X)^-1 X' score / information``.
+
+    The score is -f'/f of a smoothed density of the residuals. With few databases it says little of how sharp a law is,
+    and the step is always taken; with many, a law that looks normal keeps least squares, which are best for it.
+    """
+    rest = residuals[here] * root[here]
+    size = float(spread_of(rest))
+    if not size > 0 or columns.shape[1] == 1:
+        return np.zeros(columns.shape[1])
+    width = _WIDTH * size * len(rest) ** -0.2
+    centres = np.sort(rest)[np.linspace(0, len(rest) - 1, min(len(rest), _CENTRES)).round().astype(np.int64)]
+    distance = (rest[:, None] - centres) / width
+    kernel = np.exp(-0.5 * distance * distance)
+    score = (distance * kernel).sum(axis=1) / (width * (kernel.sum(axis=1) + 1e-300))
+    information = float(np.mean(score * score))
+    normal = information * (float(rest.var()) + width * width) < _NORMAL
+    if information == 0 or (normal and len(rest) >= _FEW):
+        return np.zeros(columns.shape[1])
+    return np.asarray(np.linalg.lstsq(columns[here] * root[here, None], score / information, rcond=1e-10)[0])
+
+
+def _determined(residuals: FloatArray) -> bool:
+    return bool(np.nanmax(np.abs(residuals), initial=0.0) == 0.0)
 
 
 def _settled(residuals: FloatArray, y: FloatArray) -> FloatArray:

@@ -54,7 +54,16 @@ class Left:
     def left_of(self, values: FloatArray) -> FloatArray:
         """What is left of results ``values`` (n, draws) on these databases."""
         y = _scaled(values, self.logarithm)
-        return np.asarray((y - self.fit.level[:, None]) * self.fit.shrink[:, None])
+        return np.asarray((y - self.fit.level[:, None]) * self.fit.calm[:, None])
+
+    def others_level(self, others: FloatArray) -> FloatArray:
+        """(n,) by how much the level of the ``others`` (n, draws) differs from that of all, in units of what is left.
+
+        Somebody who comes on Sundays has a share in the level of Sundays: without them it is another one.
+        """
+        n = len(others)
+        change = (_scaled(others, self.logarithm) - _scaled(self.original.q.reshape(n, -1), self.logarithm)).mean(axis=1)
+        return self.fit.level_change(np.where(np.isfinite(change), change, 0.0)) * self.fit.calm
 
 
 def taken_out(
@@ -106,13 +115,13 @@ def _taken_out(original: Results, fit: Fit, logarithm: bool, *, own_spread: bool
     n, entries = original.n_databases, len(original.entry_database)
     q, entry_q = original.q.reshape(n, -1), original.entry_q.reshape(entries, -1)
     y, entry_y = _scaled(q, logarithm), _scaled(entry_q, logarithm)
-    shrink = fit.shrink[:, None]
+    calm = fit.calm[:, None]
     # of one draw without the rounding that a difference from the level would bring back
-    left = fit.left[:, None] if y.shape[1] == 1 else (y - fit.level[:, None]) * shrink
+    left = fit.left[:, None] if y.shape[1] == 1 else (y - fit.level[:, None]) * calm
     at = original.entry_database
     # The influence is as large as it was: the randomness is that of the calmest context, or the database's own.
-    influence = (y[at] - entry_y) * (fit.calm[at, None] if own_spread else 1.0)
-    alone = (entry_y - fit.level[at, None]) * shrink[at]  # where there is no number with everyone
+    influence = (y[at] - entry_y) * (calm[at] if own_spread else 1.0)
+    alone = (entry_y - fit.level[at, None]) * calm[at]  # where there is no number with everyone
     entry_left = np.where(np.isfinite(y[at]), left[at] - influence, alone)
     return replace(original, q=left.reshape(original.q.shape), entry_q=entry_left.reshape(original.entry_q.shape))
 
