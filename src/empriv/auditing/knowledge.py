@@ -5,7 +5,7 @@ SQL expressions and functions are run on every database like queries. `measuring
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ def known_values(
     *,
     databases: npt.NDArray[Any],
     run: Run | None = None,
+    collect: Callable[[Any], Results] | None = None,
 ) -> Any:
     """What the adversary knows about each database: ``known`` of `measure_against`.
 
@@ -39,12 +40,13 @@ def known_values(
     data : the rows, or None if there are only results: then what is known must be arrays
     databases : labels of the results' databases; the values are returned in their order
     run : how the query was run; its engine and limits are used here too
+    collect : how SQL and functions are asked of every database; by default, as a query is
     """
     if isinstance(adversary, OwnContribution):
         return adversary.contributions
     if isinstance(adversary, Given):
         return [
-            _collected(given, data, databases, run) if isinstance(given, str) or callable(given) else given
+            _collected(given, data, databases, run, collect) if isinstance(given, str) or callable(given) else given
             for given in adversary.quantities
         ]
     several = isinstance(adversary.g, list | tuple) and any(isinstance(g, str) or callable(g) for g in adversary.g)
@@ -53,21 +55,30 @@ def known_values(
         if not (isinstance(g, str) or callable(g)):
             columns.append(g)
             continue
-        q = _collected(g, data, databases, run)
+        q = _collected(g, data, databases, run, collect)
         columns.extend(q.T if q.ndim == 2 else [q])
     return columns[0] if len(columns) == 1 else columns
 
 
-def _collected(asked: Any, data: Databases | None, databases: npt.NDArray[Any], run: Run | None) -> Any:
+def _collected(
+    asked: Any,
+    data: Databases | None,
+    databases: npt.NDArray[Any],
+    run: Run | None,
+    collect: Callable[[Any], Results] | None,
+) -> Any:
     """SQL or a function asked of every database, in the order of the results."""
     if data is None:
         raise InputError(
             "`adversary` must be an array if only results are given: there are no rows to collect it from."
         )
-    from empriv.collecting.pipeline import run_query
-    from empriv.collecting.run_options import Run
+    if collect is not None:
+        collected = collect(asked)
+    else:
+        from empriv.collecting.pipeline import run_query
+        from empriv.collecting.run_options import Run
 
-    collected = run_query(data, asked, Run() if run is None else run.of_another_query())
+        collected = run_query(data, asked, Run() if run is None else run.of_another_query())
     place = {label: row for row, label in enumerate(collected.databases.tolist())}
     if set(place) != set(databases.tolist()):
         raise InputError("`adversary` must be known for the same databases as the results, got different ones.")

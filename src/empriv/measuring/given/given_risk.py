@@ -24,7 +24,7 @@ from empriv.measuring.given.calendar import Times, calendar_terms, required_time
 from empriv.measuring.given.contexts import Context, contexts_of, groups_of
 from empriv.measuring.given.ladder import Rung, climb
 from empriv.measuring.given.presence import PresenceRisk, presence_of
-from empriv.measuring.given.residuals import Left, all_positive, taken_out
+from empriv.measuring.given.residuals import NOT_POSITIVE, Left, all_positive, taken_out
 from empriv.measuring.given.terms import Term, quantity_terms
 from empriv.measuring.line.atoms import Pairs, split
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
@@ -81,6 +81,11 @@ class GivenRisk(Risk):
     def unconditional(self) -> Risk:
         """The risk to somebody who knows nothing."""
         return measure_line(self.whole, self.recipe)
+
+    def of_people(self, results: Results) -> GivenRisk:
+        """The same knowledge for other individuals, with results with everyone that are the same."""
+        left = self.left.of_people(results)
+        return _given(left, self.adversary, self.steps, self.recipe, self.quantities, results)
 
     def averaged(self) -> Risk:
         """The risk on average over what is known: the privacy of publishing result and knowledge together."""
@@ -173,7 +178,12 @@ class GivenRisk(Risk):
 
 
 def measure_given(
-    results: Results, adversary: Given, known: Any = None, *, density: Density | None = None
+    results: Results,
+    adversary: Given,
+    known: Any = None,
+    *,
+    density: Density | None = None,
+    positive: bool | None = None,
 ) -> GivenRisk:
     """The risk given what is known.
 
@@ -183,6 +193,7 @@ def measure_given(
     adversary : what is known
     known : the values of its quantities, where these are SQL or functions
     density : how densities are estimated
+    positive : as for `climb`
     """
     if results.components is not None:
         raise InputError(
@@ -198,7 +209,7 @@ def measure_given(
     spread = None if adversary.spread == "auto" else bool(adversary.spread)
     times = times_of(results.databases)
     if adversary.logarithm and not all_positive(results):
-        raise InputError("`logarithm` must go with results that are all positive numbers, got others.")
+        raise InputError(NOT_POSITIVE)
     steps: tuple[Rung, ...] = ()
     if adversary.calendar:
         terms += calendar_terms(required_times(results.databases, "`calendar`"))
@@ -206,7 +217,7 @@ def measure_given(
         times = required_times(results.databases, "`previous`")
     order = None if times is None else times.order
     if adversary.climb:
-        left, steps = climb(results, terms, times, spread=spread)
+        left, steps = climb(results, terms, times, spread=spread, positive=positive)
     else:
         left = taken_out(
             results, terms, order=order, previous=adversary.previous, logarithm=adversary.logarithm, spread=spread

@@ -119,9 +119,8 @@ def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool | None = None) 
             f"There must be at least {rank + LEAST_LEFT} databases to take out what is known, {LEAST_LEFT} more than "
             f"the {rank} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
         )
-    equal = np.ones(len(y))
-    level = _level(y, columns, here, equal)
-    residuals = _settled(y - level, y)
+    roots = np.ones(len(y))
+    level, residuals = _sharpened(y, columns, here, roots)
     candidates = [] if spread is False or _determined(residuals) else _spread_terms(terms, n)
     tested = {term: changing(residuals[here], [term.on(here)]) for term in candidates}
     p = min(tested.values(), default=float("nan"))
@@ -130,15 +129,13 @@ def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool | None = None) 
         known = [term for term in known if term.name != "weekend"]
     if spread and not known:
         known = [term for term in candidates if term.name != "weekend"]
-    roots, modelled = equal, None
+    modelled = None
     if known:
         for _ in range(_ROUNDS):
             roots = 1.0 / _spread(residuals, known, here).scale
             level = _level(y, columns, here, roots)
             residuals = _settled(y - level, y)
-    level = level + columns @ _further(residuals, columns, here, roots)
-    residuals = _settled(y - level, y)
-    if known:
+        level, residuals = _sharpened(y, columns, here, roots)
         modelled = _spread(residuals, known, here)
         roots = 1.0 / modelled.scale
     weighted = np.where(here[:, None], columns * roots[:, None], 0.0)
@@ -161,8 +158,17 @@ def prefers_logarithm(y: FloatArray, terms: Sequence[Term]) -> bool:
 
 
 def changing(residuals: FloatArray, terms: Sequence[Term]) -> float:
-    """p of the test whether log|residual| depends on what is known."""
-    return explained_by(_log_sizes(residuals), terms)
+    """p of the test whether the spread of residuals depends on what is known.
+
+    Sizes are distances from the middle, the largest tenth cut to the same. The middle is the median of those that are
+    not cut: from there an error of the level makes as many sizes smaller as larger, also of a skewed law.
+    """
+    middle = float(np.median(residuals))
+    for _ in range(5):
+        size = np.abs(residuals - middle)
+        most = float(np.quantile(size, 0.9))
+        middle = float(np.median(residuals[size <= most]))
+    return explained_by(np.minimum(np.abs(residuals - middle), most), terms)
 
 
 def explained_by(values: FloatArray, terms: Sequence[Term]) -> float:
@@ -184,11 +190,21 @@ def _level(y: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray
     return np.asarray(columns @ found + middle)
 
 
-def _further(residuals: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray) -> FloatArray:
-    """(columns,) a step from least squares towards the largest likelihood: ``(X'X)^-1 X' score / information``.
+def _sharpened(
+    y: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The level of least squares and one step further, and residuals."""
+    level = _level(y, columns, here, root)
+    level = level + columns @ _further(_settled(y - level, y), columns, here, root)
+    return level, _settled(y - level, y)
 
-    The score is -f'/f of a smoothed density of the residuals. With few databases it says little of how sharp a law is,
-    and the step is always taken; with many, a law that looks normal keeps least squares, which are best for it.
+
+def _further(residuals: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray) -> FloatArray:
+    """(columns,) a step from least squares towards the largest likelihood: ``(X'X)^-1 X' score / slope``.
+
+    The score is -f'/f of a smoothed density of the residuals, the slope the mean of its derivative. With few databases
+    it says little of how sharp a law is, and the step is always taken; with many, a law that looks normal keeps least
+    squares, which are best for it.
     """
     rest = residuals[here] * root[here]
     size = float(spread_of(rest))
@@ -198,12 +214,15 @@ def _further(residuals: FloatArray, columns: FloatArray, here: BoolArray, root: 
     centres = np.sort(rest)[np.linspace(0, len(rest) - 1, min(len(rest), _CENTRES)).round().astype(np.int64)]
     distance = (rest[:, None] - centres) / width
     kernel = np.exp(-0.5 * distance * distance)
-    score = (distance * kernel).sum(axis=1) / (width * (kernel.sum(axis=1) + 1e-300))
+    total = kernel.sum(axis=1) + 1e-300
+    score = (distance * kernel).sum(axis=1) / (width * total)
     information = float(np.mean(score * score))
+    bend = ((1.0 - distance * distance) * kernel).sum(axis=1) / (width * width * total)
+    slope = max(information, float(np.mean(bend)) + information)
     normal = information * (float(rest.var()) + width * width) < _NORMAL
-    if information == 0 or (normal and len(rest) >= _FEW):
+    if slope == 0 or (normal and len(rest) >= _FEW):
         return np.zeros(columns.shape[1])
-    return np.asarray(np.linalg.lstsq(columns[here] * root[here, None], score / information, rcond=1e-10)[0])
+    return np.asarray(np.linalg.lstsq(columns[here] * root[here, None], score / slope, rcond=1e-10)[0])
 
 
 def _determined(residuals: FloatArray) -> bool:

@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from empriv.errors import InputError
 from empriv.measuring.given.regression import Fit, fitted
 from empriv.measuring.given.terms import Term, number_term
 from empriv.results import FloatArray, IntArray, Results
+
+NOT_POSITIVE = "`logarithm` must go with results that are all positive numbers, got others."
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +33,7 @@ class Left:
     logarithm : whether logarithms were taken
     previous : how many previous answers are known
     dropped : databases left out because their previous answers are not known
+    places : positions of these databases among those that were given
     """
 
     results: Results
@@ -38,6 +42,14 @@ class Left:
     logarithm: bool
     previous: int
     dropped: int
+    places: IntArray
+
+    def of_people(self, results: Results) -> Left:
+        """What is left of the results without other individuals, with everyone as they were."""
+        if self.logarithm and not all_positive(results):
+            raise InputError(NOT_POSITIVE)
+        original = _on(results, self.places)
+        return replace(self, original=original, results=_taken_out(original, self.fit, self.logarithm))
 
     def averaged(self) -> Results:
         """The same where every database keeps its own spread: on average over what is known, not in the worst case."""
@@ -99,16 +111,19 @@ def taken_out(
         for lag, values in zip(lags, past, strict=True)
     ]
     fit = fitted(y[kept], known, spread=spread)
-    unchanged = np.array_equal(places, np.arange(results.n_databases))
-    original = results if unchanged else results.on_databases(places)
+    original = _on(results, places)
     residual = _taken_out(original, fit, logarithm)
-    return Left(residual, original, fit, logarithm, max(lags, default=0), len(order) - len(kept))
+    return Left(residual, original, fit, logarithm, max(lags, default=0), len(order) - len(kept), places)
 
 
 def all_positive(results: Results) -> bool:
     """Whether every result is a number above 0, with everyone and without each individual."""
     numbers = not results.outcomes.any() and not results.entry_outcomes.any()
     return bool(numbers and (results.q > 0).all() and (results.entry_q > 0).all())
+
+
+def _on(results: Results, places: IntArray) -> Results:
+    return results if np.array_equal(places, np.arange(results.n_databases)) else results.on_databases(places)
 
 
 def _taken_out(original: Results, fit: Fit, logarithm: bool, *, own_spread: bool = False) -> Results:
