@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 from scipy.stats import norm
 
-from empriv import Buckets, OwnContribution, Results, Weighted, datasets, measure_against
+from empriv import Buckets, Given, OwnContribution, Results, Weighted, datasets, measure_against
 from empriv.measuring.given import adversaries as known
 from empriv.measuring.given.adversaries import Adversary
 from empriv.measuring.given.conditional import ViewSearch
@@ -50,12 +50,12 @@ def families(rng: np.random.Generator, n: int) -> Iterator[tuple[str, FloatArray
 
 
 def errors(n: int, runs: int, *, others: bool) -> dict[str, FloatArray]:
-    """(runs, methods) errors by family: weighted, and if ``others`` buckets and ignoring what is known."""
+    """(runs, methods) errors by family: weighted, and if ``others`` buckets, given and ignoring what is known."""
     found: dict[str, list[list[float]]] = {}
     for run in range(runs):
         for name, g, q, truth, influence in families(np.random.default_rng([n, run]), n):
             results = Results.from_arrays(q, (q - influence)[None])
-            kinds: list[Adversary] = [Weighted(g), Buckets(g)] if others else [Weighted(g)]
+            kinds: list[Adversary] = [Weighted(g), Buckets(g), Given(g)] if others else [Weighted(g)]
             risks = [measure_against(results, kind) for kind in kinds]
             deltas = [risk.delta(EPSILON) for risk in risks]
             if others:
@@ -72,9 +72,9 @@ def error_table(runs: int) -> None:
     sizes = (41, 100, 365)
     tables = {n: errors(n, runs, others=True) for n in sizes}
     print(f"bias/RMSE of delta at epsilon {EPSILON}, times 1000, {runs} runs")
-    print("| family | " + " | ".join(f"n={n}: weighted | buckets | ignored" for n in sizes) + " |")
+    print("| family | " + " | ".join(f"n={n}: weighted | buckets | given | ignored" for n in sizes) + " |")
     for name in tables[41]:
-        cells = [said(tables[n][name][:, column]) for n in sizes for column in range(3)]
+        cells = [said(tables[n][name][:, column]) for n in sizes for column in range(4)]
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 

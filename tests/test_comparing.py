@@ -283,3 +283,29 @@ def test_larger_figures_of_what_is_made_from_answers_are_explained() -> None:
     assert not any("made from" in note for note in plain.to_json()["notes"])
     assert any(note.startswith("rounded is made from the answers of raw") for note in made.to_json()["notes"])
     assert not any(note.startswith("raw is made") for note in made.to_json()["notes"])
+
+
+def test_protocols_are_compared_given_what_is_known() -> None:
+    rng = np.random.default_rng(12)
+    n, people = 60, 20
+    level = 3.0 * (np.arange(n) % 2)
+    day = np.repeat(np.arange(n), people)
+    columns = {
+        "day": day,
+        "who": np.tile(np.arange(people), n),
+        "x": 0.3 + (level / people)[day] + rng.normal(size=n * people) / np.sqrt(people),
+        "odd": day % 2,
+    }
+    frame = pyarrow.table(columns)
+    data = empriv.databases(frame, database="day", individual="who")
+    ways = {"raw": "sum(x)", "rounded": empriv.protocols.rounded("sum(x)", to=0.5)}
+    known = empriv.Given("max(odd)", previous=1, spread=False)
+    comparison = empriv.compare(ways, data, truth="raw", epsilon=0.1, adversary=known)
+    audit = empriv.audit(data, "sum(x)", epsilon=0.1, adversary=known)
+    assert comparison.delta(0.1)["raw"] == audit.delta(0.1) > audit.risk.delta(0.1)
+    assert comparison["rounded"].against is not None
+    (difference, _) = comparison.differences(0.1)  # of 59 databases: the first has no previous answer
+    assert difference.difference == pytest.approx(comparison.delta(0.1)["raw"] - comparison.delta(0.1)["rounded"])
+    ours = empriv.Given(level, spread=False)
+    of_results = empriv.compare({"a": audit.results, "b": audit.results}, epsilon=0.1, adversary=ours)
+    assert of_results.delta(0.1)["a"] == empriv.measure_against(audit.results, ours).delta(0.1)

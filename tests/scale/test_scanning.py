@@ -131,6 +131,57 @@ def test_a_query_that_fails_without_somebody_is_scanned_too(tmp_path: Path) -> N
         scan(data, query, epsilon=0.1, checkpoint=tmp_path / "kept")
 
 
+GIVEN = {
+    "calendar": "calendar",
+    "previous answers": empriv.Given("calendar", previous=2),
+    "a quantity": empriv.Given("count(*)"),
+    "auto": "auto",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", GIVEN)
+@pytest.mark.usefixtures("small_stretches")
+def test_a_scan_given_what_is_known_has_the_figures_of_the_audit(known: str, tmp_path: Path) -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    found = scan(data, "sum(x)", epsilon=EPSILONS, top=5, adversary=GIVEN[known])
+    audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS, adversary=GIVEN[known])
+    assert audit.delta(0.1) != audit.risk.delta(0.1)
+    agree(found, audit)
+    assert found.to_json()["adversary"]["sentences"] == audit.to_json()["adversary"]["sentences"]
+    assert audit.summary().notes[0] in str(found)
+    found.save(tmp_path / "given.empriv")
+    agree(Scan.load(tmp_path / "given.empriv"), audit)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_stretches")
+def test_logarithms_are_taken_only_if_nobody_leaves_a_result_without_one(tmp_path: Path) -> None:
+    frame = rows().assign(x=lambda f: f["x"] * np.exp(f["day"] / 10))
+    data = empriv.databases(frame, database="day", individual="who")
+    taken = scan(data, "sum(x)", epsilon=EPSILONS, top=5, adversary="auto")
+    agree(taken, empriv.audit(data, "sum(x)", epsilon=EPSILONS, adversary="auto"))
+    assert taken.to_json()["adversary"]["logarithm"]
+    alone = frame[(frame["day"] != 3) | (frame["who"] == 58)]  # on that day nothing is left without them
+    data = empriv.databases(alone, database="day", individual="who")
+    found = scan(data, "sum(x)", epsilon=EPSILONS, top=1, adversary="auto", checkpoint=tmp_path / "part")
+    audit = empriv.audit(data, "coalesce(sum(x), 0)", epsilon=EPSILONS, adversary="auto")
+    assert not found.to_json()["adversary"]["logarithm"]
+    assert found.delta(0.1) > 0
+    zero = scan(data, "coalesce(sum(x), 0)", epsilon=EPSILONS, top=1, adversary="auto")
+    np.testing.assert_array_equal(zero.delta(np.array(EPSILONS)), audit.delta(np.array(EPSILONS)))
+    zero.save(tmp_path / "zero.empriv")
+    loaded = Scan.load(tmp_path / "zero.empriv")
+    assert loaded.to_json()["adversary"]["logarithm"] == audit.to_json()["adversary"]["logarithm"] is False
+
+
+def test_a_scan_refuses_adversaries_that_need_everyone_at_once() -> None:
+    data = empriv.databases(rows(), database="day", individual="who")
+    for adversary in ("count(*)", empriv.Buckets("count(*)"), empriv.OwnContribution()):
+        with pytest.raises(InputError, match="must be `Given`"):
+            scan(data, "sum(x)", adversary=adversary)
+
+
 def test_a_falsehood_is_not_agreed_to() -> None:
     data = empriv.databases(rows(), database="day", individual="who")
     with pytest.raises(AssertionError):

@@ -16,7 +16,7 @@ from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
 from empriv.measuring.given.adversaries import Adversary, Buckets, Given, OwnContribution, Weighted, kind_of
 from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
-from empriv.measuring.given.given_risk import GivenRisk
+from empriv.measuring.given.given_risk import GivenRisk, measure_given
 from empriv.results import Results
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
         "n_conditions": 1,
         "smallest_effective": float(against.results.n_databases),
         "left_out": against.left.dropped,
-        "delta_knowing_nothing": [float(delta) for delta in against.unconditional.delta(np.asarray(epsilons, float))],
+        "delta_knowing_nothing": [float(against.unconditional.delta(float(epsilon))) for epsilon in epsilons],
         "sentences": [finding.sentence for finding in against.findings],
         "warnings": [caution.sentence for caution in against.cautions],
         "terms": [term.name for term in fit.terms],
@@ -185,7 +185,8 @@ def adversary_from_parts(
                 *named, calendar=facts["calendar"], previous=facts["previous"], spread=facts["spread"],
                 logarithm=facts["logarithm"], climb=facts["climb"],
             )  # fmt: skip
-            return measure_against(results, adversary, known, density=density)
+            # whether logarithms were taken may have hung on people whom a scan did not keep
+            return measure_given(results, adversary, known, density=density, positive=facts.get("log_taken", True))
         case "own contribution":
             given = known[0] if known else None
             return measure_against(results, OwnContribution(given, facts["drawn"], facts["rng"]), density=density)
@@ -210,6 +211,7 @@ def _(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         "spread": who.spread,
         "logarithm": who.logarithm,
         "climb": who.climb,
+        "log_taken": against.left.logarithm,
     }
     numbers = ((place, value) for place, value in enumerate(values) if not terms[place].is_category)
     return facts, {f"known_{place}": value for place, value in numbers}

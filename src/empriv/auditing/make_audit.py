@@ -101,7 +101,7 @@ def audit(
             raise InputError("`query` must not be given with `Results`, which already hold its answers.")
         if ledger is not None:
             raise InputError("`ledger` must go with the rows, on which earlier queries are run again, got `Results`.")
-        return _against(_measured(data, epsilons, density, component, grouped=True), adversary, None, run)
+        return with_adversary(_measured(data, epsilons, density, component, grouped=True), adversary, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
     from empriv.collecting.pipeline import run_query
@@ -130,7 +130,7 @@ def audit(
 
         identity = identity_of(results.databases.tolist(), origin, scope=scope)
         return _composed(alone, composition(alone.results, ledger, identity, ask_again))
-    return _against(alone, adversary, data, run)
+    return with_adversary(alone, adversary, data, run)
 
 
 def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | JointNoise:
@@ -203,7 +203,7 @@ def _measured(
     )
 
 
-def _against(alone: Audit, adversary: Any, data: Databases | None, run: Run) -> Audit:
+def with_adversary(alone: Audit, adversary: Any, data: Databases | None, run: Run) -> Audit:
     """The audit against an adversary, if one is named."""
     if adversary is None:
         return alone

@@ -134,7 +134,7 @@ def _arrays_of(kind: str, members: Iterable[str]) -> Iterator[tuple[str, np.dtyp
     yield from _RESULTS.items()
     if kind in ("scan", "scan checkpoint"):
         yield from _TALLY.items()
-    if kind == "audit":
+    if kind in ("audit", "scan"):
         for member in members:
             if _KNOWN.fullmatch(member):
                 yield member.removesuffix(".npy"), _LABELS

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from empriv.cli.config import Settings, config_options, settings_of
-from empriv.cli.inputs import check_targets, density_from_name, load_audit, paths_read, source_of
+from empriv.cli.inputs import adversary_of, check_targets, density_from_name, load_audit, paths_read, source_of
 from empriv.cli.options import epsilon_option, json_option, quiet_option
 from empriv.cli.output import write_json
 from empriv.cli.running import interruptible
@@ -93,7 +93,8 @@ def _asked(settings: Settings, quiet: bool) -> Any:
 
     return compare_all(
         protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
-        density=density_from_name(settings.density), component=settings.component, draws=settings.draws,
+        density=density_from_name(settings.density), component=settings.component, adversary=adversary_of(settings),
+        draws=settings.draws,
         rng=settings.rng, memory_limit=settings.memory_limit, timeout=settings.timeout,
         progress=False if quiet else None, notice=_unsaid if quiet else None,
     )  # fmt: skip

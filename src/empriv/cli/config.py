@@ -93,9 +93,9 @@ class Settings:
 
     def check_comparison(self) -> None:
         """Refuse what `empriv compare` does not do."""
-        for name in ("adversary", "ledger"):
-            if getattr(self, name):
-                raise InputError(f"`{name}` must not be given for a comparison, which is of each protocol alone.")
+        if self.ledger:
+            raise InputError("`ledger` must not be given for a comparison, which is of each protocol alone.")
+        self.check_adversary()
         if len(self.query) > 1:
             raise InputError(
                 "`query` must be a single query for a comparison, got several. Hint: one SELECT of several numbers."

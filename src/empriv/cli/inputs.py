@@ -44,13 +44,22 @@ def adversary_of(settings: Settings) -> Any:
         return OwnContribution()
     if not settings.adversary and not settings.previous:
         return None
-    from empriv.measuring.given.adversaries import WORDS, Buckets, Given, Weighted
+    from empriv.measuring.given.adversaries import WORDS, Buckets, Weighted
 
     if settings.previous or settings.spread is not None or set(settings.adversary) & set(WORDS):
-        spread = {"yes": True, "no": False}.get(settings.spread or "auto", "auto")
-        return Given(*settings.adversary, previous=settings.previous, spread=spread)
+        return given_of(settings)
     knowledge = settings.adversary[0] if len(settings.adversary) == 1 else list(settings.adversary)
     return Weighted(knowledge) if settings.buckets is None else Buckets(knowledge, settings.buckets)
+
+
+def given_of(settings: Settings) -> Any:
+    """What is known and taken out of the results; None if nothing is named."""
+    if not settings.adversary and not settings.previous:
+        return None
+    from empriv.measuring.given.adversaries import Given
+
+    spread = {"yes": True, "no": False}.get(settings.spread or "auto", "auto")
+    return Given(*settings.adversary, previous=settings.previous, spread=spread)
 
 
 def ledger_of(settings: Settings) -> Any:

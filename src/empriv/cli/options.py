@@ -172,7 +172,7 @@ queries_option = click.option(
     metavar="SQL",
     help="SELECT ... FROM data, or an expression such as avg(amount). Repeated: all of them are released together.",
 )
-adversary_options = options(
+known_options = options(
     click.option(
         "--adversary",
         multiple=True,
@@ -192,6 +192,9 @@ adversary_options = options(
         type=click.Choice(("auto", "yes", "no")),
         help="Whether the spread of the results depends on what is known; for what is taken out. [default: auto]",
     ),
+)
+adversary_options = options(
+    known_options,
     click.option(
         "--buckets",
         type=click.IntRange(min=1),

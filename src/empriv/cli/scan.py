@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from empriv.cli.config import Settings, settings_of
-from empriv.cli.inputs import check_targets, paths_read, source_of
+from empriv.cli.inputs import check_targets, given_of, paths_read, source_of
 from empriv.cli.options import (
     epsilon_option,
     fail_if_option,
     json_option,
+    known_options,
     limit_options,
     query_option,
     quiet_option,
@@ -66,6 +67,7 @@ KEPT = 100
     "--density", metavar="NAME", default="laplace:one-se", show_default=True, help="As `empriv audit` takes it."
 )
 @click.option("--component", metavar="NAME", help="Scan only this one of the numbers that the query gives.")
+@known_options
 @limit_options
 @click.option("--bounds/--no-bounds", default=True, help="Upper bounds too; they take time. [default: bounds]")
 @click.option("--checkpoint", metavar="PATH", help="Save progress in this file, and continue from it when run again.")
@@ -92,6 +94,7 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     query = given.pop("query")
     settings = settings_of({}, {**given, "query": () if query is None else (query,)})
     _check_usage(settings)
+    settings.check_adversary()
     policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
     if not bounds and any(policy.figure.startswith("upper(") for policy in policies):
         raise click.UsageError("--no-bounds must not be given with a --fail-if of upper(...).")
@@ -167,7 +170,7 @@ def _scanned(
         return empriv.scan(
             source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *others],
             delta=[0.0, *deltas, *of_epsilon], density=density, component=settings.component,
-            top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
+            adversary=given_of(settings), top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
             engine=engine, progress=False if quiet else None,
         )  # fmt: skip
 

@@ -26,7 +26,7 @@ from empriv.comparing.telling import notes_of, text_of
 from empriv.comparing.utility import Utility, utility_of
 from empriv.errors import InputError
 from empriv.measuring.contract import Several
-from empriv.results import FloatArray, IntArray
+from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds
 from empriv.words import side_by_side as words
 
@@ -167,10 +167,7 @@ class Comparison:
     @property
     def _orders(self) -> dict[str, IntArray]:
         """Positions of the databases, in an order that all protocols share."""
-        return {
-            name: np.argsort(np.array([str(label) for label in audit.results.databases.tolist()]), kind="stable")
-            for name, audit in self.audits.items()
-        }
+        return _shared_order({name: audit.results for name, audit in self.audits.items()})
 
     def differences(
         self, epsilon: Iterable[float] | float | None = None, *, level: float = 0.95, progress: bool | None = None
@@ -190,7 +187,8 @@ class Comparison:
             risks = {name: comparable(audit.measured) for name, audit in self.audits.items()}
             judged = differences(
                 {name: risk for name, risk in risks.items() if risk is not None},
-                self._orders,
+                # given previous answers the first databases are left out, and all are in the order of time
+                _shared_order({name: risk.results for name, risk in risks.items() if risk is not None}),
                 {name: audit.density for name, audit in self.audits.items()},
                 grid,
                 level=level,
@@ -308,6 +306,16 @@ class Comparison:
         import empriv
 
         return empriv.report.comparison_chart(self, name, epsilon)
+
+
+def _shared_order(results: Mapping[str, Results]) -> dict[str, IntArray]:
+    """Positions of the databases that all of them have, sorted by label."""
+    places = {
+        name: {str(label): place for place, label in enumerate(each.databases.tolist())}
+        for name, each in results.items()
+    }
+    shared = sorted(set.intersection(*(set(own) for own in places.values())))
+    return {name: np.array([own[label] for label in shared], np.int64) for name, own in places.items()}
 
 
 def front_of(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.make_audit import DEFAULT_EPSILONS, audit
+from empriv.auditing.make_audit import DEFAULT_EPSILONS, audit, with_adversary
 from empriv.base.arguments import rising_epsilons
 from empriv.collecting.origins import describe
 from empriv.collecting.queries import Query
@@ -38,6 +38,7 @@ def compare(
     epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
     density: Density | None = None,
     component: str | None = None,
+    adversary: Any = None,
     draws: int | None = None,
     rng: int = 0,
     engine: Engine | None = None,
@@ -60,7 +61,8 @@ def compare(
     epsilon : the epsilons to report; you can ask for others later
     density : how densities are estimated, the same for all
     component : compare this component of vector queries alone, by name; otherwise all are measured together. An
-        `Audit` keeps its own density and component.
+        `Audit` keeps its own density, component and adversary.
+    adversary : what is known about each database, the same for all, as for `audit`
     draws : of each randomised protocol for each database; default: 4 to 64, to make about 1,500 in all
     rng : seed; protocols draw the same random numbers from it, so that differences do not come from chance
     engine, memory_limit, timeout, jobs, progress, notice, frame : as for `collect`
@@ -103,13 +105,15 @@ def compare(
             audits[name] = replace(way, epsilons=epsilons)
             continue
         if isinstance(way, Results):
-            audits[name] = audit(way, epsilon=epsilons, density=density, component=component)
+            measured = audit(way, epsilon=epsilons, density=density, component=component, adversary=None)
+            audits[name] = with_adversary(measured, adversary, None, run)
             continue
         assert data is not None
         if run.draws is None and way.randomised and audits:
             run = replace(run, draws=_enough(next(iter(audits.values())).results.n_databases))
-        measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component)
-        audits[name] = replace(measured, query=way.describe(), origin=describe(data))
+        measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component, adversary=None)
+        measured = replace(measured, query=way.describe(), origin=describe(data))
+        audits[name] = with_adversary(measured, adversary, data, run)
     runnable = {name: way for name, way in ways.items() if isinstance(way, Protocol)}
     made_from = {
         name: tuple(other for other in runnable if way.made_from(runnable[other])) for name, way in runnable.items()

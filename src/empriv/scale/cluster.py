@@ -73,6 +73,22 @@ def scan_on_cluster(
         raise NotDecomposable("it fails on some rows") from None
 
 
+def everyone_on_cluster(engine: ClusterEngine, data: Databases, query: Query) -> Results:
+    """Results of a query that gives one number, with everyone alone; `NotDecomposable` as for a scan."""
+    from empriv.collecting.engines.engine import FailedOnRows
+    from empriv.collecting.sql.aggregates import NotDecomposable
+    from empriv.collecting.sql.decomposing import decompose
+    from empriv.collecting.sql.statement import admit
+
+    decompose(query)  # before anything is opened
+    try:
+        with engine.session(data) as session:
+            admit(session, query)
+            return _collected(session, *_one_number(session, query, None))[0]
+    except FailedOnRows:
+        raise NotDecomposable("it fails on some rows") from None
+
+
 def _one_number(session: ClusterSession, query: Query, component: str | None) -> tuple[Query, int]:
     """The query that gives the component, and which of its items that is."""
     from empriv.collecting.sql.statement import components_of, only_component

@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
+
+from empriv.auditing.knowledge import known_values
 from empriv.base.arguments import confidence_level, rising_deltas, rising_epsilons, whole_number
 from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.origins import Origin, describe
 from empriv.errors import InputError
-from empriv.measuring import measure_line
 from empriv.measuring.densities.density import Density, density_or_default
+from empriv.measuring.given.adversaries import Given, as_adversary, kind_of
+from empriv.measuring.given.given_risk import GivenRisk, measure_given
+from empriv.measuring.given.residuals import all_positive
 from empriv.results import Results
 from empriv.scale.scans import Scan, scan_of
 from empriv.scale.stretches import Yardstick, check_component, measure_stretch, nobody_listed, parts_of, yardstick_of
@@ -27,6 +32,7 @@ from empriv.scale.tally import to_bytes as tally_to_bytes
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine, Query
     from empriv.collecting.functions.frames import FrameKind
+    from empriv.collecting.run_options import Run
     from empriv.collecting.sql.streaming import Stream
 
 TOP = 100
@@ -40,6 +46,7 @@ def scan(
     delta: Iterable[float] | float = 0.0,
     density: Density | None = None,
     component: str | None = None,
+    adversary: Any = None,
     top: int = TOP,
     level: float = 0.95,
     bounds: bool = True,
@@ -66,6 +73,7 @@ def scan(
     data, query, density, component, engine, memory_limit, timeout : as for `audit`
     epsilon : the epsilons at which individuals are measured; you cannot ask for others later
     delta : the deltas for which you can ask `Scan.epsilon`
+    adversary : what is known and taken out of the results: "calendar", "previous", "public", "auto" or `Given`
     top : how many of the riskiest individuals are kept, at each epsilon
     level : confidence of the bounds
     bounds : whether to compute upper bounds, which roughly doubles the work; without them a verdict by bound can only
@@ -86,11 +94,11 @@ def scan(
     >>> print(f"{scan.delta(0.1):.4f}")
     0.0032
     """
-    asked = _Asked.of(epsilon, delta, density, component, top, level, bounds)
+    asked = _Asked.of(epsilon, delta, density, component, adversary, top, level, bounds)
     if isinstance(data, Results):
         if query is not None:
             raise InputError("`query` must not be given with `Results`, which already hold its answers.")
-        return asked.scanned(data, "The query", None)
+        return asked.scanned(data, "The query", None, lambda labels: known_of(asked.adversary, None, labels))
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
     from empriv.collecting.engines.engine import ClusterEngine
@@ -109,6 +117,15 @@ def scan(
     opened, run = run.on(data)
     cluster = isinstance(opened, ClusterEngine)
     in_sql = question.function is None and question.post is None
+
+    def known(labels: npt.NDArray[Any]) -> Any:
+        return known_of(asked.adversary, data, labels, run, opened)
+
+    if cluster and in_sql and asked.adversary is not None and asked.adversary.climb:
+        raise InputError(
+            '`adversary` must say what is known in a scan on a cluster, got "auto": whether logarithms may be taken '
+            'hangs on everyone\'s results, which no machine has. Hint: adversary="public".'
+        )
     if results_table is not None and not (cluster and in_sql):
         raise InputError("`results_table` must be None without a Spark engine and an SQL query.")
     try:
@@ -116,28 +133,75 @@ def scan(
             from empriv.scale.cluster import scan_on_cluster
 
             yardstick, tally = scan_on_cluster(
-                opened, data, question, asked.yardstick, component=component, checkpoint=checkpoint,
-                results_table=results_table, progress=progress,
+                opened, data, question,
+                lambda everyone, people: asked.yardstick(everyone, people, asked.given(everyone, known)),
+                component=component, checkpoint=checkpoint, results_table=results_table, progress=progress,
             )  # fmt: skip
             return asked.finished(yardstick, tally, question.text, origin)
         if in_sql:
             with stream(opened, data, question) as streamed:
-                yardstick, tally = _streamed(streamed, asked, question.text, checkpoint, progress)
+                yardstick, tally = _streamed(streamed, asked, question.text, checkpoint, progress, known)
             return asked.finished(yardstick, tally, question.text, origin)
     except NotDecomposable as why:
         if results_table is not None or checkpoint is not None:
             raise InputError(
                 f"`results_table` and `checkpoint` must be None: the query cannot be scanned in parts, since {why}."
             ) from None
-    return asked.scanned(run_query(data, question, run), question.text, origin)
+    return asked.scanned(run_query(data, question, run), question.text, origin, known)
+
+
+def known_of(
+    adversary: Given | None,
+    data: Databases | None,
+    labels: npt.NDArray[Any],
+    run: Run | None = None,
+    engine: Engine | None = None,
+) -> Any:
+    """What is known of each database. SQL is asked of everyone alone: nobody's own results are needed for it."""
+    if adversary is None:
+        return None
+    if data is None or engine is None:
+        return known_values(adversary, data, databases=labels)
+    from empriv.collecting.engines.engine import ClusterEngine
+    from empriv.collecting.pipeline import run_query
+    from empriv.collecting.queries import query_of
+    from empriv.collecting.sql.aggregates import NotDecomposable
+    from empriv.collecting.sql.streaming import stream
+    from empriv.scale.cluster import everyone_on_cluster
+
+    def collect(asked: Any) -> Results:
+        question = query_of(asked)
+        if question.function is None:
+            try:
+                if isinstance(engine, ClusterEngine):
+                    return everyone_on_cluster(engine, data, question)
+                with stream(engine, data, question) as streamed:
+                    return streamed.everyone
+            except NotDecomposable:
+                pass
+        assert run is not None
+        return run_query(data, question, run.of_another_query())
+
+    return known_values(adversary, data, databases=labels, run=run, collect=collect)
 
 
 def _streamed(
-    streamed: Stream, asked: _Asked, query: str, checkpoint: str | PathLike[str] | None, progress: bool | None
+    streamed: Stream,
+    asked: _Asked,
+    query: str,
+    checkpoint: str | PathLike[str] | None,
+    progress: bool | None,
+    known: Callable[[npt.NDArray[Any]], Any],
 ) -> tuple[Yardstick, Tally]:
     """Measure one stretch after another, keeping only the tally."""
     everyone = asked.component_of(streamed.everyone)
-    yardstick = asked.yardstick(everyone, streamed.people)
+    given = asked.given(everyone, known)
+    if given is not None and given.left.logarithm and given.adversary.climb:
+        # the ladder takes logarithms only where nobody's absence makes a result 0 or less: look at everyone first
+        with closing(streamed.stretches(0)) as stretches:
+            if not all(all_positive(asked.component_of(stretch)) for stretch in stretches):
+                given = asked.given(everyone, known, positive=False)
+    yardstick = asked.yardstick(everyone, streamed.people, given)
     n_done, tally = 0, None
     with ExitStack() as stack:
         keep = None
@@ -168,36 +232,56 @@ class _Asked:
     deltas: tuple[float, ...]
     density: Density
     component: str | None
+    adversary: Given | None
     top: int
     level: float
     bounds: bool
 
     @staticmethod
     def of(
-        epsilon: Any, delta: Any, density: Density | None, component: str | None, top: int, level: float, bounds: bool
+        epsilon: Any,
+        delta: Any,
+        density: Density | None,
+        component: str | None,
+        adversary: Any,
+        top: int,
+        level: float,
+        bounds: bool,
     ) -> _Asked:
         return _Asked(
             rising_epsilons(epsilon), rising_deltas(delta), density_or_default(density), component,
-            whole_number("top", top, least=1), confidence_level(level), bounds,
+            _given_or_none(adversary), whole_number("top", top, least=1), confidence_level(level), bounds,
         )  # fmt: skip
 
-    def yardstick(self, everyone: Results, people: int) -> Yardstick:
+    def yardstick(self, everyone: Results, people: int, given: GivenRisk | None) -> Yardstick:
         return yardstick_of(
             everyone, self.density, epsilons=self.epsilons, deltas=self.deltas, level=self.level, top=self.top,
-            bounds=self.bounds, people=people,
+            bounds=self.bounds, people=people, given=given,
         )  # fmt: skip
+
+    def given(
+        self, everyone: Results, known: Callable[[npt.NDArray[Any]], Any], *, positive: bool = True
+    ) -> GivenRisk | None:
+        """What is known, taken out of the results with everyone; None if nothing is."""
+        if self.adversary is None:
+            return None
+        columns = known(everyone.databases)
+        return measure_given(everyone, self.adversary, columns, density=self.density, positive=positive)
 
     def component_of(self, results: Results) -> Results:
         check_component(self.component, results.components)
         return results if self.component is None else results.component(self.component)
 
-    def scanned(self, results: Results, query: str, origin: Origin | None) -> Scan:
+    def scanned(
+        self, results: Results, query: str, origin: Origin | None, known: Callable[[npt.NDArray[Any]], Any]
+    ) -> Scan:
         """A scan of results that are in memory."""
         results = self.component_of(results)
         if results.n_individuals == 0:
             raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
         everyone = nobody_listed(results.q, results.outcomes, results.databases, results.draws)
-        yardstick = self.yardstick(everyone, results.n_individuals)
+        given = self.given(everyone, known, positive=all_positive(results))
+        yardstick = self.yardstick(everyone, results.n_individuals, given)
         tally: Tally | None = None
         for stretch in parts_of(results, 4_000_000):
             part = measure_stretch(yardstick, stretch).tally
@@ -210,7 +294,7 @@ class _Asked:
             raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
         return scan_of(
             tally,
-            measure_line(tally.riskiest, yardstick, people=yardstick.people),
+            yardstick.risk_of(tally.riskiest),
             epsilons=self.epsilons,
             deltas=self.deltas,
             level=self.level,
@@ -220,6 +304,18 @@ class _Asked:
             density=self.density,
             component=self.component,
         )
+
+
+def _given_or_none(adversary: Any) -> Given | None:
+    if adversary is None:
+        return None
+    known = as_adversary(adversary)
+    if not isinstance(known, Given):
+        raise InputError(
+            f"`adversary` must be `Given`, or a word for it, in a scan, got {kind_of(known)}: others compare all "
+            'individuals at once. Hint: Given("count(*)"), or empriv.audit.'
+        )
+    return known
 
 
 def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> bytes:
@@ -236,4 +332,6 @@ def _mark(query: str, yardstick: Yardstick, n_stretches: int) -> bytes:
     digest = hashlib.sha256(json.dumps(question).encode())
     digest.update(("" if yardstick.model is None else yardstick.model.name).encode())
     digest.update(yardstick.everyone.q.tobytes() + yardstick.everyone.outcomes.tobytes())
+    if yardstick.given is not None:
+        digest.update(yardstick.given.results.q.tobytes())
     return digest.digest()

@@ -7,7 +7,7 @@ there it answers like an audit. `tallied` is its risk, and `scanning` makes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import pairwise
@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
+from empriv.auditing.knowledge import adversary_facts, adversary_from_parts, adversary_to_parts
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.collecting.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
-from empriv.measuring import Risk, measure_line
+from empriv.measuring import GivenRisk, Risk, measure_line
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_from_json, density_to_json
@@ -129,6 +130,7 @@ class Scan(Audit):
         smallest = [(delta, self.epsilon(delta)) for delta in self.deltas]
         return super().to_json(epsilons) | {
             "format": "empriv scan figures",
+            "adversary": adversary_facts(self.riskiest, ()),
             "epsilon_at": [{"delta": delta, "epsilon": e if math.isfinite(e) else None} for delta, e in smallest],
             "histograms": [
                 {"epsilon": epsilon, **{name: column.tolist() for name, column in self.histogram(epsilon).items()}}
@@ -141,12 +143,14 @@ class Scan(Audit):
         """Write to one file of mode 0600, which `Scan.load` reads."""
         meta, arrays = self.tally.to_parts()
         everyone = self.results.to_parts()[1]
+        adversary, known = adversary_to_parts(self.riskiest)
         facts = {
             "empriv": version("empriv"),
             "epsilons": list(self.epsilons),
             "deltas": list(self.deltas),
             "level": self.level,
             "bounded": self.bounded,
+            "adversary": adversary,
             "query": self.query,
             "source": origin_to_json(self.origin),
             "density": density_to_json(self.density),
@@ -154,7 +158,7 @@ class Scan(Audit):
             "draws": self.results.draws,
         }
         arrays |= {name: everyone[name] for name in ("q", "outcomes", "databases")}
-        write_archive(path, kind="scan", meta={**meta, **facts}, arrays=arrays)
+        write_archive(path, kind="scan", meta={**meta, **facts}, arrays=arrays | known)
 
     @staticmethod
     def load(path: str | PathLike[str], *, density: Density | None = None) -> Scan:
@@ -178,7 +182,7 @@ class Scan(Audit):
             recipe = density_from_json(meta["density"]) if density is None else density
             loaded = scan_of(
                 tally,
-                measure_line(tally.riskiest, recipe, people=tally.n_individuals),
+                _measured_again(meta, arrays, tally, recipe),
                 epsilons=tuple(map(float, meta["epsilons"])),
                 deltas=tuple(map(float, meta["deltas"])),
                 level=float(meta["level"]),
@@ -213,8 +217,20 @@ def scan_of(
     component: str | None,
 ) -> Scan:
     """The scan of a tally whose riskiest individuals were measured."""
-    risk = TalliedRisk(tally.riskiest, riskiest, tally, epsilons, deltas, level, bounded)
+    risk = TalliedRisk(riskiest.results, riskiest, tally, epsilons, deltas, level, bounded)
     return Scan(tally.riskiest, risk, epsilons, query, origin, density, component)
+
+
+def _measured_again(
+    meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], tally: Tally, recipe: Density
+) -> Risk:
+    """The riskiest, given what is known if anything is; files of earlier versions hold no adversary."""
+    given = adversary_from_parts(meta.get("adversary"), arrays, tally.riskiest, recipe)
+    if given is None:
+        return measure_line(tally.riskiest, recipe, people=tally.n_individuals)
+    if not isinstance(given, GivenRisk):
+        raise ValueError("kind of adversary")
+    return given.of_people(tally.riskiest, people=tally.n_individuals)
 
 
 def _rising(numbers: Sequence[float], most: float) -> bool:

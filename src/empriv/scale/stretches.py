@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from empriv.errors import InputError, QueryError
 from empriv.measuring.densities.density import Density, Model, is_literal
-from empriv.measuring.line.risk import measure_line
+from empriv.measuring.given.given_risk import GivenRisk, atoms_apart
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.tally import Tally, histogram_of, outcome_histogram, riskiest_rows
 from empriv.validate.bounds.analytic import upper_bounds
-from empriv.validate.bounds.figures import LEAST_DATABASES
+from empriv.validate.bounds.figures import LEAST_DATABASES, share_bounds
 from empriv.validate.checks import robustness
 from empriv.validate.ground import ground_of
 
@@ -32,6 +33,7 @@ class Yardstick:
     Attributes
     ----------
     everyone : results with everyone, and nobody listed
+    given : what is known, taken out of these results; None if nothing is
     model : the fitted density, None if all results are atoms
     literal : whether numbers are never treated as atoms
     epsilons : rising
@@ -43,6 +45,7 @@ class Yardstick:
     """
 
     everyone: Results
+    given: GivenRisk | None
     model: Model | None
     literal: bool
     epsilons: tuple[float, ...]
@@ -55,6 +58,12 @@ class Yardstick:
     def fit(self, points: FloatArray, databases: IntArray) -> Model:  # noqa: ARG002 — the points are always the same
         assert self.model is not None
         return self.model
+
+    def risk_of(self, stretch: Results) -> Risk:
+        """The risk of the individuals of a stretch."""
+        if self.given is None:
+            return measure_line(stretch, self, people=self.people)
+        return self.given.of_people(stretch, people=self.people)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,24 +89,26 @@ def yardstick_of(
     top: int,
     bounds: bool,
     people: int,
+    given: GivenRisk | None = None,
 ) -> Yardstick:
-    """Fit the density to the results with everyone."""
-    risk = measure_line(everyone, density)
-    return Yardstick(everyone, risk.density, is_literal(density), epsilons, deltas, level, top, bounds, people)
+    """Fit the density to the results with everyone, or to what is left of them."""
+    risk = measure_line(everyone, density) if given is None else given
+    return Yardstick(everyone, given, risk.density, is_literal(density), epsilons, deltas, level, top, bounds, people)
 
 
 def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Measured:
     """Measure the individuals of a stretch; with ``each``, also everybody's epsilon_i, not only the largest."""
     grid = np.array(yardstick.epsilons)
-    risk = measure_line(stretch, yardstick, people=yardstick.people)
+    risk = yardstick.risk_of(stretch)
     delta_i = risk.delta_i(grid)
     influence = risk.influence()
-    n = stretch.n_databases
+    n = risk.results.n_databases
     upper_i = np.ones_like(delta_i)
     exponent, spread = np.zeros(len(grid)), np.zeros((len(grid), n))
     if yardstick.bounds and n >= LEAST_DATABASES and stretch.n_individuals:
         bounds = upper_bounds(ground_of(risk), grid, yardstick.level)
         upper_i, exponent, spread = np.maximum(bounds.upper_i, delta_i), bounds.exponent, bounds.spread
+        upper_i = np.maximum(upper_i, share_bounds(risk, grid, yardstick.level))
     epsilon_i = np.zeros((stretch.n_individuals, 0))
     if each:
         epsilon_i = np.stack([risk.epsilon_i(delta) for delta in yardstick.deltas], axis=1)
@@ -119,7 +130,7 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
         spread=spread,
         epsilon_at=epsilon_at,
         not_numbers=outcome_histogram(stretch),
-        leaks=robustness.leaks(risk.pairs),
+        leaks=robustness.leaks(atoms_apart(risk)),
         riskiest=robustness.subset(stretch, rows),
         riskiest_delta_i=delta_i[rows],
         riskiest_influence=influence[rows],

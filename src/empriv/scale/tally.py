@@ -104,13 +104,15 @@ def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]], riskiest: Results) -> 
     shapes = {
         **dict.fromkeys(("worst", "kept", "exposed", "upper", "exponent"), (k,)),
         "histogram": (k, len(EDGES)),
-        "spread": (k, riskiest.n_databases),
         "epsilon_at": arrays["epsilon_at"].shape[:1],
         "not_numbers": (len(Outcome),),
         "riskiest_delta_i": (n, k),
         "riskiest_influence": (n,),
     }
     if any(arrays[name].shape != shape for name, shape in shapes.items()):
+        raise ValueError("shapes")
+    spread = arrays["spread"].shape  # databases whose previous answers are not known may have been left out
+    if len(spread) != 2 or spread[0] != k or not 1 <= spread[1] <= riskiest.n_databases:
         raise ValueError("shapes")
 
 

@@ -85,7 +85,8 @@ class JointFacts:
 
 @dataclass(frozen=True)
 class AdversaryFacts:
-    """An adversary: findings, cautions to be read, and the figures against somebody who knows nothing."""
+    """An adversary: findings, cautions to be read, and the figures against somebody who knows nothing, if these are
+    known: a scan has measured one adversary only."""
 
     findings: tuple[Finding, ...]
     cautions: tuple[Finding, ...]

@@ -98,8 +98,8 @@ def _warnings(facts: RiskFacts, question: Question) -> list[str]:
 
 
 def _adversary_sentences(facts: AdversaryFacts) -> list[str]:
-    alone = facts.knowing_nothing[0]
-    return [*(finding.sentence for finding in facts.findings), knowing_nothing(alone.delta, alone.epsilon)]
+    nothing = [knowing_nothing(alone.delta, alone.epsilon) for alone in facts.knowing_nothing[:1]]
+    return [*(finding.sentence for finding in facts.findings), *nothing]
 
 
 def joint_sentences(joint: JointFacts, figure: Figure) -> list[str]:

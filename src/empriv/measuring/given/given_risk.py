@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
@@ -82,10 +82,10 @@ class GivenRisk(Risk):
         """The risk to somebody who knows nothing."""
         return measure_line(self.whole, self.recipe)
 
-    def of_people(self, results: Results) -> GivenRisk:
-        """The same knowledge for other individuals, with results with everyone that are the same."""
+    def of_people(self, results: Results, *, people: int) -> GivenRisk:
+        """The same knowledge for some of so many ``people``, with results with everyone that are the same."""
         left = self.left.of_people(results)
-        return _given(left, self.adversary, self.steps, self.recipe, self.quantities, results)
+        return _given(left, self.adversary, self.steps, self.recipe, self.quantities, results, people=people)
 
     def averaged(self) -> Risk:
         """The risk on average over what is known: the privacy of publishing result and knowledge together."""
@@ -183,7 +183,7 @@ def measure_given(
     known: Any = None,
     *,
     density: Density | None = None,
-    positive: bool | None = None,
+    positive: bool = True,
 ) -> GivenRisk:
     """The risk given what is known.
 
@@ -226,9 +226,16 @@ def measure_given(
 
 
 def _given(
-    left: Left, adversary: Given, steps: tuple[Rung, ...], recipe: Density, quantities: Sequence[Term], whole: Results
+    left: Left,
+    adversary: Given,
+    steps: tuple[Rung, ...],
+    recipe: Density,
+    quantities: Sequence[Term],
+    whole: Results,
+    *,
+    people: int | None = None,
 ) -> GivenRisk:
-    risk = measure_line(left.results, recipe)
+    risk = measure_line(left.results, recipe, people=people)
     return GivenRisk(
         results=risk.results,
         density=risk.density,
@@ -242,6 +249,17 @@ def _given(
         quantities=tuple(quantities),
         whole=whole,
     )
+
+
+@singledispatch
+def atoms_apart(risk: Risk) -> Pairs:
+    """The pairs in which outcomes with a mass of their own are told apart: of what was measured, or of the results."""
+    return risk.pairs
+
+
+@atoms_apart.register
+def _(risk: GivenRisk) -> Pairs:
+    return risk.atoms
 
 
 def atom_curves(pairs: Pairs, epsilons: FloatArray) -> FloatArray:

@@ -48,7 +48,7 @@ def climb(
     times: Times | None,
     *,
     spread: bool | None = None,
-    positive: bool | None = None,
+    positive: bool = True,
 ) -> tuple[Left, tuple[Rung, ...]]:
     """What is left where the ladder stops, and the steps that were taken.
 
@@ -58,11 +58,11 @@ def climb(
     terms : what is known in any case
     times : when the databases were; None if they have no order: then only the logarithm is tried
     spread : as for `fitted`, on every rung; None leaves it to the last
-    positive : whether every result is positive, also without each individual; None looks at those that are listed
+    positive : whether results without people who are not listed are all positive
     """
     everything = calendar_terms(times) if times is not None else []
     order = None if times is None else times.order
-    positive = all_positive(results) if positive is None else positive
+    positive = positive and all_positive(results)
     y = results.q.reshape(results.n_databases, -1).mean(axis=1) if positive else np.zeros(0)
     steps: list[Rung] = []
     chosen: Left | None = None

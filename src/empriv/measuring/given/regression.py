@@ -32,14 +32,14 @@ _ROUNDS = 8
 _Z = 1.6448536269514722
 _PERMUTATIONS = 499
 _WIDTH = 0.85  # of the kernel that scores are taken from, in spreads n^(-1/5)
-_NORMAL = 1.05  # of the information, where a normal law has 1: below it least squares are as good as any
+_NORMAL = 1.1  # of the information, where a normal law has 1: below it least squares are as good as any
 _CENTRES = 2000  # residuals that scores are taken from, at most
 _DETERMINED = 1e-9  # residuals this small beside the results are rounding
 
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Spread:
     """How far results spread around their level, relative to the geometric mean of all databases.
 
@@ -57,7 +57,7 @@ class Spread:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """A fitted model.
 
@@ -190,9 +190,7 @@ def _level(y: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray
     return np.asarray(columns @ found + middle)
 
 
-def _sharpened(
-    y: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _sharpened(y: FloatArray, columns: FloatArray, here: BoolArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The level of least squares and one step further, and residuals."""
     level = _level(y, columns, here, root)
     level = level + columns @ _further(_settled(y - level, y), columns, here, root)

@@ -20,7 +20,7 @@ from empriv.results import FloatArray, IntArray, Results
 NOT_POSITIVE = "`logarithm` must go with results that are all positive numbers, got others."
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Left:
     """What is left of results to somebody who knows part of them.
 
@@ -74,7 +74,9 @@ class Left:
         Somebody who comes on Sundays has a share in the level of Sundays: without them it is another one.
         """
         n = len(others)
-        change = (_scaled(others, self.logarithm) - _scaled(self.original.q.reshape(n, -1), self.logarithm)).mean(axis=1)
+        change = (_scaled(others, self.logarithm) - _scaled(self.original.q.reshape(n, -1), self.logarithm)).mean(
+            axis=1
+        )
         return self.fit.level_change(np.where(np.isfinite(change), change, 0.0)) * self.fit.calm
 
 
@@ -128,7 +130,7 @@ def _on(results: Results, places: IntArray) -> Results:
 
 def _taken_out(original: Results, fit: Fit, logarithm: bool, *, own_spread: bool = False) -> Results:
     n, entries = original.n_databases, len(original.entry_database)
-    q, entry_q = original.q.reshape(n, -1), original.entry_q.reshape(entries, -1)
+    q, entry_q = original.q.reshape(n, -1), original.entry_q.reshape(entries, original.draws or 1)
     y, entry_y = _scaled(q, logarithm), _scaled(entry_q, logarithm)
     calm = fit.calm[:, None]
     # of one draw without the rounding that a difference from the level would bring back

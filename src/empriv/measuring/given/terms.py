@@ -16,7 +16,7 @@ from empriv.errors import InputError
 from empriv.results import FloatArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Term:
     """One known quantity.
 

@@ -187,11 +187,9 @@ def _bounds_of_one_number(risk: Risk, epsilon: float | Several, asked: BoundsAsk
 def _(risk: GivenRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     grid = np.atleast_1d(np.asarray(epsilon, float))
     left = _bounds_of_one_number(risk, epsilon, asked)
-    # Outcomes with a mass of their own are not among what is left: they are counted, as the results had them.
-    counts = np.rint(atom_curves(risk.atoms, grid) * risk.results.n_databases)
-    if not counts.any():
+    shares = share_bounds(risk, grid, asked.level)
+    if not shares.any():
         return left
-    shares = _share_bound(counts, risk.results.n_databases, asked.level)
     upper_i = np.maximum(left.upper_i.reshape(shares.shape), shares)
     lower, total = np.atleast_1d(left.lower), np.atleast_1d(left.total_risk_upper)
     return make_bounds(risk, epsilon, asked, lower, upper_i, total, findings=list(left.findings), finest=left.finest)
@@ -246,6 +244,20 @@ def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
         findings.append(Finding("draws", {"m": risk.results.draws}))
     findings += other_level(level)
     return make_bounds(risk, epsilon, asked, lower, upper_i, total_upper, findings=findings)
+
+
+@singledispatch
+def share_bounds(risk: Risk, epsilons: FloatArray, level: float) -> FloatArray:  # noqa: ARG001 — dispatched on
+    """Bounds on what outcomes with a mass of their own reveal, where they are not among what is measured: then they
+    are counted, as the results had them."""
+    return np.zeros((risk.results.n_individuals, len(epsilons)))
+
+
+@share_bounds.register
+def _(risk: GivenRisk, epsilons: FloatArray, level: float) -> FloatArray:
+    n = risk.results.n_databases
+    counts = np.rint(atom_curves(risk.atoms, epsilons) * n)
+    return _share_bound(counts, n, level) if counts.any() else np.zeros_like(counts)
 
 
 def _share_bound(counts: FloatArray, n: int, level: float) -> FloatArray:
