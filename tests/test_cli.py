@@ -118,6 +118,17 @@ class TestSummary:
             assert f"[red]secret{k}\\x1b[31m:smile:" in shown
         assert "\x1b" not in shown
 
+    def test_times_gives_the_figures_of_so_many_publications(self, run: Run) -> None:
+        shown = run(*AUDIT, "--epsilon", "1", "--times", "365", "--json", "year.json", "--save", "year.empriv").stdout
+        assert "published once" in shown
+        assert "After 365 publications, at epsilon 1," in " ".join(shown.split())
+        year, once = json.loads(Path("year.json").read_text()), empriv.load("year.empriv").repeated(1)
+        assert year["times"] == 365
+        assert year["figures"][0]["delta"] > once.delta(1.0)
+        assert "After 12 publications" in run("show", "year.empriv", "--times", "12").stdout
+        assert "After" not in run("show", "year.empriv", "--times", "1").stdout
+        assert "--times" in run(*AUDIT, "--times", "0", code=2).output
+
     def test_top_bounds_the_list(self, run: Run) -> None:
         assert len(re.findall(r"individual [0-9a-f]{4}\b", run(*AUDIT, "--top", "2").stdout)) == 2
         assert "Most exposed" not in run(*AUDIT, "--top", "0").stdout

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
-from empriv.base.arguments import one_of, rising_epsilons
+from empriv.base.arguments import one_of, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
 from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, Risk, RiskContract, measure
@@ -67,6 +67,7 @@ class Audit:
     composition : earlier releases that the query was measured together with, if a ledger was given and held any
     text : the query in canonical form, or None if only its code could ask it again
     scope : name of the body of data in the ledger
+    times : publications, each from a database of its own, that the figures are of
 
     Examples
     --------
@@ -90,13 +91,38 @@ class Audit:
     composition: Composition | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
     scope: str = ""
+    times: int = 1
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
     _certified: dict[str, Noise | JointNoise] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def measured(self) -> RiskContract:
-        """What the figures come from: the risk against the adversary, if one was named, or the risk."""
+        """What the figures come from: the risk of one publication, or of as many as were asked for."""
+        return self.once if self.times == 1 else self._repeated
+
+    @property
+    def once(self) -> RiskContract:
+        """The risk of one publication: against the adversary, if one was named."""
         return self.risk if self.against is None else self.against
+
+    @cached_property
+    def _repeated(self) -> RiskContract:
+        return self.once.repeated(self.times)
+
+    def repeated(self, times: int) -> Audit:
+        """The audit of so many publications, each from a database of its own: the price of a year of daily figures.
+
+        All figures, bounds, checks, verdicts and pages are then those of all publications together, for people who are
+        in all of their databases or in none (docs/series.md).
+
+        Examples
+        --------
+        >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+        >>> audit = empriv.audit(data, "avg(delay)")
+        >>> print(f"{audit.delta(1.0):.3f} once, {audit.repeated(365).delta(1.0):.2f} in a year")
+        0.001 once, 0.13 in a year
+        """
+        return replace(self, times=whole_number("times", times, least=1))
 
     @property
     def n_databases(self) -> int:
@@ -280,6 +306,7 @@ class Audit:
             "query": self.query,
             "component": self.component,
             "n_components": self.n_components,
+            "times": self.times,
             "source": origin_to_json(self.origin),
             "n_databases": facts.n_databases,
             "n_individuals": facts.n_individuals,
@@ -342,6 +369,7 @@ class Audit:
             "density": density_to_json(self.density),
             "component": self.component,
             "n_components": self.n_components,
+            "times": self.times,
         }
         write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **known_arrays})
 

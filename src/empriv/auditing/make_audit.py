@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from empriv.auditing.audit import Audit
 from empriv.auditing.composing import Composition, composition
 from empriv.auditing.knowledge import adversary_from_parts, known_values
-from empriv.base.arguments import rising_epsilons
+from empriv.base.arguments import rising_epsilons, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
@@ -250,6 +250,7 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
             "n_components": n_components,
             "text": text_or_none(meta.get("text")),
             "scope": text(meta.get("scope", "")),
+            "times": whole_number("times", meta.get("times", 1), least=1),
         }
     except WRONG_FACTS as error:
         raise FileFormatError(_DAMAGED) from error

@@ -29,6 +29,7 @@ from empriv.cli.options import (
     show_ids_option,
     source_options,
     target_options,
+    times_option,
     top_option,
 )
 from empriv.cli.running import Wanted, finish, limits_of
@@ -40,6 +41,7 @@ from empriv.errors import InputError
 @source_options
 @queries_option
 @epsilon_option
+@times_option
 @click.option(
     "--density",
     metavar="NAME",
@@ -86,12 +88,13 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, **gi
     def run(engine: Any) -> Any:
         import empriv
 
-        return empriv.audit(
+        audited = empriv.audit(
             source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
             component=settings.component, adversary=adversary_of(settings), ledger=ledger_of(settings),
             scope=settings.scope, engine=engine, progress=False if settings.quiet else None,
             notice=_unsaid if settings.quiet else None,
         )  # fmt: skip
+        return audited if settings.times is None else audited.repeated(settings.times)
 
     wanted = Wanted.of(settings, config=to_toml(settings))
     written = None if write_config is None else (write_config, to_toml(settings))

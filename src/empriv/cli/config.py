@@ -46,6 +46,7 @@ class Settings:
     individual: tuple[str, ...] = ()
     query: tuple[str, ...] = ()
     epsilon: tuple[float, ...] = (0.05, 0.1, 0.2)
+    times: int | None = None
     density: str = "laplace:one-se"
     unidentified: str = "error"
     component: str | None = None

@@ -104,6 +104,12 @@ def options(*several: Callable[[F], F]) -> Callable[[F], F]:
 epsilon_option = click.option(
     "--epsilon", type=Epsilons(), metavar="E[,E...]", help="Epsilons to report. [default: 0.05,0.1,0.2]"
 )
+times_option = click.option(
+    "--times",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Figures, policies and targets of N publications, each from a database of its own. [default: 1]",
+)
 json_option = click.option(
     "--json", metavar="PATH", help="Write the figures, without identifiers; - prints them instead of the summary."
 )

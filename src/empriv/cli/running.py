@@ -153,13 +153,15 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
     summary = audit.with_validity(summary)
     from empriv.words.summary import tail_sentence
 
-    first = summary.figures[0].epsilon
+    asked_at = [figure.epsilon for figure in summary.figures]
+    first = asked_at[0]
     page = Page(
         summary=summary, curve=_curve(audit, summary.figures[-1].epsilon),
         ranking=ranking(audit.individuals(first, top=wanted.top), wanted.show_ids) if wanted.top else None,
         ranked_at=first,
         pseudonyms=not wanted.show_ids, n_individuals=audit.results.n_individuals,
-        tail=tail_sentence(audit.epsilon(0.0)),
+        tail=tail_sentence(audit.epsilon(0.0)) if audit.measured.tells_epsilon(0.0) else "",
+        once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
     )  # fmt: skip
     return _Finished(audit, figures, outcomes, verdicts, page)
 

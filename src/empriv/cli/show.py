@@ -16,6 +16,7 @@ from empriv.cli.options import (
     report_options,
     show_ids_option,
     target_options,
+    times_option,
     top_option,
 )
 from empriv.cli.running import Wanted, finish
@@ -25,6 +26,7 @@ from empriv.cli.scan import show_scan
 @click.command()
 @click.argument("path", metavar="SAVED")
 @epsilon_option
+@times_option
 @json_option
 @report_options
 @fail_if_option
@@ -44,11 +46,14 @@ def show(path: str, **given: Any) -> None:
     from empriv.base.storage import kind_of
 
     if kind_of(path) == "scan":
+        if settings.times is not None:
+            raise click.UsageError("--times must be asked of an audit: a scan keeps too little of most people.")
         show_scan(path, settings, given["epsilon"])
         return
 
     def run(engine: Any) -> Any:
         del engine
-        return load_audit(path, settings.epsilon)
+        audited = load_audit(path, settings.epsilon)
+        return audited if settings.times is None else audited.repeated(settings.times)
 
     finish(run, Wanted.of(settings, epsilons=given["epsilon"]))

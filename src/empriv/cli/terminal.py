@@ -37,7 +37,8 @@ class Page:
     ranked_at : the epsilon of the ranking
     pseudonyms : whether the names are pseudonyms
     n_individuals : how many there are
-    tail : sentence about epsilon at delta = 0
+    tail : sentence about epsilon at delta = 0, or nothing
+    once : delta of one publication at each epsilon, where the figures are of several
     """
 
     summary: Summary
@@ -47,6 +48,7 @@ class Page:
     pseudonyms: bool
     n_individuals: int
     tail: str
+    once: Sequence[float] | None = None
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
@@ -179,7 +181,7 @@ def show(page: Page, console: Console) -> None:
         say(f"Most exposed individuals at epsilon {page.ranked_at:g} ({names})", "bold")
         console.print(_ranking(page.ranking, console))
     console.print(Rule(style="dim", characters="-" if plain else "─"))
-    for note in (*summary.notes, page.tail):
+    for note in filter(None, (*summary.notes, page.tail)):
         say(note)
     console.print()
 
@@ -187,11 +189,13 @@ def show(page: Page, console: Console) -> None:
 def _figures(page: Page, console: Console) -> Table:
     from empriv.words.sentences import number
 
-    table = _table("epsilon", "delta (most exposed)", "total risk (anybody)", "individuals exposed")
-    for figure in page.summary.figures:
+    alone = [] if page.once is None else ["published once"]
+    table = _table("epsilon", "delta (most exposed)", *alone, "total risk (anybody)", "individuals exposed")
+    for place, figure in enumerate(page.summary.figures):
         table.add_row(
             _text(f"{figure.epsilon:g}", console, "bold"),
             _text(number(figure.delta, 3), console),
+            *([] if page.once is None else [_text(number(page.once[place], 3), console)]),
             _text(number(figure.total_risk, 3), console),
             _text(f"{figure.n_exposed:,} of {page.n_individuals:,}", console),
         )

@@ -1,7 +1,8 @@
 """From results to risk: how private they are for every individual, at any epsilon.
 
-`line` measures one number, `joint` several together, `given` one against an adversary who knows part of the data;
-`densities` are fitted for all of them. What every kind of risk can be asked is written once, in `contract`.
+`line` measures one number, `joint` several together, `given` one against an adversary who knows part of the data,
+`series` publishing again and again; `densities` are fitted for all of them. What every kind of risk can be asked is
+written once, in `contract`.
 """
 
 from empriv.measuring.contract import RiskContract
@@ -9,12 +10,14 @@ from empriv.measuring.given import AdversaryRisk, GivenRisk, PresenceRisk, measu
 from empriv.measuring.joint import JointRisk, measure_joint
 from empriv.measuring.line import Risk, measure_line
 from empriv.measuring.measures import measure
+from empriv.measuring.series import RepeatedRisk
 
 __all__ = [
     "AdversaryRisk",
     "GivenRisk",
     "JointRisk",
     "PresenceRisk",
+    "RepeatedRisk",
     "Risk",
     "RiskContract",
     "measure",

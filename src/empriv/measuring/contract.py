@@ -162,6 +162,15 @@ class RiskContract(ABC):
             "`when_present` must be asked of one number, plain or `Given` what is known, got another kind of risk."
         )
 
+    def repeated(self, times: int) -> RiskContract:
+        """The risk of so many publications, each from a database of its own; that of one is the risk itself.
+
+        For people who are in the databases of all of them, or of none. See docs/series.md.
+        """
+        from empriv.measuring.series import repeated_of  # which is made of risks
+
+        return repeated_of(self, times)
+
     def tells_epsilon(self, delta: float) -> bool:  # noqa: ARG002 — a kind that was asked beforehand looks at it
         """Whether `epsilon` can be asked at this delta."""
         return True

@@ -18,6 +18,7 @@ from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.joint.joint_risk import MOST_PAIRS, JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.risk import Risk
+from empriv.measuring.series import RepeatedRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds.analytic import floor
 from empriv.words.facts import AdversaryFacts, Atom, ExactLeak, Figure, JointFacts, NotNumbers, RiskFacts
@@ -92,6 +93,11 @@ def _(risk: JointRisk, epsilons: Sequence[float]) -> RiskFacts:
         fits_density=True,
         joint=joint,
     )
+
+
+@facts_of.register
+def _(risk: RepeatedRisk, epsilons: Sequence[float]) -> RiskFacts:
+    return replace(facts_of(risk.single, epsilons), figures=figures(risk, epsilons), times=risk.times)
 
 
 def figures(risk: RiskContract, epsilons: Sequence[float]) -> tuple[Figure, ...]:

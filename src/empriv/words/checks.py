@@ -11,7 +11,7 @@ from typing import Any
 
 from empriv.words import sentences as words
 from empriv.words.findings import SENTENCES
-from empriv.words.sentences import number, people, percent
+from empriv.words.sentences import no_repeated_bound, number, people, percent
 
 JOINTLY = "jointly"
 """Subject of a check of several numbers together."""
@@ -37,6 +37,7 @@ TITLES = {
     "parameters": "Parameters for what is known",
     "peaks": "Two peaks in what is left",
     "rare": "Representative individuals",
+    "repeated": "Publishing again",
     "shape": "Spread that depends on what is known",
     "tails": "Heavy tails",
     "ties": "Ties and lattices",
@@ -256,6 +257,13 @@ def _ties(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     return f"{percent(numbers['tied_share'])} of the results are tied: repeated values are compared by counts as well."
 
 
+def _repeated(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001 — all have these
+    times = f"{numbers['times']:,} publications"
+    if severity == "info":
+        return f"{numbers['n']:,} databases carry an upper figure for {times}."
+    return no_repeated_bound(numbers["n"], numbers["several"])
+
+
 _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "adversary": _adversary,
     "bandwidth": _bandwidth,
@@ -277,6 +285,7 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "peaks": _peaks,
     "parameters": _parameters,
     "rare": _rare,
+    "repeated": _repeated,
     "shape": _shape,
     "tails": _tails,
     "ties": _ties,

@@ -108,6 +108,7 @@ class RiskFacts:
     model : the fitted density in words; None if none was
     fits_density : whether risks of this kind fit one at all
     joint, adversary : what only some kinds have
+    times : publications that the figures are of
     """
 
     n_databases: int
@@ -122,6 +123,7 @@ class RiskFacts:
     fits_density: bool = True
     joint: JointFacts | None = None
     adversary: AdversaryFacts | None = None
+    times: int = 1
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "no-joint-bound": sentences.no_joint_bound,
     "no-adversary-bound": sentences.no_adversary_bound,
     "no-bound-of-kind": sentences.no_bound_of_kind,
+    "repeated-bound": sentences.repeated_bound,
+    "no-repeated-bound": sentences.no_repeated_bound,
     "riskiest-resampled": sentences.riskiest_resampled,
     # why a verdict is as it is
     "estimate": sentences.estimate_meets,

@@ -98,6 +98,27 @@ def few_databases(n: int) -> str:
     return f"{databases(n)} are few: from 30 to 99 the upper bound is weak, and rare behaviour goes unseen."
 
 
+def publications(times: int) -> str:
+    return (
+        f"The figures are of {times:,} publications, each from a database of its own, for people who are in all of "
+        "these databases or in none."
+    )
+
+
+def repeated_bound(times: int) -> str:
+    return f"The upper figure of {times:,} publications assumes a law without structure finer than the bandwidth."
+
+
+def no_repeated_bound(n: int, several: bool) -> str:
+    if several:
+        return "Several numbers published again and again have no upper figure: none was validated."
+    return (
+        f"{databases(n)} give no upper figure for several publications, since the results are skewed, end abruptly or "
+        "have two peaks: with fewer than 100 none was seen to hold there. Hint: more databases, or results that are "
+        "more even, such as logarithms."
+    )
+
+
 def other_density() -> str:
     return "The upper bound uses the Laplace kernel with its one-SE bandwidth, whatever density the estimate uses."
 

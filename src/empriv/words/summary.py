@@ -52,6 +52,8 @@ def summarise(facts: RiskFacts, question: Question) -> Summary:
     leaks += [(atom.name, atom.n_leaks, atom.largest_leak) for atom in facts.atoms if atom.n_leaks]
     alarms = [words.exact_leak(*leak) for leak in leaks]
     notes = [words.estimate(first.delta, first.epsilon, facts.n_databases)]
+    if facts.times > 1:
+        notes.append(words.publications(facts.times))
     if facts.joint is not None:
         notes += joint_sentences(facts.joint, first)
     if facts.adversary is not None:
@@ -69,7 +71,7 @@ def summarise(facts: RiskFacts, question: Question) -> Summary:
     return Summary(
         asked=asked_sentence(facts, question),
         figures=facts.figures,
-        sentences=tuple(map(figure_sentence, facts.figures)),
+        sentences=tuple(figure_sentence(figure, facts.times) for figure in facts.figures),
         alarms=tuple(alarms),
         warnings=tuple(_warnings(facts, question)),
         notes=tuple(notes),
@@ -163,12 +165,17 @@ def _source_words(question: Question, n_databases: int) -> str:
     return named if n_databases == 1 else f"one for each of {named}"
 
 
-def figure_sentence(figure: Figure) -> str:
-    """One figure in plain words."""
+def figure_sentence(figure: Figure, times: int = 1) -> str:
+    """One figure in plain words, of so many publications."""
+    where = (
+        f"At epsilon {figure.epsilon:g}"
+        if times == 1
+        else f"After {times:,} publications, at epsilon {figure.epsilon:g},"
+    )
     if figure.delta == 0:
-        return f"At epsilon {figure.epsilon:g} nobody's privacy is seen to fail: the estimated delta is 0."
+        return f"{where} nobody's privacy is seen to fail: the estimated delta is 0."
     return (
-        f"At epsilon {figure.epsilon:g} the most exposed individual's failure probability is "
+        f"{where} the most exposed individual's failure probability is "
         f"{percent(figure.delta)}, and the chance that anybody's privacy fails is {percent(figure.total_risk)} "
         "(if failures are independent)."
     )

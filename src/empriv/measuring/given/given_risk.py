@@ -29,7 +29,7 @@ from empriv.measuring.given.terms import Term, quantity_terms
 from empriv.measuring.line.atoms import Pairs, split
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
 from empriv.measuring.line.risk import Risk, measure_line
-from empriv.results import FloatArray, Results
+from empriv.results import FloatArray, IntArray, Results
 from empriv.words.findings import Finding
 
 _LOOKED_AT = 5  # people whose contexts are looked at, the most exposed
@@ -139,6 +139,11 @@ class GivenRisk(Risk):
         presence = self.given_presence()
         every = [c for row in rows for c in contexts_of(presence, self.left, int(row), float(epsilon))]
         return max(every, key=lambda context: context.delta, default=None)
+
+    @property
+    def in_time(self) -> IntArray:
+        """Positions of the databases of ``whole`` in the order of time; as they are if they have none."""
+        return np.arange(self.whole.n_databases) if self._times is None else self._times.order
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -94,7 +94,7 @@ def _(risk: Risk, material: Material) -> Chart | None:
     if risk.density is None:
         return None
     grid = material.epsilons[material.finite]
-    own = material.curves.delta[material.finite] if material.audit.against is None else np.asarray(risk.delta(grid))
+    own = material.curves.delta[material.finite] if material.audit.measured is risk else np.asarray(risk.delta(grid))
     lines = {"as measured": own, **_otherwise(material, risk, grid)}
     alone = "" if material.audit.against is None else " All of them are for an adversary who knows nothing else."
     return lines_chart(

@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from empriv.base.arguments import confidence_level, epsilon_grid, one_of
 from empriv.errors import InputError
-from empriv.measuring.contract import RiskContract, Several
+from empriv.measuring.contract import RiskContract, Several, total_risk_of
 from empriv.measuring.given.adversary_risk import AdversaryRisk
 from empriv.measuring.given.given_risk import GivenRisk, atom_curves
 from empriv.measuring.given.presence import PresenceRisk
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.risk import Risk
+from empriv.measuring.series import RepeatedRisk
 from empriv.results import FloatArray
 from empriv.validate.bounds.analytic import floor, narrowing, upper_bounds
 from empriv.validate.bounds.bootstrap import bootstrap_bounds
@@ -258,6 +259,26 @@ def _(risk: GivenRisk, epsilons: FloatArray, level: float) -> FloatArray:
     n = risk.results.n_databases
     counts = np.rint(atom_curves(risk.atoms, epsilons) * n)
     return _share_bound(counts, n, level) if counts.any() else np.zeros_like(counts)
+
+
+@bounds_of.register
+def _(risk: RepeatedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    """Never below those of one publication, which is part of all: what it shows, all show."""
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    single = bounds_of(risk.single, grid, asked)
+    n, sizes = risk.results.n_databases, risk.looked_at.sizes
+    findings = [Finding("repeated-bound", {"times": risk.times})]
+    if n < LEAST_DATABASES:
+        upper_i, total = _no_upper(risk, grid), np.ones(len(grid))
+        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
+    else:
+        composed = np.maximum(risk.upper(grid, asked.level), risk.delta_i(grid))
+        upper_i = np.maximum(composed, single.upper_i)
+        total = np.maximum(total_risk_of(composed), single.total_risk_upper)
+        if not sizes.held:
+            findings.append(Finding("no-repeated-bound", {"n": n, "several": bool(risk.results.components)}))
+    findings += [finding for finding in single.findings if finding.code != "no-upper-bound"]
+    return make_bounds(risk, epsilon, asked, single.lower, upper_i, total, findings=findings, finest=single.finest)
 
 
 def _share_bound(counts: FloatArray, n: int, level: float) -> FloatArray:

@@ -1,0 +1,230 @@
+"""`looked_at`: the effect sizes of a risk for one publication, by its kind, and how often a publication is a look.
+
+Whoever knows the previous answers sees innovations. For somebody who is in all databases or in none, an innovation
+moves by ``d_k - sum_l rho_l d_{k-l}``, rho being the weights of the previous answers: the answers before moved as well.
+Given presence, only publications of databases that the person is in are looks at them, and their days are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+import numpy as np
+
+from empriv.errors import InputError
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.densities.density import Mixture
+from empriv.measuring.given.given_risk import GivenRisk
+from empriv.measuring.given.presence import GroupedPeople, PresenceRisk, WhenPresent
+from empriv.measuring.given.residuals import Left
+from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.series.effects import Looks, Moments, looks_of, moments
+from empriv.measuring.series.sizes import NARROW, WIDE, Sizes, judged, likeliest, mean_influence, sizes_of
+from empriv.results import FloatArray, IntArray, Results
+
+_CERTAIN = 60.0  # epsilon: who is told apart beyond it is told apart for certain
+
+
+@dataclass(frozen=True, eq=False)
+class LookedAt:
+    """One publication, looked at.
+
+    Attributes
+    ----------
+    sizes : effect sizes of one look
+    share : (individuals,) share of publications that are a look
+    """
+
+    sizes: Sizes
+    share: FloatArray
+
+    def looks(self, times: int, error: float = 0.0) -> FloatArray:
+        """(individuals,) looks that so many publications are, at least one; shares ``error`` standard errors higher."""
+        share = self.share + error * np.sqrt(self.share * (1.0 - self.share) / self.sizes.n_databases)
+        return np.asarray(np.maximum(1.0, times * np.minimum(share, 1.0)))
+
+
+@singledispatch
+def looked_at(risk: RiskContract) -> LookedAt:  # noqa: ARG001 — dispatched on
+    """Effect sizes by the kind of risk."""
+    raise InputError(
+        "`repeated` must be asked of results as they are, `Given` what is known, given presence or of several numbers, "
+        "got another kind of risk. Hint: ask an audit against nobody, or adversary=empriv.Given(...)."
+    )
+
+
+@looked_at.register
+def _(risk: Risk) -> LookedAt:
+    basis = risk if _usual(risk) else measure_line(risk.results)
+    return LookedAt(sizes_of(basis.pairs, basis.density), np.ones(risk.n_individuals))
+
+
+@looked_at.register
+def _(risk: GivenRisk) -> LookedAt:
+    basis = measure_line(innovations(risk) if any(term.past for term in risk.left.fit.terms) else risk.results)
+    sizes, atoms = sizes_of(basis.pairs, basis.density), sizes_of(risk.atoms, None)
+    # what outcomes with a mass of their own tell is lost when a level is taken out: it counts as it did
+    names = ("squared", "narrow", "error", "certain")
+    either = {name: np.maximum(getattr(sizes, name), getattr(atoms, name)) for name in names}
+    return LookedAt(replace(sizes, **either), np.ones(risk.n_individuals))
+
+
+@looked_at.register
+def _(risk: JointRisk) -> LookedAt:
+    """Several numbers: the most that one of them tells, or that their means tell together; no upper figure."""
+    results = risk.results
+    parts = [looked_at(part).sizes for part in risk.components.values()]
+    together = _of_means(results)
+    names = ("squared", "narrow", "error", "least", "certain", "slips")
+    most = {name: np.max([getattr(part, name) for part in parts], axis=0) for name in names}
+    certain = np.maximum(most["certain"], risk.delta_i(_CERTAIN))
+    sizes = replace(
+        parts[0], **{**most, "squared": np.maximum(most["squared"], together), "certain": certain}, held=False
+    )
+    return LookedAt(sizes, np.ones(risk.n_individuals))
+
+
+@looked_at.register
+def _(risk: PresenceRisk) -> LookedAt:
+    count, n = risk.results.n_individuals, risk.results.n_databases
+    rows = np.flatnonzero(risk.largest_shifts > 0)
+    wide, fine = Moments(*np.zeros((4, count))), Moments(*np.zeros((4, count)))
+    shift, size, certain = np.zeros((3, count))
+    model = risk.on_random_day.density
+    narrow = NARROW * (min(1.0, likeliest(model) / model.bandwidth) if isinstance(model, Mixture) else 1.0)
+
+    def task(block_rows: IntArray) -> None:
+        people = risk.block(block_rows)
+        if people is None:
+            for row in block_rows.tolist():
+                person(row)
+            return
+        looks = _looks_when_present(risk, block_rows, people)
+        for target, width, errors in ((wide, WIDE, False), (fine, narrow, True)):
+            for column, values in zip(target, moments(looks, width, errors=errors), strict=True):
+                column[block_rows] = values
+        mean = people.change.mean(axis=2)
+        shift[block_rows] = (people.weights * mean).sum(axis=1)
+        size[block_rows] = (people.weights * np.abs(mean)).sum(axis=1)
+
+    def person(row: int) -> None:
+        alone = risk.person(row)
+        if not isinstance(alone, WhenPresent):
+            own = looked_at(alone).sizes
+            wide.hellinger[row] = wide.chi[row] = wide.unbiased[row] = own.squared[0]
+            fine.hellinger[row] = fine.chi[row] = fine.unbiased[row] = own.narrow[0]
+            fine.error[row], certain[row] = own.error[0], own.certain[0]
+            return
+        looks = looks_of(alone.pairs, np.array([0]))
+        for target, width, errors in ((wide, WIDE, False), (fine, narrow, True)):
+            for column, values in zip(target, moments(looks, width * alone.bandwidth, errors=errors), strict=True):
+                column[row] = values[0]
+        shift[row], size[row] = (float(values[0]) for values in mean_influence(alone.pairs))
+
+    for _ in risk.in_blocks(rows, task):
+        pass
+    points = risk.results.q[risk.results.outcomes == 0].reshape(-1)
+    sizes = judged(wide, fine, shift, size, points, n, risk.bandwidth, narrow * risk.bandwidth)
+    share, seldom = np.zeros((2, count))
+    for row in rows.tolist():
+        influences = risk.influences(row)
+        share[row] = len(influences) / (risk.results.draws or 1) / n
+        if len(influences) > 1 and influences.mean() != 0:
+            seldom[row] = float(influences.std(ddof=1) / abs(influences.mean()) / np.sqrt(len(influences)))
+    return LookedAt(replace(sizes, certain=certain, seldom=seldom), np.minimum(share, 1.0))
+
+
+def _usual(risk: Risk) -> bool:
+    """Whether a risk was measured with the Laplace one-SE bandwidth, for which the rules hold."""
+    model = risk.density
+    laplace = isinstance(model, Mixture) and model.kernel.name == "laplace" and model.refit is None
+    return model is None or (laplace and isinstance(model, Mixture) and model.rule == "one-se")
+
+
+def _looks_when_present(risk: PresenceRisk, rows: IntArray, people: GroupedPeople) -> Looks:
+    """Every database as others, against the same with each group of influences; in units of each person's bandwidth."""
+    pairs = zip(rows.tolist(), people.others, strict=True)
+    scale = np.array([risk.bandwidth_of(row, left) for row, left in pairs])[:, None, None]
+    before = people.others[:, :, None]
+    after = before + people.change.swapaxes(1, 2)
+    n = before.shape[1]
+    database = np.broadcast_to(np.arange(n), before.shape[:2])
+    return Looks(None, database, before / scale, after / scale, people.weights, n)
+
+
+def _of_means(results: Results) -> FloatArray:
+    """(individuals,) mean(d)ᵀ cov(q)⁻¹ mean(d): what the means of several numbers tell, which holds for any law."""
+    n = results.n_databases
+    columns = [results.component(name) for name in results.components or ()]
+    everyone = np.column_stack([part.q.reshape(n, -1).mean(axis=1) for part in columns])
+    owner = np.repeat(np.arange(results.n_individuals), np.diff(results.starts))
+    mean = np.empty((results.n_individuals, len(columns)))
+    for place, part in enumerate(columns):
+        change = (part.q[part.entry_database] - part.entry_q).reshape(len(owner), -1).mean(axis=1)
+        mean[:, place] = np.bincount(owner, np.nan_to_num(change), minlength=results.n_individuals) / n
+    whole = everyone[np.isfinite(everyone).all(axis=1)]
+    if len(whole) < len(columns) + 2:
+        return np.zeros(results.n_individuals)
+    inverse = np.linalg.pinv(np.atleast_2d(np.cov(whole, rowvar=False)), rcond=1e-10)
+    return np.asarray(np.maximum(np.einsum("ij,jk,ik->i", mean, inverse, mean), 0.0))
+
+
+def innovations(risk: GivenRisk) -> Results:
+    """Residual results where somebody who is away was away before as well: what their absence moves of an answer beside
+    the answers before it."""
+    left, whole = risk.left, risk.whole
+    weights = previous_weights(left)
+    position = {label: place for place, label in enumerate(whole.databases.tolist())}
+    order = risk.in_time
+    time_of = np.empty(len(order), np.int64)  # of a database by position
+    time_of[order] = np.arange(len(order))
+    kept = time_of[[position[label] for label in left.original.databases.tolist()]]
+    row_at = np.full(len(order), -1)
+    row_at[kept] = np.arange(len(kept))
+    owner = np.repeat(np.arange(whole.n_individuals), np.diff(whole.starts))
+    scaled = np.log if left.logarithm else np.asarray
+    with np.errstate(invalid="ignore", divide="ignore"):
+        change = scaled(whole.q)[whole.entry_database] - scaled(whole.entry_q)
+    change = np.nan_to_num(np.where(np.isfinite(change), change, 0.0)).reshape(len(owner), -1)
+    then = time_of[whole.entry_database]
+    parts = [(owner, then, change)]
+    for lag, weight in weights.items():
+        later = then + lag
+        inside = later < len(order)
+        parts.append((owner[inside], later[inside], -weight * change[inside]))
+    owners, times, changes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    known = row_at[times] >= 0
+    owners, rows, changes = owners[known], row_at[times[known]], changes[known]
+    n = left.results.n_databases
+    keys, place = np.unique(owners * n + rows, return_inverse=True)
+    total = np.zeros((len(keys), changes.shape[1]))
+    np.add.at(total, place.reshape(-1), changes)
+    database = (keys % n).astype(np.int32)
+    entry = left.results.q.reshape(n, -1)[database] - total
+    starts = np.searchsorted(keys // n, np.arange(whole.n_individuals + 1))
+    shape = (len(keys), *left.results.entry_q.shape[1:])
+    outcomes = left.results.outcomes.reshape(n, -1)[database].reshape(shape)
+    return replace(
+        left.results,
+        starts=starts,
+        entry_database=database,
+        entry_q=np.where(outcomes == 0, entry.reshape(shape), np.nan),
+        entry_outcomes=outcomes,
+    )
+
+
+def previous_weights(left: Left) -> dict[int, float]:
+    """The weight of each previous answer in the fitted level, by how many answers before it was."""
+    terms = left.fit.terms
+    design = np.column_stack([np.ones(len(left.fit.level)), *(term.columns for term in terms)])
+    here = np.isfinite(left.fit.level)
+    weights = np.linalg.lstsq(design[here], left.fit.level[here], rcond=1e-10)[0]
+    out, place = {}, 1
+    for term in terms:
+        if term.past and term.size and term.values is not None:
+            lag = 1 if term.name == "previous answer" else int(term.name.split()[1])
+            out[lag] = float(weights[place] / np.asarray(term.values, float).std())
+        place += term.size
+    return out
