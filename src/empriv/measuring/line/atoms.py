@@ -45,6 +45,7 @@ class Pairs:
     own : individuals who have an atom of their own, each with their own pairs
     people : how many individuals there are in all, these or more
     residues : individuals whose results differ in their last digits, each with steps at which they do (`residues`)
+    sure_residues : those of them, and of their steps, that chance would hardly show
     ratios : how much less the results spread without each individual, 1 for most (`spreads`); None for 1 throughout
     """
 
@@ -59,6 +60,7 @@ class Pairs:
     own: tuple[tuple[int, Pairs], ...] = ()
     people: int = 1
     residues: tuple[tuple[int, FloatArray], ...] = ()
+    sure_residues: tuple[tuple[int, FloatArray], ...] = ()
     ratios: FloatArray | None = None
 
     @property

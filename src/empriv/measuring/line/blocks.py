@@ -8,7 +8,7 @@ once, atoms included.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from empriv.measuring.densities.density import Mixture, Model
 from empriv.measuring.line import generic, laplace, mixtures, sides
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
+from empriv.measuring.line.residues import pairs_at_steps
 from empriv.results import FloatArray, IntArray
 
 _KNOTS = 336_000  # knots of a block of individuals held at once
@@ -98,11 +99,22 @@ class Block:
 def jobs(
     pairs: Pairs, model: Model | None, shifts: FloatArray, rows: IntArray
 ) -> Iterator[tuple[IntArray, Callable[[], Block]]]:
-    """Blocks of individuals that can be cut together, each with the function that does it."""
+    """Blocks of individuals that can be cut together, each with the function that does it.
+
+    Individuals whose results differ in their residues come twice. Their figure is the larger: atoms know nothing of
+    where on the line their results are.
+    """
+    ratios = np.ones(pairs.n_individuals) if pairs.ratios is None else pairs.ratios
+    residues = dict(pairs.sure_residues)
+    for row in rows[np.isin(rows, np.fromiter(residues, np.int64, len(residues)))].tolist():
+        yield np.array([row]), _residue_maker(pairs, narrowed(model, ratios[row]), row, residues[row])
+    if isinstance(model, Mixture) and not closed_form(model):
+        pairs = pairs.centred()
     own_pairs = dict(pairs.own)
-    alone = np.isin(rows, np.fromiter(own_pairs, np.int64, len(own_pairs)))
-    for row in rows[alone]:
-        yield np.array([row]), _maker(own_pairs[int(row)], model, np.array([0]), None)
+    alone = np.isin(rows, np.fromiter(own_pairs, np.int64, len(own_pairs))) | (ratios[rows] < 1)
+    for row in rows[alone].tolist():
+        row_pairs, place = (own_pairs[row], 0) if row in own_pairs else (pairs, row)
+        yield np.array([row]), _maker(row_pairs, narrowed(model, ratios[row]), np.array([place]), None)
     rows = rows[~alone]
     size = len(pairs.points)
     if not isinstance(model, Mixture):
@@ -116,6 +128,13 @@ def jobs(
         for start in range(0, len(group), step):
             block_rows = group[start : start + step]
             yield block_rows, _maker(pairs, model, block_rows, near)
+
+
+def narrowed(model: Model | None, ratio: float) -> Model | None:
+    """The model for somebody without whom the results spread less, by this ratio."""
+    if ratio == 1 or not isinstance(model, Mixture) or model.refit is not None:
+        return model
+    return replace(model, bandwidths=ratio * model.bandwidths)
 
 
 def closed_form(model: Mixture) -> bool:
@@ -159,6 +178,17 @@ def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftM
             source = laplace.LaplaceBlock(points, without, model.bandwidth)
             return Block(source, *masses, slack=laplace.slack(points))
         return Block(_mixture(model, points, without, near), *masses, slack=mixtures.SLACK)
+
+    return make
+
+
+def _residue_maker(pairs: Pairs, model: Model | None, row: int, steps: FloatArray) -> Callable[[], Block]:
+    """The function that cuts one individual's results into atoms of residues, and cells of the rest."""
+
+    def make() -> Block:
+        with_atoms = pairs_at_steps(pairs, row, steps).centred()
+        # what is left may be too little for a density of the user's own: then the atoms alone are looked at
+        return _maker(with_atoms, model if isinstance(model, Mixture) else None, np.array([0]), None)()
 
     return make
 
@@ -215,6 +245,8 @@ def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
     # A pair at an atom on both sides counts as no change here; the masses show whether it is the same atom.
     if len(pairs.mass):
         shifts[np.any(pairs.mass_without != pairs.mass, axis=1)] = np.inf
-    for row, _ in pairs.own:
+    if pairs.ratios is not None and isinstance(model, Mixture):
+        shifts = shifts / pairs.ratios
+    for row, _ in (*pairs.own, *pairs.sure_residues):
         shifts[row] = np.inf
     return np.asarray(shifts)

@@ -26,6 +26,7 @@ from empriv.measuring.line.compiled import DOUBLES, LONG
 from empriv.results import FloatArray, IntArray
 
 _ALPHA = 0.05  # chance of seeing a step where there is none, with everyone, and again without anybody
+_SURER = 10  # by how much smaller that chance is for what is called sure
 _MANTISSAS = (1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
 _DECADES = 5
 _CLOCKS = (12.0, 24.0, 60.0)
@@ -169,6 +170,26 @@ def seen_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
     return tuple(sorted(individuals, key=lambda individual: individual[0]))
 
 
+def sure_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
+    """Of the individuals and steps in ``pairs.residues``, those that chance would hardly show: a tenth as often.
+
+    An upper bound may look at any set, and loses little by looking at one too many. An estimate would jump.
+    """
+    if not pairs.residues:
+        return ()
+    tried = candidate_steps(pairs.points)
+    sure = []
+    for row, steps in pairs.residues:
+        place = np.flatnonzero(np.isin(tried.steps, steps))
+        limits = tried.limits[place] + np.log(_SURER)
+        both = np.stack((pairs.points, pairs.dense(np.array([row]))[0]))
+        shared, own = strengths(both, tried.steps[place], pairs.draws)
+        at = (shared > limits) | (own > limits + np.log(max(pairs.people, 1)))
+        if at.any():
+            sure.append((row, tried.steps[place][at]))
+    return tuple(sure)
+
+
 def _moved(pairs: Pairs) -> IntArray:
     """How many points each individual changes."""
     change = pairs.entries != np.take(pairs.points.reshape(-1, pairs.draws), pairs.entry_database, axis=0)
@@ -203,8 +224,22 @@ def _alike(strength: FloatArray, steps: FloatArray) -> list[tuple[FloatArray, In
 def marks(points: FloatArray, without: FloatArray, step: float, draws: int = 1) -> Marks:
     """(rows, 2, N): for points with everyone (N,), then without each (rows, N): 0 on the line, 1 where residues are
     clearly more frequent with everyone, 2 where they are without."""
-    rows, size = without.shape
     at = np.concatenate((_cells(points, step)[None, :], _cells(without, step)))
+    return _looked_up(_verdict(at, draws), at)
+
+
+def _looked_up(verdict: Marks, at: IntArray) -> Marks:
+    """Marks of points in these cells, (1 + rows, N), by the verdict on each cell."""
+    out = np.empty((len(verdict), 2, at.shape[1]), np.int8)
+    out[:, 0] = verdict[:, at[0]]
+    out[:, 1] = np.take_along_axis(verdict, at[1:], axis=1)
+    return out
+
+
+def _verdict(at: IntArray, draws: int) -> Marks:
+    """(rows, cells) where results with everyone, whose cells are the first row of ``at``, are more frequent than those
+    without each, and where they are less."""
+    rows = len(at) - 1
     places = at + (_CELLS + 1) * np.arange(rows + 1)[:, None]
     counts = np.bincount(places.ravel(), minlength=(rows + 1) * (_CELLS + 1)).reshape(rows + 1, _CELLS + 1)
     a, b = (_windows(side[:, :_CELLS]) for side in (counts[:1], counts[1:]))
@@ -216,10 +251,43 @@ def marks(points: FloatArray, without: FloatArray, step: float, draws: int = 1) 
     z = np.where(enough.any(axis=0), np.take_along_axis(z, first, axis=0)[0], 0.0)
     verdict = np.zeros((rows, _CELLS + 1), np.int8)  # the last is of atoms
     verdict[:, :_CELLS] = np.where(z > _CLEAR, 1, np.where(z < -_CLEAR, 2, 0))
-    out = np.empty((rows, 2, size), np.int8)
-    out[:, 0] = verdict[:, at[0]]
-    out[:, 1] = np.take_along_axis(verdict, at[1:], axis=1)
+    return verdict
+
+
+def fair_marks(points: FloatArray, without: FloatArray, step: float, draws: int = 1) -> Marks:
+    """`marks` by the other half of the databases: where residues are alike, these find no difference on average.
+
+    For estimates. An upper bound is only raised by marks that fit too well, and takes `marks`.
+    """
+    at = np.concatenate((_cells(points, step)[None, :], _cells(without, step)))
+    half = np.arange(len(points)) // draws % 2 == 0
+    out = np.empty((len(without), 2, len(points)), np.int8)
+    for own in (half, ~half):
+        out[:, :, own] = _looked_up(_verdict(at[:, ~own], draws), at[:, own])
     return out
+
+
+def pairs_at_steps(pairs: Pairs, row: int, steps: FloatArray) -> Pairs:
+    """One individual's pairs with two atoms more: residues that are more frequent with everyone, and without them.
+
+    Of ``steps``, the one is taken at which these atoms tell the most.
+    """
+    q, without = pairs.points, pairs.dense(np.array([row]))
+    candidates = np.concatenate([fair_marks(q, without, step, pairs.draws) for step in steps])
+    shares = np.stack([(candidates == code).mean(axis=2) for code in (1, 2)], axis=2)  # (steps, sides, atoms)
+    best = int(np.argmax(np.abs(shares[:, 0] - shares[:, 1]).sum(axis=1)))
+    at = candidates[best] > 0
+    n = len(q) // pairs.draws
+    return Pairs(
+        points=np.where(at[0], np.inf, q),
+        draws=pairs.draws,
+        starts=np.array([0, n]),
+        entry_database=np.arange(n, dtype=np.int32),
+        entries=np.where(at[1], np.inf, without[0]).reshape(n, pairs.draws),
+        names=(*pairs.names, "residues_with", "residues_without"),
+        mass=np.append(pairs.mass, shares[best, 0]),
+        mass_without=np.append(pairs.mass_without[row], shares[best, 1])[None, :],
+    )
 
 
 def _cells(values: FloatArray, step: float) -> IntArray:

@@ -27,7 +27,7 @@ from empriv.measuring.densities.selection import Score
 from empriv.measuring.line import mixtures
 from empriv.measuring.line.atoms import Pairs, split
 from empriv.measuring.line.blocks import Block, closed_form, jobs, largest_shifts
-from empriv.measuring.line.residues import seen_steps
+from empriv.measuring.line.residues import seen_steps, sure_steps
 from empriv.measuring.line.screening import log_reach
 from empriv.measuring.line.spreads import spread_ratios
 from empriv.results import FloatArray, IntArray, Results
@@ -51,6 +51,7 @@ def measure_line(results: Results, density: Density | None = None, *, people: in
     pairs = replace(split(results, look=look), people=results.n_individuals if people is None else people)
     if look:
         pairs = replace(pairs, residues=seen_steps(pairs), ratios=spread_ratios(pairs))
+        pairs = replace(pairs, sure_residues=sure_steps(pairs))
     databases = np.repeat(np.arange(results.n_databases), pairs.draws)
     model = density.fit(pairs.points, databases) if np.isfinite(pairs.points).any() else None
     return Risk(results=results, density=model, pairs=pairs, shifts=largest_shifts(pairs, model))
@@ -68,7 +69,7 @@ class Risk(RiskContract):
     density : the fitted model, with its ``name`` and the ``scores`` of every candidate; None if all results are atoms
     pairs : the points that the density is of, and the atoms
     shifts : largest influence of each individual in bandwidths: 0 for people who never change the result, inf for
-        people who move a result to or from an atom
+        people who move a result to or from an atom, or change the last digits
 
     Examples
     --------
@@ -90,7 +91,7 @@ class Risk(RiskContract):
         """delta_i; exactly 0 where the ratio of densities is proved to stay within e^epsilon."""
         out = np.zeros((len(self.shifts), len(epsilons)))
         for rows, block_curves in self._map(self._subject_rows(epsilons[0]), lambda block: block.curves(epsilons)):
-            out[rows] = block_curves
+            out[rows] = np.maximum(out[rows], block_curves)
         # Screened by a bound that may be tiny rather than zero: it is stated, not rounded down.
         bounded = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
         least, moving = 0.0 if bounded else mixtures.SLACK, self.shifts > 0
@@ -112,7 +113,7 @@ class Risk(RiskContract):
         probability("delta", delta)
         out = np.zeros(len(self.shifts))
         for rows, smallest in self._map(self._subject_rows(0.0), lambda block: block.epsilons(delta)):
-            out[rows] = smallest
+            out[rows] = np.maximum(out[rows], smallest)
         return out
 
     def epsilon(self, delta: float = 0.0) -> float:
@@ -168,6 +169,8 @@ class Risk(RiskContract):
         # people in most databases gain little from a second look, which takes time
         new = rows[np.isnan(reaches[rows])]
         few = 2 * presence[new] * self.pairs.draws <= len(self.pairs.points)
+        if self.pairs.ratios is not None:  # the bound is for the one bandwidth
+            few &= self.pairs.ratios[new] == 1
         reaches[new[~few]] = self.shifts[new[~few]]
         if few.any():
             new = new[few]
@@ -195,9 +198,7 @@ class Risk(RiskContract):
 
     def _map(self, rows: IntArray, task: Callable[[Block], FloatArray]) -> Iterator[tuple[IntArray, FloatArray]]:
         """Blocks of these individuals, ``task`` done on each in threads."""
-        centred = isinstance(self.density, Mixture) and not closed_form(self.density)
-        pairs = self.pairs.centred() if centred else self.pairs
-        blocks = list(jobs(pairs, self.density, self.shifts, rows))
+        blocks = list(jobs(self.pairs, self.density, self.shifts, rows))
 
         def run(job: tuple[IntArray, Callable[[], Block]]) -> tuple[IntArray, FloatArray]:
             return job[0], task(job[1]())

@@ -58,6 +58,7 @@ def risk_of_rows(risk: Risk, rows: IntArray) -> Risk:
         mass_without=pairs.mass_without[rows],
         own=tuple((place[row], own_pairs) for row, own_pairs in pairs.own if row in place),
         residues=tuple((place[row], steps) for row, steps in pairs.residues if row in place),
+        sure_residues=tuple((place[row], steps) for row, steps in pairs.sure_residues if row in place),
         ratios=None if pairs.ratios is None else pairs.ratios[rows],
     )
     return Risk(subset(risk.results, rows), risk.density, their_pairs, risk.shifts[rows])
