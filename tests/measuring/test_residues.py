@@ -10,20 +10,27 @@ import pytest
 import empriv
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.line import residues
-from empriv.measuring.line.atoms import Pairs, split
-from empriv.measuring.line.residues import candidate_steps, marks, seen_steps, strengths, sums_in_numpy
-from empriv.measuring.line.risk import measure_line
+from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.blocks import largest_shifts
+from empriv.measuring.line.residues import (
+    candidate_steps,
+    fair_marks,
+    marks,
+    pairs_at_steps,
+    seen_steps,
+    strengths,
+    sums_in_numpy,
+)
+from empriv.measuring.line.risk import Risk, measure_line, pairs_of
 from empriv.measuring.line.spreads import spread_ratios
 from empriv.results import FloatArray, Results
 
 ALPHA = 0.05
 
 
-def pairs_of(q: FloatArray, without: FloatArray, people: int | None = None) -> Pairs:
+def pairs_made(q: FloatArray, without: FloatArray, people: int | None = None) -> Pairs:
     """Pairs as `measure_line` makes them, without the density, which takes time."""
-    results = Results.from_arrays(q, np.atleast_2d(without))
-    pairs = replace(split(results, look=True), people=results.n_individuals if people is None else people)
-    return replace(pairs, residues=seen_steps(pairs), ratios=spread_ratios(pairs))
+    return pairs_of(Results.from_arrays(q, np.atleast_2d(without)), look=True, people=people)
 
 
 def comb(rng: np.random.Generator, n: int) -> FloatArray:
@@ -83,7 +90,7 @@ def test_smooth_laws_are_hardly_ever_called_patterned(n: int) -> None:
     seen = 0
     for _ in range(60):
         q = rng.normal(0, 1, n)
-        seen += bool(pairs_of(q, q - rng.exponential(0.3, (20, n))).residues)
+        seen += bool(pairs_made(q, q - rng.exponential(0.3, (20, n))).residues)
     assert seen <= 2 * ALPHA * 60 + 2.33 * np.sqrt(2 * ALPHA * 60)
 
 
@@ -93,7 +100,7 @@ def test_each_of_many_people_has_a_share_of_the_chance_to_err() -> None:
     shared, alone = 0, 0
     for _ in range(12):
         q = rng.normal(0, 1, 41)
-        pairs = pairs_of(q, q - rng.exponential(0.3, (1000, 41)))
+        pairs = pairs_made(q, q - rng.exponential(0.3, (1000, 41)))
         assert pairs.people == 1000
         shared += bool(pairs.residues)
         alone += bool(seen_steps(replace(pairs, people=1)))
@@ -105,17 +112,17 @@ def test_patterns_are_seen_where_somebody_breaks_them(n: int) -> None:
     rng = np.random.default_rng(5)
     for _ in range(10):
         q = comb(rng, n)
-        (row, steps), *more = pairs_of(q, q - 0.3).residues
+        (row, steps), *more = pairs_made(q, q - 0.3).residues
         assert row == 0
         assert not more
         assert 1.0 in np.round(steps, 9)
-        assert not pairs_of(q, q - 2.0).residues, "whole numbers leave the pattern as it is"
+        assert not pairs_made(q, q - 2.0).residues, "whole numbers leave the pattern as it is"
         parity = np.round(rng.normal(0, 20, n)) * 2 + (rng.random(n) < 0.1)
-        assert 2.0 in np.round(dict(pairs_of(parity, parity - 1.0).residues)[0], 9)
-        assert 2.0 not in np.round(dict(pairs_of(parity, parity - 4.0).residues).get(0, []), 9)
+        assert 2.0 in np.round(dict(pairs_made(parity, parity - 1.0).residues)[0], 9)
+        assert 2.0 not in np.round(dict(pairs_made(parity, parity - 4.0).residues).get(0, []), 9)
         # a pattern that is there without somebody alone
         whole = np.where(rng.random(n) < 0.8, np.round(rng.normal(0, 20, n)), rng.normal(0, 20, n))
-        assert pairs_of(whole + rng.exponential(3, n), whole).residues
+        assert pairs_made(whole + rng.exponential(3, n), whole).residues
 
 
 def test_a_literal_density_looks_for_nothing() -> None:
@@ -134,7 +141,7 @@ def test_a_few_changed_results_can_never_be_marked() -> None:
     """`seen_steps` passes over people who change fewer than five results."""
     q = comb(np.random.default_rng(7), 100)
     moved = np.stack([np.where(np.arange(100) < count, q - 0.3, q) for count in (4, 60)])
-    assert [row for row, _ in pairs_of(q, moved).residues] == [1]
+    assert [row for row, _ in pairs_made(q, moved).residues] == [1]
     assert not marks(q, moved[:1], 1.0).any()
     assert marks(q, moved[1:], 1.0).any()
 
@@ -158,8 +165,8 @@ def test_rows_do_not_depend_on_who_is_looked_at_with_them() -> None:
     rng = np.random.default_rng(9)
     q = comb(rng, 60)
     without = q - rng.choice([0.0, 1.0, 2.0], (30, 60)) * rng.choice([1.0, 0.7], (30, 1))
-    together = dict(pairs_of(q, without).residues)
-    alone = {row: dict(pairs_of(q, without[row], people=30).residues).get(0) for row in range(30)}
+    together = dict(pairs_made(q, without).residues)
+    alone = {row: dict(pairs_made(q, without[row], people=30).residues).get(0) for row in range(30)}
     assert 0 < len(together) < 30
     for row in range(30):
         assert np.array_equal(together.get(row, ()), () if alone[row] is None else alone[row])
@@ -169,11 +176,11 @@ def test_spread_ratios_are_of_those_without_whom_results_spread_less() -> None:
     rng = np.random.default_rng(10)
     others, n = rng.normal(0, 1, 100), 100
     q = others + rng.normal(0, 5, n)
-    narrow = pairs_of(q, np.stack([others, q - 3.0, q, q + rng.normal(0, 5, n)])).ratios
+    narrow = pairs_made(q, np.stack([others, q - 3.0, q, q + rng.normal(0, 5, n)])).ratios
     assert narrow is not None
     assert narrow[0] == pytest.approx(spread(others) / spread(q))
     assert np.all(narrow[1:] == 1)
-    assert pairs_of(q, q - 1.0).ratios is None
+    assert pairs_made(q, q - 1.0).ratios is None
 
 
 def test_nobody_who_narrows_the_results_is_passed_over() -> None:
@@ -182,10 +189,126 @@ def test_nobody_who_narrows_the_results_is_passed_over() -> None:
     q = rng.standard_t(2, 50)
     sizes = np.geomspace(0.03, 0.9, 40)[:, None]
     without = q * (1 - sizes)
-    ratios = pairs_of(q, without).ratios
+    ratios = pairs_made(q, without).ratios
     every = np.array([spread(row) for row in without]) / spread(q)
     assert ratios is not None
     assert np.allclose(ratios, np.where(every < 0.9, every, 1.0), rtol=1e-12)
     assert 0 < np.count_nonzero(ratios < 1) < 40
     entries = measure_line(Results.from_arrays(q, without)).pairs
     assert spread_ratios(replace(entries, points=np.full(50, np.inf))) is None
+
+
+# The estimate
+
+
+def blurred(risk: Risk) -> Risk:
+    """The same risk without a look at last digits and spreads."""
+    pairs = replace(risk.pairs, residues=(), sure_residues=(), ratios=None)
+    return Risk(risk.results, risk.density, pairs, largest_shifts(pairs, risk.density))
+
+
+KERNELS = [None, empriv.Kde("gaussian"), empriv.Kde("epanechnikov", "silverman"), empriv.Ecdf()]
+
+
+@pytest.mark.parametrize("density", KERNELS, ids=["default", "gaussian", "epanechnikov", "ecdf"])
+def test_whole_numbers_and_a_little_hide_nobody_who_moves_them(density: empriv.Density | None) -> None:
+    """Whole numbers with noise of sd .05 and somebody who adds .3: the truth is .997."""
+    rng = np.random.default_rng(12)
+    for n in (41, 100):
+        others = np.round(rng.normal(0, 20, n)) + rng.normal(0, 0.05, n)
+        risk = empriv.measure(others + 0.3, [others, others - 1.7], density=density)
+        delta = risk.delta_i(0.1)
+        assert delta[0] > 0.9
+        assert blurred(risk).delta_i(0.1)[0] < 0.3, "a kernel alone does not see it"
+        assert delta[1] == pytest.approx(blurred(risk).delta_i(0.1)[1], rel=1e-12), (
+            "whole numbers leave the digits as they are"
+        )
+        assert risk.epsilon_i(0.5)[0] > 1.0
+
+
+def test_parity_is_measured() -> None:
+    """Even in 90% without somebody who adds 1: delta = .9 - e^.1 .1 at epsilon .1."""
+    rng, errors = np.random.default_rng(13), []
+    for _ in range(10):
+        others = 2 * np.round(rng.normal(0, 10, 100)) + (rng.random(100) < 0.1)
+        errors.append(empriv.measure(others + 1, [others]).delta(0.1) - (0.9 - 0.1 * np.exp(0.1)))
+    assert abs(np.mean(errors)) < 0.06
+
+
+def test_digits_never_lower_a_figure() -> None:
+    """Somebody who moves the results far, and changes their digits in some: atoms know nothing of the place."""
+    rng = np.random.default_rng(14)
+    others = np.where(rng.random(100) < 0.6, np.round(rng.normal(0, 20, 100)), rng.normal(0, 20, 100))
+    risk = empriv.measure(others + 500.5, [others])
+    assert risk.pairs.sure_residues
+    assert risk.delta(0.1) == pytest.approx(1.0, abs=1e-3)
+    atoms = pairs_at_steps(risk.pairs, *risk.pairs.sure_residues[0])
+    assert atoms.mass.max() < 0.9
+
+
+@pytest.mark.parametrize("sd", [3.0, 20.0])
+def test_somebody_who_widens_the_results_is_not_below_what_is_demonstrated(sd: float) -> None:
+    rng = np.random.default_rng(15)
+    below = 0
+    for _ in range(4):
+        others = rng.normal(size=365)
+        risk = empriv.measure(others + rng.normal(0, sd, 365), [others])
+        lower = empriv.bounds(risk, 0.1).lower
+        assert risk.delta(0.1) >= lower
+        below += blurred(risk).delta(0.1) < lower
+    assert below or sd < 20, "one bandwidth for both falls below"
+
+
+def test_a_bandwidth_of_their_own_is_as_if_both_samples_were_stretched() -> None:
+    rng = np.random.default_rng(16)
+    others = rng.normal(size=100)
+    q = others + rng.normal(0, 5, 100)
+    for density in (None, empriv.Kde("gaussian")):
+        risk = empriv.measure(q, np.stack((others, q - 1.0)), density=density)
+        assert risk.pairs.ratios is not None
+        ratio, h = float(risk.pairs.ratios[0]), risk.density.bandwidth  # type: ignore[union-attr]
+        kernel = risk.density.kernel.name  # type: ignore[union-attr]
+        stretched = empriv.measure(q / ratio, [others / ratio], density=empriv.Kde(kernel, h))
+        epsilons = [0.0, 0.1, 0.5, 3.0]
+        assert risk.delta_i(epsilons)[0] == pytest.approx(stretched.delta_i(epsilons)[0], abs=1e-9)
+        assert risk.epsilon_i(0.01)[0] == pytest.approx(stretched.epsilon(0.01), rel=1e-6)
+        assert risk.epsilon_i(0.01)[1] == blurred(risk).epsilon_i(0.01)[1]
+
+
+@pytest.mark.parametrize("family", ["gaussian", "gamma", "bimodal", "poisson"])
+def test_smooth_laws_keep_their_figures(family: str) -> None:
+    """To the bit, in nearly all runs: nothing is seen where there is nothing."""
+    rng, same = np.random.default_rng(17), []
+    for _ in range(12):
+        n = 100
+        others = {
+            "gaussian": rng.normal(size=n),
+            "gamma": rng.gamma(8.0, 1.0, n),
+            "bimodal": np.where(rng.random(n) < 0.5, -3.0, 3.0) + rng.normal(size=n),
+            "poisson": rng.poisson(50, n).astype(float),
+        }[family]
+        steps = rng.integers(0, 3, (5, n)) if family == "poisson" else rng.exponential(0.2, (5, n))
+        risk = empriv.measure(others, others - steps)
+        same.append(np.array_equal(risk.delta_i([0.0, 0.1]), blurred(risk).delta_i([0.0, 0.1])))
+    assert np.mean(same) >= 0.9
+
+
+def test_marks_of_the_other_half_find_nothing_on_average_where_there_is_nothing() -> None:
+    """Marks that were chosen on the same results do, which only an upper bound may use."""
+    rng, excess = np.random.default_rng(18), {"fair": [], "same": []}
+    for _ in range(200):
+        q, without = rng.random((2, 60))
+        for name, function in (("fair", fair_marks), ("same", marks)):
+            marked = function(q, without[None, :], 1.0)[0]
+            excess[name].append(np.mean(marked[0] == 1) - np.mean(marked[1] == 1))
+    mean, error = np.mean(excess["fair"]), np.std(excess["fair"]) / np.sqrt(200)
+    assert abs(mean) < 4 * error
+    assert np.mean(excess["same"]) > 10 * error
+
+
+def test_a_literal_density_stays_literal() -> None:
+    rng = np.random.default_rng(19)
+    others = np.round(rng.normal(0, 20, 100)) + rng.normal(0, 0.05, 100)
+    literal = empriv.measure(others + 0.3, [others, 0.3 * others], density=empriv.Kde("laplace", 5.0))
+    assert np.array_equal(literal.delta_i(0.1), blurred(literal).delta_i(0.1))
+    assert literal.delta_i(0.1)[0] < 0.1

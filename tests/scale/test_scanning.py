@@ -81,6 +81,21 @@ def test_scan_has_the_figures_of_the_audit(query: str, label: str) -> None:
     agree(scan(data, query, epsilon=EPSILONS, top=5), empriv.audit(data, query, epsilon=EPSILONS))
 
 
+@pytest.mark.usefixtures("small_stretches")
+def test_a_scan_sees_last_digits_and_changed_spreads_as_the_audit_does() -> None:
+    """Whole amounts, but for somebody's, and somebody without whom the sums vary less."""
+    frame = rows()
+    rng = np.random.default_rng(6)
+    amount = rng.integers(0, 30, len(frame)) + 0.35 * (frame["who"] == 9)
+    frame = frame.assign(x=amount + 400.0 * (frame["who"] == 12) * rng.integers(0, 2, len(frame)))
+    data = empriv.databases(frame, database="day", individual="who")
+    audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
+    pairs = audit.risk.pairs
+    assert 9 in audit.results.individuals[[row for row, _ in pairs.sure_residues]]
+    assert 12 in audit.results.individuals[pairs.ratios < 1]
+    agree(scan(data, "sum(x)", epsilon=EPSILONS, top=5), audit)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_stretches")
 def test_stretches_have_about_as_many_rows_each(monkeypatch: pytest.MonkeyPatch) -> None:

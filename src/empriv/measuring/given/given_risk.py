@@ -7,7 +7,7 @@ difference smaller, so they count as they did.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, singledispatch
 from typing import Any
@@ -26,9 +26,10 @@ from empriv.measuring.given.ladder import Rung, climb
 from empriv.measuring.given.presence import PresenceRisk, presence_of
 from empriv.measuring.given.residuals import NOT_POSITIVE, Left, all_positive, taken_out
 from empriv.measuring.given.terms import Term, quantity_terms
-from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
-from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.line.residues import pairs_at_steps
+from empriv.measuring.line.risk import Risk, measure_line, pairs_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.words.findings import Finding
 
@@ -64,14 +65,12 @@ class GivenRisk(Risk):
         return np.maximum(super().curves(epsilons), atom_curves(self.atoms, epsilons))
 
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
-        smallest = super().epsilon_i(delta)
-        # what tells for certain does so at any epsilon
-        return np.where(atom_curves(self.atoms, np.array([LARGEST_EPSILON]))[:, 0] > delta, np.inf, smallest)
+        return np.maximum(super().epsilon_i(delta), atom_epsilons(self.atoms, delta))
 
     def epsilon(self, delta: float = 0.0) -> float:
         delta = probability("delta", delta)
-        leaks = atom_curves(self.atoms, np.array([LARGEST_EPSILON]))
-        return float("inf") if leaks.max(initial=0.0) > delta else super().epsilon(delta)
+        atoms = float(atom_epsilons(self.atoms, delta).max(initial=0.0))
+        return atoms if np.isinf(atoms) else max(atoms, super().epsilon(delta))
 
     def influence(self) -> FloatArray:
         """Largest change that each individual makes to a result, in units of the results."""
@@ -240,7 +239,7 @@ def _given(
     *,
     people: int | None = None,
 ) -> GivenRisk:
-    risk = measure_line(left.results, recipe, people=people)
+    risk = measure_line(left.results, recipe, people=people, digits=False)
     return GivenRisk(
         results=risk.results,
         density=risk.density,
@@ -250,7 +249,7 @@ def _given(
         left=left,
         steps=steps,
         recipe=recipe,
-        atoms=split(left.original, look=not is_literal(recipe)),
+        atoms=pairs_of(left.original, look=not is_literal(recipe), people=people),
         quantities=tuple(quantities),
         whole=whole,
     )
@@ -273,8 +272,48 @@ def atom_curves(pairs: Pairs, epsilons: FloatArray) -> FloatArray:
     out = np.zeros((pairs.n_individuals, len(e)))
     if len(pairs.mass):
         out = _sticks(np.broadcast_to(pairs.mass, pairs.mass_without.shape), pairs.mass_without, e)
-    for row, own in pairs.own:
+    for row, own in _each_own(pairs):
         out[row] = np.maximum(out[row], _sticks(own.mass[None, :], own.mass_without, e)[0])
+    return out
+
+
+def atom_epsilons(pairs: Pairs, delta: float) -> FloatArray:
+    """(individuals,) smallest epsilon at which `atom_curves` is at most ``delta``; inf where none is."""
+    out = np.zeros(pairs.n_individuals)
+    if len(pairs.mass):
+        out = _smallest(np.broadcast_to(pairs.mass, pairs.mass_without.shape), pairs.mass_without, delta)
+    for row, own in _each_own(pairs):
+        out[row] = max(out[row], _smallest(own.mass[None, :], own.mass_without, delta)[0])
+    return out
+
+
+def _each_own(pairs: Pairs) -> Iterator[tuple[int, Pairs]]:
+    """Individuals with atoms of their own, those of their last digits among them."""
+    yield from pairs.own
+    for row, steps in pairs.sure_residues:
+        yield row, pairs_at_steps(pairs, row, steps)
+
+
+def _smallest(mass: FloatArray, without: FloatArray, delta: float) -> FloatArray:
+    """Smallest epsilons of masses (rows, atoms) and of their complement, which is one outcome more."""
+    e = np.exp([0.0, LARGEST_EPSILON])
+    if not np.any(_sticks(mass, without, e[:1]) > delta):
+        return np.zeros(len(without))
+    # A hockey stick of masses is a chain of straight lines in e^epsilon, bent where two masses are in that ratio.
+    both = [np.concatenate((m, 1.0 - m.sum(axis=1, keepdims=True)), axis=1) for m in (mass, without)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bends = np.concatenate((both[0] / both[1], both[1] / both[0]), axis=1)
+    out = np.zeros(len(without))
+    for row in range(len(without)):
+        knots = np.unique(np.append(bends[row][np.isfinite(bends[row]) & (bends[row] > 1)], e))
+        sticks = _sticks(mass[row : row + 1], without[row : row + 1], knots)[0]
+        above = np.flatnonzero(sticks > delta)
+        if len(above) == len(knots):
+            out[row] = np.inf
+        elif len(above):
+            k = int(above[-1])
+            share = (sticks[k] - delta) / (sticks[k] - sticks[k + 1])
+            out[row] = np.log(knots[k] + share * (knots[k + 1] - knots[k]))
     return out
 
 

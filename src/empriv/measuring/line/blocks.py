@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -104,7 +105,7 @@ def jobs(
     Individuals whose results differ in their residues come twice. Their figure is the larger: atoms know nothing of
     where on the line their results are.
     """
-    ratios = np.ones(pairs.n_individuals) if pairs.ratios is None else pairs.ratios
+    ratios = np.ones(pairs.n_individuals) if pairs.ratios is None or not _one_width(model) else pairs.ratios
     residues = dict(pairs.sure_residues)
     for row in rows[np.isin(rows, np.fromiter(residues, np.int64, len(residues)))].tolist():
         yield np.array([row]), _residue_maker(pairs, narrowed(model, ratios[row]), row, residues[row])
@@ -131,15 +132,17 @@ def jobs(
 
 
 def narrowed(model: Model | None, ratio: float) -> Model | None:
-    """The model for somebody without whom the results spread less, by this ratio."""
-    if ratio == 1 or not isinstance(model, Mixture) or model.refit is not None:
-        return model
-    return replace(model, bandwidths=ratio * model.bandwidths)
+    """The model for somebody without whom the results spread less, by this ratio, if it has one bandwidth."""
+    return replace(model, bandwidths=ratio * model.bandwidths) if ratio < 1 and _one_width(model) else model
+
+
+def _one_width(model: Model | None) -> TypeGuard[Mixture]:
+    return isinstance(model, Mixture) and model.refit is None and bool(np.isfinite(model.bandwidth))
 
 
 def closed_form(model: Mixture) -> bool:
     """Whether `laplace` serves."""
-    return model.kernel.name == "laplace" and model.refit is None and bool(np.isfinite(model.bandwidth))
+    return model.kernel.name == "laplace" and _one_width(model)
 
 
 def _mixture_groups(
@@ -245,7 +248,7 @@ def largest_shifts(pairs: Pairs, model: Model | None) -> FloatArray:
     # A pair at an atom on both sides counts as no change here; the masses show whether it is the same atom.
     if len(pairs.mass):
         shifts[np.any(pairs.mass_without != pairs.mass, axis=1)] = np.inf
-    if pairs.ratios is not None and isinstance(model, Mixture):
+    if pairs.ratios is not None and _one_width(model):
         shifts = shifts / pairs.ratios
     for row, _ in (*pairs.own, *pairs.sure_residues):
         shifts[row] = np.inf

@@ -37,6 +37,7 @@ _CELLS = 120  # of the circle of residues
 _WINDOWS = (_CELLS // 24, _CELLS // 12, _CELLS // 6)  # to either side, of which the first with enough points counts
 _ENOUGH = 6
 _CLEAR = 1.645
+_FEWEST_DATABASES = 30  # in fewer, a handful of results close together look like a pattern
 _FEWEST = 5  # results that must change before any window can be clearly uneven: 1.645 sqrt(6) > 4
 _LANES = 8  # results that the compiled function adds up at once
 _VALUES = 2_000_000  # held at once
@@ -142,11 +143,15 @@ def seen_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
     A step that the results with everyone keep to is tried for everyone. Each of ``pairs.people`` is tested for steps of
     their own, and is granted that share of the chance to err. Individuals with an atom of their own are left out.
     """
-    tried = candidate_steps(pairs.points)
+    if len(pairs.points) < _FEWEST_DATABASES * pairs.draws:
+        return ()
     moved = _moved(pairs)
     moved[[row for row, _ in pairs.own]] = 0
     rows = np.flatnonzero(moved >= _FEWEST * pairs.draws)
-    if not len(tried.steps) or not len(rows):
+    if not len(rows):
+        return ()
+    tried = candidate_steps(pairs.points)
+    if not len(tried.steps):
         return ()
     shared = strengths(pairs.points[None, :], tried.steps, pairs.draws)[0]
     seen = shared > tried.limits
@@ -154,12 +159,11 @@ def seen_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
     if not seen.any():
         rows = rows[_can_be_seen(moved[rows] / len(pairs.points), shared, limits, len(pairs.points) // pairs.draws)]
     individuals = []
-    size = len(pairs.points)
-    block = max(1, _VALUES // size)
+    block = max(1, _VALUES // max(len(pairs.points), 8 * _CELLS))
     for start in range(0, len(rows), block):
         some = rows[start : start + block]
         without = pairs.dense(some)
-        own = np.maximum(strengths(without, tried.steps, pairs.draws), 0.0)
+        own = strengths(without, tried.steps, pairs.draws)
         at = seen | (own > limits)
         strength = np.where(at, np.maximum(shared, own), 0.0)
         for steps, members in _alike(strength, tried.steps):

@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from empriv.measuring.given.presence import PresenceRisk
 
 
-def measure_line(results: Results, density: Density | None = None, *, people: int | None = None) -> Risk:
+def measure_line(
+    results: Results, density: Density | None = None, *, people: int | None = None, digits: bool = True
+) -> Risk:
     """Privacy of the results of one number; `measure` takes arrays and several numbers too.
 
-    ``people`` is how many individuals there are in all, where ``results`` are of some of them.
+    ``people`` is how many individuals there are in all, where ``results`` are of some of them. ``digits`` is whether to
+    look for patterns in the last digits: what a regression leaves over has none.
     """
     if results.components is not None:
         raise InputError(
@@ -47,14 +50,21 @@ def measure_line(results: Results, density: Density | None = None, *, people: in
             "Hint: results.component(name) is one of them."
         )
     density = density_or_default(density)
-    look = not is_literal(density)
-    pairs = replace(split(results, look=look), people=results.n_individuals if people is None else people)
-    if look:
-        pairs = replace(pairs, residues=seen_steps(pairs), ratios=spread_ratios(pairs))
-        pairs = replace(pairs, sure_residues=sure_steps(pairs))
+    pairs = pairs_of(results, look=not is_literal(density), digits=digits, people=people)
     databases = np.repeat(np.arange(results.n_databases), pairs.draws)
     model = density.fit(pairs.points, databases) if np.isfinite(pairs.points).any() else None
     return Risk(results=results, density=model, pairs=pairs, shifts=largest_shifts(pairs, model))
+
+
+def pairs_of(results: Results, *, look: bool, digits: bool = True, people: int | None = None) -> Pairs:
+    """The pairs of results; with ``look``, atoms of numbers, patterns in their digits, and changes of their spread."""
+    pairs = replace(split(results, look=look), people=results.n_individuals if people is None else people)
+    if look:
+        pairs = replace(pairs, ratios=spread_ratios(pairs))
+    if look and digits:
+        pairs = replace(pairs, residues=seen_steps(pairs))
+        pairs = replace(pairs, sure_residues=sure_steps(pairs))
+    return pairs
 
 
 @dataclass(frozen=True, eq=False)
