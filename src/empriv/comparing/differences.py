@@ -22,9 +22,10 @@ from empriv.base.progress import progress
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.density import Density, Mixture, is_literal
+from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.validate.checks.robustness import scaled, subset
+from empriv.validate.checks.robustness import risk_of_rows, scaled, subset
 from empriv.words.side_by_side import NONE, REAL, UNTOLD, difference_sentence
 
 FIGURES = ("delta", "total_risk")
@@ -98,6 +99,7 @@ class _Part:
     weights: FloatArray
     order: IntArray  # positions of the databases, in an order common to all protocols
     density: Density
+    seen: Pairs  # on all databases: a half is too small to look for last digits and changed spreads anew
 
 
 def differences(
@@ -216,8 +218,9 @@ def _part(risk: Risk, order: IntArray, density: Density, grid: FloatArray, seed:
     rows = np.concatenate((riskiest, drawn)).astype(np.int64)
     weights = np.concatenate((np.ones(len(riskiest)), np.full(len(drawn), len(rest) / max(1, len(drawn)))))
     results = subset(risk.results, rows)
+    seen = risk_of_rows(risk, rows).pairs
     # The first draws of each: protocols that draw the same random numbers go on doing so.
-    return _Part(_fewer_draws(results, max(1, 2 * _POINTS // results.n_databases)), weights, order, density)
+    return _Part(_fewer_draws(results, max(1, 2 * _POINTS // results.n_databases)), weights, order, density, seen)
 
 
 def _fewer_draws(results: Results, most: int) -> Results:
@@ -237,14 +240,15 @@ def _views(part: _Part, databases: IntArray, grid: FloatArray, scales: Sequence[
     """(2 + scales, figures, epsilons): figures of answers as they are and normalised, then at other bandwidths."""
     half = part.results.on_databases(np.sort(databases))
     literal = is_literal(part.density)  # a stated bandwidth was not chosen by us, and is in the unit of the answers
-    looks = [half, half if literal else normalise(half)]
+    # on a normal scale last digits are gone
+    looks = [half, half if literal or part.seen.sure_residues else normalise(half)]
     out = np.full((2 + 2 * len(scales), 2, len(grid)), np.nan)
     for k, look in enumerate(looks):
         if k and look is half:  # not changed: the same figures again
             out[1::2] = out[::2]
             continue
         try:
-            risk = measure_line(look, part.density)
+            risk = measure_line(look, part.density, digits=False).as_seen(part.seen)
         except InputError:  # these answers cannot be measured with this density
             continue
         out[k] = _figures(risk, part.weights, grid)
