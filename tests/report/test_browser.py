@@ -142,7 +142,7 @@ def test_without_javascript(page: Path, read: Any) -> None:
     assert reader.page.locator("figure svg").first.is_visible()
     assert not reader.page.is_visible("#epsilon")
     assert len(reader.texts("#individuals tbody tr")) == 30
-    assert "FAIL on delta <= 0.01" in reader.page.inner_text("main")
+    assert "UNRESOLVED on delta <= 0.01" in reader.page.inner_text("main")
 
 
 def test_it_prints(page: Path, read: Any) -> None:

@@ -232,9 +232,10 @@ class Audit:
     ) -> Verdict:
         """ "pass", "fail" or "unresolved" against targets, with reasons.
 
-        ``basis="bound"`` asks whether the upper bound meets the target, ``basis="estimate"`` whether the point
-        estimate does, as in the paper; the verdict holds both. ``presence="random"`` asks about a random database, as
-        the paper does; ``presence="both"`` also about one that the person is in, and gives the worse verdict.
+        ``basis="bound"`` asks whether the upper bound meets the target or a lower one breaks it, ``basis="estimate"``
+        what the point estimate does, as in the paper; the verdict holds both. ``presence="random"`` asks about a random
+        database, as the paper does; ``presence="both"`` also about one that the person is in, and gives the worse
+        verdict.
         """
         one_of("presence", presence, PRESENCES)
         on_random_day = verdict(
@@ -282,7 +283,13 @@ class Audit:
         sentences = (
             words.upper(float(bounded.upper[0]), bounded.level, bounded.finest),
             words.lower(float(bounded.lower[0]), bounded.level),
-            words.total_upper(float(bounded.total_risk_upper[0]), bounded.level),
+            *([words.limit(float(bounded.limit[0]), bounded.level)] if bounded.limit[0] > bounded.lower[0] else ()),
+            words.total_between(
+                float(bounded.total_risk_lower[0]),
+                float(bounded.total_risk[0]),
+                float(bounded.total_risk_upper[0]),
+                bounded.level,
+            ),
             *bounded.notes,
         )
         # exact leaks are among the alarms already

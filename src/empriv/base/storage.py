@@ -36,6 +36,7 @@ _RESULTS: dict[str, np.dtype[Any] | None] = {
 }  # fmt: skip
 _TALLY: dict[str, np.dtype[Any] | None] = {
     **dict.fromkeys(("worst", "kept", "upper", "exponent", "spread", "epsilon_at"), _FLOAT),
+    **dict.fromkeys(("cross_scores", "cross_values", "cross_sums"), _FLOAT),
     **dict.fromkeys(("riskiest_delta_i", "riskiest_influence"), _FLOAT),
     **dict.fromkeys(("exposed", "histogram", "not_numbers"), _INT64),
 }

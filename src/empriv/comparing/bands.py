@@ -20,7 +20,7 @@ from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import Bounds, bounds
 
 _STEPS = 7  # besides 0
-_FIGURES = ("epsilon", "lower", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper")
+_FIGURES = ("epsilon", "lower", "limit", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper")
 
 
 def reach_of(audits: Mapping[str, Audit], epsilons: Sequence[float]) -> float:

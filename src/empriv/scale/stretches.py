@@ -21,6 +21,7 @@ from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.tally import Tally, histogram_of, outcome_histogram, riskiest_rows
 from empriv.validate.bounds.analytic import upper_bounds
+from empriv.validate.bounds.cross_fitted import CrossFitted, cross_fit
 from empriv.validate.bounds.figures import LEAST_DATABASES, share_bounds
 from empriv.validate.checks import robustness
 from empriv.validate.ground import ground_of
@@ -105,8 +106,11 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
     n = risk.results.n_databases
     upper_i = np.ones_like(delta_i)
     exponent, spread = np.zeros(len(grid)), np.zeros((len(grid), n))
+    cross = CrossFitted.nothing(len(grid), n)
     if yardstick.bounds and n >= LEAST_DATABASES and stretch.n_individuals:
-        bounds = upper_bounds(ground_of(risk), grid, yardstick.level)
+        ground = ground_of(risk)
+        bounds = upper_bounds(ground, grid, yardstick.level)
+        cross = cross_fit(ground, grid)
         upper_i, exponent, spread = np.maximum(bounds.upper_i, delta_i), bounds.exponent, bounds.spread
         upper_i = np.maximum(upper_i, share_bounds(risk, grid, yardstick.level))
     epsilon_i = np.zeros((stretch.n_individuals, 0))
@@ -128,6 +132,7 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
         upper=upper_i.max(axis=0, initial=0.0),
         exponent=exponent,
         spread=spread,
+        cross=cross,
         epsilon_at=epsilon_at,
         not_numbers=outcome_histogram(stretch),
         leaks=robustness.leaks(atoms_apart(risk)),

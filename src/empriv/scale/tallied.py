@@ -145,8 +145,8 @@ class TalliedRisk(RiskContract):
 
 @bounds_of.register
 def _(risk: TalliedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    """The upper bound is over all individuals. The lower one looks for its set among the riskiest only. It still
-    holds: at worst it is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest."""
+    """The upper bound and the cross-fitted limits are over all individuals. The bound by betting looks for its set
+    among the riskiest only, which at worst is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest."""
     places = risk.places(epsilon)
     if asked.level != risk.level:
         raise InputError(
@@ -166,7 +166,8 @@ def with_resampled(risk: TalliedRisk, epsilon: float | Several, analytic: Bounds
     """Bounds with the upper ones ``resampled``: (riskiest, the risk's epsilons), from resampling databases."""
     places, single = risk.places(epsilon), np.ndim(epsilon) == 0
     upper_i = np.maximum.accumulate(np.maximum(resampled, risk.tally.riskiest_delta_i)[:, ::-1], axis=1)[:, ::-1]
-    upper = np.maximum(upper_i.max(axis=0, initial=analytic.floor)[places], analytic.lower)
+    upper = upper_i.max(axis=0, initial=analytic.floor)[places]
+    upper = np.maximum(upper, np.maximum(analytic.lower, analytic.limit))
     total_upper = np.maximum(upper, analytic.total_risk_upper)
     return replace(
         analytic,
@@ -182,6 +183,8 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
     tally, grid, single = risk.tally, np.array(risk.epsilons), np.ndim(epsilon) == 0
     ground, n = ground_of(risk.riskiest), risk.results.n_databases
     lower = np.minimum(lower_bounds(ground, grid, risk.level), 1.0)
+    limits = tally.cross.limits(grid, risk.level)
+    total_lower = np.maximum(lower, limits.total)
     least = floor(n, risk.level)
     findings = []
     upper, total_upper = np.ones(len(grid)), np.ones(len(grid))
@@ -193,8 +196,8 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
         # delta falls in epsilon: if the bound at a larger epsilon is higher, the one before it was too low.
         upper = np.maximum(_falling(tally.upper), least)
         total_upper = _falling(total_bound(tally.exponent, tally.spread, risk.level))
-    upper = np.maximum(upper, lower)
-    total_upper = np.maximum(np.maximum(total_upper, _falling(tally.total_risk)), upper)
+    upper = np.maximum(upper, np.maximum(lower, limits.delta))
+    total_upper = np.max((total_upper, _falling(tally.total_risk), upper, total_lower), axis=0)
     if ground.refitted:
         findings.append(Finding("other-density"))
     findings += other_level(risk.level)
@@ -210,9 +213,10 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
         lower=shaped(lower),
         estimate=shaped(tally.worst),
         upper=shaped(upper),
+        limit=shaped(limits.delta),
         estimate_i=shown[:, places[0]] if single else shown[:, places],
         upper_i=np.full((0,) if single else (0, len(places)), np.nan),
-        total_risk_lower=shaped(lower),
+        total_risk_lower=shaped(total_lower),
         total_risk=shaped(tally.total_risk),
         total_risk_upper=shaped(total_upper),
         n_databases=n,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from empriv.base.storage import WRONG_FACTS
 from empriv.errors import FileFormatError
 from empriv.results import FloatArray, IntArray, Outcome, Results
+from empriv.validate.bounds.cross_fitted import FOLDS, CrossFitted, folds_of
 from empriv.validate.checks.robustness import subset
 from empriv.words.outcomes import outcome_code, outcome_name
 
@@ -25,6 +26,7 @@ from empriv.words.outcomes import outcome_code, outcome_name
 EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))
 _SUMS = ("kept", "exposed", "histogram", "exponent", "spread", "not_numbers")
 _MOSTS = ("worst", "upper", "epsilon_at")
+_CROSS = {"cross_scores": "scores", "cross_values": "values", "cross_sums": "sums"}  # arrays of `Tally.cross`
 _RESULTS = ("individuals", "starts", "entry_database", "entry_q", "entry_outcomes")
 
 
@@ -41,6 +43,7 @@ class Tally:
     histogram : (epsilons, len(EDGES)) individuals by delta_i
     upper : (epsilons,) largest upper bound on a delta_i
     exponent, spread : sums from which the bound on total risk follows, as in `validate.bounds.analytic.Upper`
+    cross : from which the cross-fitted lower limits follow
     epsilon_at : (deltas,) largest epsilon_i
     not_numbers : (outcomes,) how many results without an individual have each outcome, except numbers
     leaks : for each code of an exact leak, how many individuals it concerns and its largest share of results
@@ -58,6 +61,7 @@ class Tally:
     upper: FloatArray
     exponent: FloatArray
     spread: FloatArray
+    cross: CrossFitted
     epsilon_at: FloatArray
     not_numbers: IntArray
     leaks: Mapping[str, tuple[int, float]]
@@ -73,6 +77,7 @@ class Tally:
     def to_parts(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Facts fit for JSON, and arrays fit for ``.npy``."""
         arrays = {name: getattr(self, name) for name in (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")}
+        arrays |= {name: getattr(self.cross, field) for name, field in _CROSS.items()}
         _, of_results = self.riskiest.to_parts()
         arrays |= {name: of_results[name] for name in _RESULTS}
         leaks = {outcome_name(code): [count, share] for code, (count, share) in self.leaks.items()}
@@ -84,6 +89,9 @@ class Tally:
         try:
             riskiest = with_entries(everyone, {name: arrays[name] for name in _RESULTS})
             riskiest.check_values()
+            # A scan written before there were limits has none.
+            none = CrossFitted.nothing(*arrays["spread"].shape)
+            arrays = {**{name: getattr(none, field) for name, field in _CROSS.items()}, **arrays}
             _check_shapes(arrays, riskiest)
             named = (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")
             return Tally(
@@ -92,6 +100,7 @@ class Tally:
                 leaks={
                     outcome_code(name): (int(count), float(share)) for name, (count, share) in meta["leaks"].items()
                 },
+                cross=CrossFitted(**{field: arrays[name] for name, field in _CROSS.items()}),
                 riskiest=riskiest,
                 **{name: arrays[name] for name in named},
             )
@@ -108,6 +117,8 @@ def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]], riskiest: Results) -> 
         "not_numbers": (len(Outcome),),
         "riskiest_delta_i": (n, k),
         "riskiest_influence": (n,),
+        "cross_scores": (k, FOLDS),
+        **dict.fromkeys(("cross_values", "cross_sums"), arrays["spread"].shape),
     }
     if any(arrays[name].shape != shape for name, shape in shapes.items()):
         raise ValueError("shapes")
@@ -134,6 +145,7 @@ def merge(first: Tally, second: Tally, *, top: int) -> Tally:
     return Tally(
         n_individuals=first.n_individuals + second.n_individuals,
         n_entries=first.n_entries + second.n_entries,
+        cross=first.cross.joined(second.cross, folds_of(first.spread.shape[1])),
         leaks=leaks,
         riskiest=subset(riskiest, rows),
         riskiest_delta_i=delta_i[rows],

@@ -1,7 +1,8 @@
 """`verdict`: does the query meet a target? "pass", "fail" or "unresolved", with reasons.
 
 Two judgements stand side by side. By the bound: pass only if the upper bound meets the target and no check of
-severity "error" stands; fail if the lower bound or the estimate breaks it. By the estimate: the paper's own
+severity "error" stands; fail only if the larger of both lower bounds, by betting and cross-fitted, breaks it; else
+unresolved, the reason first. An estimate above the target alone decides nothing. By the estimate: the paper's own
 definition, the point estimate, which passes if it meets the target and the databases look i.i.d.
 """
 
@@ -26,11 +27,12 @@ BASES = ("bound", "estimate")
 
 @dataclass(frozen=True)
 class Judged:
-    """One target held against lower bound, estimate and upper bound."""
+    """One target, ``limit``, held against both lower bounds, estimate and upper bound."""
 
     name: str
     limit: float
-    lower: float
+    lower: float  # by betting
+    cross_fitted: float
     estimate: float
     upper: float
 
@@ -45,7 +47,7 @@ class Verdict(str):
     basis : "bound" or "estimate", whichever decided
     by_bound, by_estimate : both judgements
     findings : the reasons, those of the deciding basis first: codes and numbers, or checks
-    databases_needed : how many would resolve it, by extrapolation; None if it is resolved, or none would
+    databases_needed : how many would resolve it, by extrapolation; None if it is resolved, or more alone would not do
     unresolved_by_bound : whether a bound that is too wide is what leaves it unresolved
     level, epsilon, targets, checks : what was asked, and what was checked
 
@@ -78,7 +80,8 @@ class Verdict(str):
     @property
     def sentence(self) -> str:
         """Both judgements side by side."""
-        more = needed(self.databases_needed) if self.unresolved_by_bound else ""
+        never = self.unresolved_by_bound and any(target.limit <= 0 for target in self.targets)
+        more = needed(self.databases_needed) if never or self.databases_needed is not None else ""
         return side_by_side(self.by_estimate, self.by_bound, self.level, more)
 
     def to_json(self) -> dict[str, Any]:
@@ -128,12 +131,14 @@ def verdict(
     checks_made = checks(risk, float(epsilon)) if checks_made is None else checks_made
     targets = []
     if delta is not None:
-        targets.append(Judged("delta", delta, bounds_there.lower, bounds_there.estimate, bounds_there.upper))
+        at = bounds_there
+        targets.append(Judged("delta", delta, at.lower, at.limit, at.estimate, at.upper))
     if total_risk is not None:
         targets.append(
             Judged(
                 "total_risk",
                 total_risk,
+                bounds_there.lower,  # somebody's privacy fails at least as often as one individual's
                 bounds_there.total_risk_lower,
                 bounds_there.total_risk,
                 bounds_there.total_risk_upper,
@@ -142,8 +147,12 @@ def verdict(
     errors = [check for check in checks_made if check.severity == "error"]
     by_bound, bound_reasons = _by_bound(targets, errors, bounds_there.level)
     by_estimate, estimate_reasons = _by_estimate(targets, errors)
-    need, missing = (
-        _needed(targets, bounds_there.n_databases, bounds_there.level) if by_bound == UNRESOLVED else (None, False)
+    unresolved = by_bound == UNRESOLVED
+    missing = unresolved and any(target.upper > target.limit for target in targets)
+    need = (
+        _needed(targets, bounds_there.n_databases, bounds_there.level)
+        if missing and all(check.code == "databases" for check in errors)
+        else None
     )
     out = Verdict(by_bound if basis == "bound" else by_estimate)
     out.basis, out.by_bound, out.by_estimate = basis, by_bound, by_estimate
@@ -162,23 +171,24 @@ Reasons = list[Finding | Check]
 
 
 def _by_bound(targets: Sequence[Judged], errors: Sequence[Check], level: float) -> tuple[str, Reasons]:
-    reasons: Reasons = []
-    outcome = PASS
+    """The outcome, and why: what decides first."""
+    broken: Reasons = []
+    open_: Reasons = []
+    met: Reasons = []
     for target in targets:
         if target.lower > target.limit:
-            reasons.append(_held_against(target, "lower-bound", target.lower, level))
-            outcome = FAIL
-        if target.estimate > target.limit:
-            reasons.append(_held_against(target, "estimate", target.estimate))
-            outcome = FAIL
-        if outcome != FAIL or target.lower <= target.limit >= target.estimate:
-            reasons.append(_held_against(target, "bound", target.upper, level))
-            if target.upper > target.limit and outcome == PASS:
-                outcome = UNRESOLVED
-    reasons += errors
-    if errors and outcome == PASS:
-        outcome = UNRESOLVED
-    return outcome, reasons
+            broken.append(_held_against(target, "lower-bound", target.lower, level))
+        elif target.cross_fitted > target.limit:
+            broken.append(_held_against(target, "limit", target.cross_fitted, level))
+        elif target.upper > target.limit:
+            if target.estimate > target.limit:
+                open_.append(_held_against(target, "estimate-alone", target.estimate))
+            open_.append(_held_against(target, "bound", target.upper, level))
+        else:
+            met.append(_held_against(target, "bound", target.upper, level))
+    if broken:
+        return FAIL, [*broken, *open_, *met, *errors]
+    return (UNRESOLVED if open_ or errors else PASS), [*open_, *errors, *met]
 
 
 def _by_estimate(targets: Sequence[Judged], errors: Sequence[Check]) -> tuple[str, Reasons]:
@@ -195,18 +205,20 @@ def _held_against(target: Judged, code: str, value: float, level: float | None =
     return Finding(code, numbers if level is None else {**numbers, "level": level})
 
 
-def _needed(targets: Sequence[Judged], n: int, level: float) -> tuple[int | None, bool]:
-    """How many databases would bring the upper bounds to the targets, and whether that is what is missing.
+def _needed(targets: Sequence[Judged], n: int, level: float) -> int | None:
+    """How many databases, more than there are, would bring the upper bounds to the targets; None if none is known.
 
-    The floor must go below the target, and what the bound adds to the estimate shrinks as one over the root of n.
+    The floor must go below the target, and what the bound adds to the estimate shrinks as one over the root of n. So
+    many would not do where the estimate is above the target, nor where there is no upper bound for other reasons.
     """
-    missing = [target for target in targets if target.upper > target.limit]
     most = LEAST_DATABASES
-    for target in missing:
-        if target.limit <= 0 or target.estimate >= target.limit:
-            return None, True
+    for target in targets:
+        if target.upper <= target.limit:
+            continue
+        if target.limit <= 0 or target.estimate >= target.limit or (target.upper >= 1 and n >= LEAST_DATABASES):
+            return None
         # rounded up from just below, so that 2,994.2 is 2,995
         most = max(most, math.ceil(math.log1p(-level) / math.log1p(-target.limit)) if target.limit < 1 else 1)
         if target.upper < 1:
             most = max(most, math.ceil(n * ((target.upper - target.estimate) / (target.limit - target.estimate)) ** 2))
-    return (most if missing else None), bool(missing)
+    return most if most > n else None

@@ -50,6 +50,8 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "estimate": sentences.estimate_meets,
     "bound": sentences.bound_meets,
     "lower-bound": sentences.lower_breaks,
+    "limit": sentences.limit_breaks,
+    "estimate-alone": sentences.estimate_alone,
     # what an adversary knows, and how well that was measured
     "conditions": what_is_known.conditions,
     "some-adversaries": what_is_known.some_adversaries,

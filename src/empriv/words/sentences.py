@@ -51,11 +51,17 @@ def lower(value: float, level: float) -> str:
     return text if value > 0 else f"{text} No loss demonstrated; this is not evidence of privacy."
 
 
-def total_upper(value: float, level: float) -> str:
+def total_between(lower: float, estimate: float, upper: float, level: float) -> str:
+    """``lower`` is the cross-fitted limit."""
+    above = "1, for there is no upper bound" if upper >= 1 else number(upper)
     return (
-        f"Upper bound on total risk ({percent(level)}, indicative): {number(value)}. "
-        "With many individuals it is mostly sampling noise."
+        f"Total risk: between {number(lower)} and {above} ({percent(level)}, approximate). "
+        f"The estimate, {number(estimate)}, is the paper's figure: it adds up every individual's sampling noise."
     )
+
+
+def limit(value: float, level: float) -> str:
+    return f"Cross-fitted lower limit ({percent(level)}, approximate): delta ≥ {number(value)}."
 
 
 def floor(n: int, least: float, *, below: bool = False) -> str:
@@ -214,6 +220,20 @@ def lower_breaks(name: str, value: float, limit: float, level: float) -> str:
     return (
         f"The lower bound on {name.replace('_', ' ')} ({percent(level)}), {number(value)}, is above the target of "
         f"{number(limit)}: the loss is demonstrated."
+    )
+
+
+def limit_breaks(name: str, value: float, limit: float, level: float) -> str:
+    return (
+        f"The cross-fitted lower limit on {name.replace('_', ' ')} ({percent(level)}, approximate), {number(value)}, "
+        f"is above the target of {number(limit)}."
+    )
+
+
+def estimate_alone(name: str, value: float, limit: float) -> str:
+    return (
+        f"The estimated {name.replace('_', ' ')}, {number(value)}, exceeds the target of {number(limit)}, but the "
+        "bounds cannot tell."
     )
 
 

@@ -157,9 +157,10 @@ def bindings(material: Material) -> dict[str, list[str]]:
     own = band["own"].astype(bool)
 
     def between(lower: float, upper: float, kind: str, exact: bool) -> str:
-        above = "no upper bound" if upper >= 1 else f"at most {number(upper)}"
         near = "" if exact else "; from the nearest epsilons with bounds of their own"
-        return f"At least {number(lower)}, {above} ({level}, {kind}{near})."
+        if upper >= 1:
+            return f"At least {number(lower)}, no upper bound ({level}, {kind}{near})."
+        return f"Between {number(lower)} and {number(upper)} ({level}, {kind}{near})."
 
     return {
         "epsilon": [label(float(e)) for e in epsilons],

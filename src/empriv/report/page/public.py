@@ -61,8 +61,12 @@ def public_page(
 
     def between(low: FloatArray, high: FloatArray, kind: str) -> list[str]:
         return [
-            f"At least {number(float(a))}, {'no upper bound' if b >= 1 else f'at most {number(float(b))}'} "
-            f"({percent(level)}, {kind})."
+            (
+                f"At least {number(float(a))}, no upper bound"
+                if b >= 1
+                else f"Between {number(float(a))} and {number(float(b))}"
+            )
+            + f" ({percent(level)}, {kind})."
             for a, b in zip(low, high, strict=True)
         ]
 

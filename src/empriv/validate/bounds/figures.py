@@ -25,14 +25,15 @@ from empriv.measuring.series import RepeatedRisk
 from empriv.results import FloatArray
 from empriv.validate.bounds.analytic import floor, narrowing, upper_bounds
 from empriv.validate.bounds.bootstrap import bootstrap_bounds
-from empriv.validate.bounds.joint_bounds import joint_lower_bounds, joint_upper_bounds
+from empriv.validate.bounds.cross_fitted import Limits, limits_of
+from empriv.validate.bounds.joint_bounds import joint_limits, joint_lower_bounds, joint_upper_bounds
 from empriv.validate.bounds.lower import lower_bounds
+from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.validate.bounds.present import presence_lower_bounds, presence_upper_bounds
 from empriv.validate.ground import ground_of
 from empriv.words.findings import Finding
 
 METHODS = ("analytic", "bootstrap")
-LEAST_DATABASES = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,10 @@ class Bounds:
     ----------
     epsilon, level, method : what was asked
     lower, estimate, upper : of delta, the most exposed individual's failure probability
+    limit : the cross-fitted lower limit on delta (95%, approximate): often well above ``lower``, by normal theory
     estimate_i, upper_i : (individuals,) or (individuals, epsilons) of each delta_i
-    total_risk_lower, total_risk, total_risk_upper : of the total risk; the upper one is indicative only
+    total_risk_lower, total_risk, total_risk_upper : of the total risk: its cross-fitted limit (or one individual's
+        bound, if that is larger), the paper's estimate, which adds up noise, and an indicative upper bound
     n_databases, n_individuals : what they come from
     floor : no delta below is supported by so many databases
     finest : structure of the distribution finer than this is assumed away; NaN if no density was fitted
@@ -70,6 +73,7 @@ class Bounds:
     lower: Any
     estimate: Any
     upper: Any
+    limit: Any
     estimate_i: FloatArray = field(repr=False)
     upper_i: FloatArray = field(repr=False)
     total_risk_lower: Any
@@ -89,7 +93,7 @@ class Bounds:
     def to_json(self) -> list[dict[str, Any]]:
         """One dict for each epsilon, without anything about single individuals."""
         columns = (
-            "epsilon", "lower", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper"
+            "epsilon", "lower", "limit", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper"
         )  # fmt: skip
         rows = zip(*(np.atleast_1d(getattr(self, name)) for name in columns), strict=True)
         facts = {"level": self.level, "method": self.method, "floor": self.floor}
@@ -153,7 +157,10 @@ def bounds_of(risk: RiskContract, epsilon: float | Several, asked: BoundsAsked) 
     grid = np.atleast_1d(np.asarray(epsilon, float))
     lower = np.minimum(risk.lower_bounds(grid, asked.level, asked.rng), 1.0)
     findings = [Finding("no-bound-of-kind")]
-    return make_bounds(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
+    limits = Limits(lower, lower)
+    return make_bounds(
+        risk, epsilon, asked, lower, limits, _no_upper(risk, grid), np.ones(len(grid)), findings=findings
+    )
 
 
 @bounds_of.register(Risk)
@@ -163,6 +170,7 @@ def _bounds_of_one_number(risk: Risk, epsilon: float | Several, asked: BoundsAsk
     ground = ground_of(risk)
     n, level = ground.n_databases, asked.level
     lower = np.minimum(lower_bounds(ground, grid, level, asked.rng), 1.0)
+    limits = limits_of(ground, grid, level, asked.rng)
     findings = []
     if n < LEAST_DATABASES:
         upper_i, total_upper = np.ones_like(estimate_i), np.ones(len(grid))
@@ -181,7 +189,7 @@ def _bounds_of_one_number(risk: Risk, epsilon: float | Several, asked: BoundsAsk
         findings.append(Finding("draws", {"m": ground.draws}))
     findings += other_level(level)
     finest = narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan")
-    return make_bounds(risk, epsilon, asked, lower, upper_i, total_upper, finest=finest, findings=findings)
+    return make_bounds(risk, epsilon, asked, lower, limits, upper_i, total_upper, finest=finest, findings=findings)
 
 
 @bounds_of.register
@@ -193,7 +201,10 @@ def _(risk: GivenRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
         return left
     upper_i = np.maximum(left.upper_i.reshape(shares.shape), shares)
     lower, total = np.atleast_1d(left.lower), np.atleast_1d(left.total_risk_upper)
-    return make_bounds(risk, epsilon, asked, lower, upper_i, total, findings=list(left.findings), finest=left.finest)
+    limits = Limits(np.atleast_1d(left.limit), np.atleast_1d(left.total_risk_lower))
+    return make_bounds(
+        risk, epsilon, asked, lower, limits, upper_i, total, findings=list(left.findings), finest=left.finest
+    )
 
 
 @bounds_of.register
@@ -203,7 +214,8 @@ def _(risk: PresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
     grid = np.atleast_1d(np.asarray(epsilon, float))
     n = risk.results.n_databases
     findings = [Finding("given-presence")]
-    lower = presence_lower_bounds(risk, grid, asked.level, asked.rng)
+    lower, limit = presence_lower_bounds(risk, grid, asked.level, asked.rng)
+    limits = Limits(limit, limit)
     if n < LEAST_DATABASES:
         upper_i, total = _no_upper(risk, grid), np.ones(len(grid))
         findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
@@ -212,7 +224,7 @@ def _(risk: PresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
         upper_i, total = np.maximum(upper.upper_i, risk.delta_i(grid)), upper.total
     findings += other_level(asked.level)
     finest = narrowing(n) * risk.bandwidth
-    return make_bounds(risk, epsilon, asked, lower, upper_i, total, finest=finest, findings=findings)
+    return make_bounds(risk, epsilon, asked, lower, limits, upper_i, total, finest=finest, findings=findings)
 
 
 @bounds_of.register
@@ -220,9 +232,13 @@ def _(risk: AdversaryRisk, epsilon: float | Several, asked: BoundsAsked) -> Boun
     # No upper bound has been validated. The lower bound is that against somebody who knows nothing: the hockey stick is
     # jointly convex, so its average over what is known is at least as large.
     grid = np.atleast_1d(np.asarray(epsilon, float))
-    lower = np.minimum(lower_bounds(ground_of(risk.unconditional), grid, asked.level, asked.rng), 1.0)
+    ground = ground_of(risk.unconditional)
+    lower = np.minimum(lower_bounds(ground, grid, asked.level, asked.rng), 1.0)
+    limits = limits_of(ground, grid, asked.level, asked.rng)
     findings = [Finding("no-adversary-bound")]
-    return make_bounds(risk, epsilon, asked, lower, _no_upper(risk, grid), np.ones(len(grid)), findings=findings)
+    return make_bounds(
+        risk, epsilon, asked, lower, limits, _no_upper(risk, grid), np.ones(len(grid)), findings=findings
+    )
 
 
 @bounds_of.register
@@ -232,6 +248,7 @@ def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     grid = np.atleast_1d(np.asarray(epsilon, float))
     n, level = risk.results.n_databases, asked.level
     lower = np.minimum(joint_lower_bounds(risk, grid, level, asked.rng), 1.0)
+    limits = joint_limits(risk, grid, level, asked.rng)
     findings = []
     if n < LEAST_DATABASES:
         upper_i, total_upper = _no_upper(risk, grid), np.ones(len(grid))
@@ -244,7 +261,7 @@ def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     if risk.results.draws is not None and risk.results.draws > 1:
         findings.append(Finding("draws", {"m": risk.results.draws}))
     findings += other_level(level)
-    return make_bounds(risk, epsilon, asked, lower, upper_i, total_upper, findings=findings)
+    return make_bounds(risk, epsilon, asked, lower, limits, upper_i, total_upper, findings=findings)
 
 
 @singledispatch
@@ -278,7 +295,10 @@ def _(risk: RepeatedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
         if not sizes.held:
             findings.append(Finding("no-repeated-bound", {"n": n, "several": bool(risk.results.components)}))
     findings += [finding for finding in single.findings if finding.code != "no-upper-bound"]
-    return make_bounds(risk, epsilon, asked, single.lower, upper_i, total, findings=findings, finest=single.finest)
+    limits = Limits(single.limit, single.total_risk_lower)
+    return make_bounds(
+        risk, epsilon, asked, single.lower, limits, upper_i, total, findings=findings, finest=single.finest
+    )
 
 
 def _share_bound(counts: FloatArray, n: int, level: float) -> FloatArray:
@@ -303,6 +323,7 @@ def make_bounds(
     epsilon: float | Several,
     asked: BoundsAsked,
     lower: FloatArray,
+    limits: Limits,
     upper_i: FloatArray,
     total_upper: FloatArray,
     *,
@@ -318,8 +339,11 @@ def make_bounds(
     order = np.argsort(grid)
     upper_i = _falling(upper_i, order)
     least = floor(n, asked.level)
-    upper = np.maximum(upper_i.max(axis=0, initial=least), lower)
-    total_upper = np.maximum(_falling(np.maximum(total_upper, total)[None, :], order)[0], upper)
+    upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, limits.delta))
+    total_lower = np.maximum(limits.total, lower)  # somebody's privacy fails at least as often as one individual's
+    total_upper = np.maximum(
+        _falling(np.maximum(total_upper, total)[None, :], order)[0], np.maximum(upper, total_lower)
+    )
     single = np.ndim(epsilon) == 0
 
     def shaped(values: FloatArray) -> Any:
@@ -332,9 +356,10 @@ def make_bounds(
         lower=shaped(lower),
         estimate=shaped(estimate),
         upper=shaped(upper),
+        limit=shaped(limits.delta),
         estimate_i=estimate_i[:, 0] if single else estimate_i,
         upper_i=upper_i[:, 0] if single else upper_i,
-        total_risk_lower=shaped(lower),  # somebody's privacy fails at least as often as one individual's
+        total_risk_lower=shaped(total_lower),
         total_risk=shaped(total),
         total_risk_upper=shaped(total_upper),
         n_databases=n,

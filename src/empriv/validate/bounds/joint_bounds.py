@@ -2,12 +2,13 @@
 
 Upper: the smooth part of `analytic` in several dimensions, at the narrowed bandwidth, with the whole analytic bound
 of every component and of every white axis, exact leaks, and the floor; the largest counts. Lower: an individual and
-a set in several dimensions, chosen on half of the databases, and a bet on the other half.
+a set in several dimensions, chosen on half of the databases, and a bet on the other half; or cross-fitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,23 @@ from empriv.measuring.joint.spaces import JointPairs
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.bounds.analytic import Upper, floor, narrowing, total_bound, upper_bounds
-from empriv.validate.bounds.lower import best_stake, betting_bound, lower_bounds
-from empriv.validate.bounds.moments import bound_of
+from empriv.validate.bounds.cross_fitted import Limits, folds_of, limits_of, mean_limits
+from empriv.validate.bounds.lower import best_stake, betting_bound, lower_bounds, never_rising
+from empriv.validate.bounds.moments import LEAST_DATABASES, bound_of
 from empriv.validate.ground import ground_of
 
+_FOLDS = 3  # each measures the joint law anew, which takes time
 _CELLS_PER_BANDWIDTH = 4.0  # the bandwidth is half of the estimate's, so the cells are finer than there
+
+Membership = Callable[[FloatArray], npt.NDArray[np.bool_]]
+
+
+class JointChoice(NamedTuple):
+    """An individual, a direction and a set in several dimensions."""
+
+    row: int
+    direction: int
+    member: Membership
 
 
 def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> Upper:
@@ -178,29 +191,62 @@ def _set_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) 
         return out
     shuffled = np.random.default_rng(seed).permutation(n)
     train, test = np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
+    for k, choice in enumerate(_choose_sets(risk, epsilons, train)):
+        if choice is not None:
+            e = float(np.exp(epsilons[k]))
+            w_train, w_test = (_evaluate_set(risk.results, databases, choice, e) for databases in (train, test))
+            out[k] = betting_bound(w_test, e, level, best_stake(w_train, e))
+    return never_rising(out, epsilons)
+
+
+def joint_limits(risk: JointRisk, epsilons: FloatArray, level: float, seed: int = 0) -> Limits:
+    """Cross-fitted lower limits; the chance of error is shared as in `joint_lower_bounds`.
+
+    The limit on total risk is that of the numbers alone: everybody's set in several dimensions would cost too much.
+    """
+    if not risk.complete:
+        share = (1.0 - level) / len(risk.pairwise)
+        parts = [joint_limits(part, epsilons, 1.0 - share, seed) for part in risk.pairwise.values()]
+    else:
+        share = 0.5 * (1.0 - level)
+        alone = 1.0 - share / len(risk.components)
+        parts = [limits_of(ground_of(part), epsilons, alone, seed) for part in risk.components.values()]
+        together = _set_limits(risk, epsilons, 1.0 - share, seed)
+        parts.append(Limits(together, together))
+    return Limits(*(np.asarray(np.max(limits, axis=0)) for limits in zip(*parts, strict=True)))
+
+
+def _set_limits(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) -> FloatArray:
+    n = risk.results.n_databases
+    values = np.zeros((len(epsilons), n))
+    if n < LEAST_DATABASES:
+        return np.zeros(len(epsilons))
+    fold = folds_of(n, seed, _FOLDS)
+    for left_out in range(_FOLDS):
+        train, test = np.flatnonzero(fold != left_out), np.flatnonzero(fold == left_out)
+        for k, choice in enumerate(_choose_sets(risk, epsilons, train)):
+            if choice is not None:
+                values[k, test] = _evaluate_set(risk.results, test, choice, float(np.exp(epsilons[k])))
+    return never_rising(mean_limits(values, level), epsilons)
+
+
+def _choose_sets(risk: JointRisk, epsilons: FloatArray, train: IntArray) -> list[JointChoice | None]:
+    """The most exposed individual at each epsilon and their set, as these databases have it."""
     trained = measure_joint(risk.results.on_databases(train), integration=risk.integration)
     if not trained.pairs.spaces:
-        return out
-    leaked = trained.leaked()
-    delta_i = trained.delta_i(epsilons)
+        return [None] * len(epsilons)
+    leaked, delta_i = trained.leaked(), trained.delta_i(epsilons)
+    choices: list[JointChoice | None] = []
     for k, epsilon in enumerate(epsilons.tolist()):
         row = int(np.argmax(delta_i[:, k]))
-        if delta_i[row, k] <= 0:
-            continue
-        e = float(np.exp(epsilon))
-        direction, member = _choose_set(trained, row, e, plane=bool(leaked[row] > 0))
-        w_train, w_test = (
-            _evaluate_set(risk.results, row, databases, member, direction, e) for databases in (train, test)
+        known = delta_i[row, k] > 0
+        choices.append(
+            _choose_set(trained, row, float(np.exp(epsilon)), plane=bool(leaked[row] > 0)) if known else None
         )
-        out[k] = betting_bound(w_test, e, level, best_stake(w_train, e))
-    order = np.argsort(epsilons)
-    return np.asarray(np.minimum.accumulate(out[order])[np.argsort(order)])
+    return choices
 
 
-Membership = Callable[[FloatArray], npt.NDArray[np.bool_]]
-
-
-def _choose_set(trained: JointRisk, row: int, e: float, *, plane: bool) -> tuple[int, Membership]:
+def _choose_set(trained: JointRisk, row: int, e: float, *, plane: bool) -> JointChoice:
     """The direction and the set: off the plane of the results without, or where one density exceeds e times another."""
     number = int(np.argmax([space.rank for space in trained.pairs.spaces]))
     space, pairs = trained.pairs.spaces[number], trained.pairs
@@ -215,7 +261,10 @@ def _choose_set(trained: JointRisk, row: int, e: float, *, plane: bool) -> tuple
         turned = np.linalg.svd((without - centre).T, full_matrices=False)[0]
         spread = float(points[in_space].std(axis=0).max())
         flat = turned[:, np.abs((without - centre) @ turned).max(axis=0) <= 1e-6 * spread]
-        return 0, lambda x: np.asarray(np.abs((space.coordinates(x) - centre) @ flat).max(axis=1) > 1e-5 * spread)
+        off = 1e-5 * spread
+        return JointChoice(
+            row, 0, lambda x: np.asarray(np.abs((space.coordinates(x) - centre) @ flat).max(axis=1) > off)
+        )
     parts = trained.both_directions(row, np.array([np.log(e)]))
     direction = int(parts[1][0] > parts[0][0])
 
@@ -226,13 +275,12 @@ def _choose_set(trained: JointRisk, row: int, e: float, *, plane: bool) -> tuple
         # Results with everyone are never off their plane: a result that is must be without the individual.
         return np.where(space.off_plane(x), direction == 1, inside)
 
-    return direction, member
+    return JointChoice(row, direction, member)
 
 
-def _evaluate_set(
-    results: Results, row: int, databases: IntArray, member: Membership, direction: int, e: float
-) -> FloatArray:
+def _evaluate_set(results: Results, databases: IntArray, choice: JointChoice, e: float) -> FloatArray:
     """W of the individual and set on these databases, averaged over draws; what is not a number is not in the set."""
+    row, direction, member = choice
     d, draws = results.q.shape[-1], results.draws or 1
     dense, codes = results.q.copy(), results.outcomes.copy()
     entries = slice(results.starts[row], results.starts[row + 1])

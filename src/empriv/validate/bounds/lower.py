@@ -76,7 +76,13 @@ def lower_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
         e = float(np.exp(epsilon))
         here = np.array([choice.row])
         out[k] = betting_bound(_judge(ground, here, seen, choice, e), e, level, _stake(ground, here, train, choice, e))
-    return np.asarray(np.minimum.accumulate(out[np.argsort(grid)])[np.argsort(np.argsort(grid))])
+    return never_rising(out, grid)
+
+
+def never_rising(lower: FloatArray, epsilons: FloatArray) -> FloatArray:
+    """Lower bounds held down by those at smaller epsilons, since delta falls in epsilon."""
+    order = np.argsort(epsilons)
+    return np.asarray(np.minimum.accumulate(lower[order])[np.argsort(order)])
 
 
 def _points_of(databases: IntArray, draws: int) -> IntArray:

@@ -15,6 +15,7 @@ import numpy as np
 from empriv.results import FloatArray, IntArray
 from empriv.validate.ground import BoolArray
 
+LEAST_DATABASES = 30  # fewer support no bound by normal theory
 _REACH = 300.0  # exp(±300) squared stays a double
 
 

@@ -14,6 +14,7 @@ from empriv.measuring.given.presence_block import PresenceBlock
 from empriv.measuring.line.atoms import tie_tolerance
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.analytic import TOTAL_WIDTH, Upper, floor, narrowing, total_bound, upper_bounds
+from empriv.validate.bounds.cross_fitted import limits_of
 from empriv.validate.bounds.lower import lower_bounds
 from empriv.validate.bounds.moments import bound_of, quantile, skewed
 from empriv.validate.ground import Ground, ground_of
@@ -52,15 +53,19 @@ def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float
     return Upper(np.minimum(out, 1.0), total_bound(exponent, spread, level), exponent, spread)
 
 
-def presence_lower_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float, rng: int) -> FloatArray:
-    """A delta that is demonstrated: of the person who moves the results most, chosen by influence alone, which the
-    bounds take as it was seen."""
+def presence_lower_bounds(
+    risk: PresenceRisk, epsilons: FloatArray, level: float, rng: int
+) -> tuple[FloatArray, FloatArray]:
+    """The bound by betting and the cross-fitted limit: of the person who moves the results most, chosen by influence
+    alone, which the bounds take as it was seen."""
     shifts = risk.largest_shifts
     if not len(shifts) or not shifts.max() > 0:
-        return np.zeros(len(epsilons))
+        return np.zeros(len(epsilons)), np.zeros(len(epsilons))
     # few influences: the time grows with the square of them, and what thinning changes is taken off
     ground, thinned = ground_of_person(risk, int(np.argmax(shifts)), most=4)
-    return np.clip(lower_bounds(ground, epsilons, level, rng) - np.exp(epsilons) * thinned, 0.0, 1.0)
+    both = lower_bounds(ground, epsilons, level, rng), limits_of(ground, epsilons, level, rng).delta
+    lower, limit = (np.clip(values - np.exp(epsilons) * thinned, 0.0, 1.0) for values in both)
+    return lower, limit
 
 
 def ground_of_person(risk: PresenceRisk, row: int, *, most: int = 64) -> tuple[Ground, float]:
