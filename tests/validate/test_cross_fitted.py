@@ -141,7 +141,9 @@ def test_total_risk_lies_between_its_ends() -> None:
 
 def test_a_scan_has_the_limits_of_its_audit() -> None:
     rng = np.random.default_rng(6)
-    rows = pa.table({"day": np.repeat(np.arange(40), 12), "who": np.tile(np.arange(12), 40), "x": rng.exponential(1.0, 480)})
+    rows = pa.table(
+        {"day": np.repeat(np.arange(40), 12), "who": np.tile(np.arange(12), 40), "x": rng.exponential(1.0, 480)}
+    )
     data = empriv.databases(rows, database="day", individual="who")
     audit, scan = empriv.audit(data, "sum(x)", epsilon=0.1), empriv.scan(data, "sum(x)", epsilon=0.1)
     ours, theirs = audit.bounds(0.1), scan.bounds(0.1)

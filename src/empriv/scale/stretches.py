@@ -22,7 +22,8 @@ from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.tally import Tally, histogram_of, outcome_histogram, riskiest_rows
 from empriv.validate.bounds.analytic import upper_bounds
 from empriv.validate.bounds.cross_fitted import CrossFitted, cross_fit
-from empriv.validate.bounds.figures import LEAST_DATABASES, share_bounds
+from empriv.validate.bounds.figures import share_bounds
+from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.validate.checks import robustness
 from empriv.validate.ground import ground_of
 

@@ -22,8 +22,9 @@ from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.scale.tally import EDGES, Tally
 from empriv.validate.bounds.analytic import floor, narrowing, total_bound
 from empriv.validate.bounds.bootstrap import bootstrap_bounds
-from empriv.validate.bounds.figures import LEAST_DATABASES, Bounds, BoundsAsked, bounds_of, other_level
+from empriv.validate.bounds.figures import Bounds, BoundsAsked, bounds_of, other_level
 from empriv.validate.bounds.lower import lower_bounds
+from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.validate.checks.check import Check, checks_of, leak_check
 from empriv.validate.facts_by_kind import facts_of, figures, smallest_supported_delta
 from empriv.validate.ground import ground_of

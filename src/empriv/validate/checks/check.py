@@ -20,7 +20,7 @@ from empriv.measuring.given.battery import battery, power_at
 from empriv.measuring.line.atoms import lattice
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds.analytic import floor
-from empriv.validate.bounds.figures import LEAST_DATABASES
+from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.words.checks import check_sentence, check_title
 
 SEVERITIES = ("error", "warning", "info")
