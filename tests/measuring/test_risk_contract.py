@@ -135,7 +135,8 @@ def test_bounds_checks_and_verdict_promise_nothing_unknown(risk: ThresholdRisk, 
     assert {check.code for check in empriv.checks(risk, 0.1)} == {"iid", "databases", "floor", "ties"}
     assert audit.verdict(epsilon=0.05, delta=0.999) == "unresolved"
     assert audit.verdict(epsilon=0.05, delta=0.999, basis="estimate") == "pass"
-    assert audit.verdict(epsilon=0.05, delta=1e-9) == "fail"
+    assert audit.verdict(epsilon=0.05, delta=1e-9) == "unresolved"
+    assert audit.verdict(epsilon=0.05, delta=1e-9, basis="estimate") == "fail"
 
 
 def test_an_audit_of_it_is_told_as_any(audit: empriv.Audit, tmp_path: Path) -> None:
