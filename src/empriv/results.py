@@ -271,6 +271,41 @@ class Results:
             entry_outcomes=self.entry_outcomes[kept],
         )
 
+    def with_databases(self, more: Results) -> Results:
+        """These results and those of the same query on further databases, in the order of their labels."""
+        if (self.components, self.draws) != (more.components, more.draws):
+            raise InputError("`more` must hold results of the same query, got other components or draws.")
+        databases = _joined_labels("databases", self.databases, more.databases)
+        if len(np.unique(databases)) != len(databases):
+            raise InputError("`more` must hold further databases, got one with a label that is there already.")
+        people = np.unique(_joined_labels("individuals", self.individuals, more.individuals))
+        # numbers with a fraction are labels as text, in the order of the numbers: those stay as they are
+        rising = bool(np.all(self.databases[1:] > self.databases[:-1]))
+        order = np.argsort(databases, kind="stable") if rising else np.arange(len(databases))
+        place = np.argsort(order)
+        offsets = (0, self.n_databases)
+        parts = (self, more)
+        owner = np.concatenate(
+            [np.repeat(np.searchsorted(people, part.individuals.astype(people.dtype)), part.presence) for part in parts]
+        )
+        database = place[np.concatenate([p.entry_database + offset for p, offset in zip(parts, offsets, strict=True)])]
+        entries = np.lexsort((database, owner))
+
+        def joined(name: str, kept: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+            return np.concatenate([getattr(part, name) for part in parts])[kept]
+
+        return replace(
+            self,
+            q=joined("q", order),
+            outcomes=joined("outcomes", order),
+            databases=databases[order],
+            individuals=people,
+            starts=np.searchsorted(owner[entries], np.arange(len(people) + 1)).astype(np.int64),
+            entry_database=database[entries].astype(np.int32),
+            entry_q=joined("entry_q", entries),
+            entry_outcomes=joined("entry_outcomes", entries),
+        )
+
     def combined(self, weights: Mapping[str, float]) -> Results:
         """A weighted sum of components, as results of a scalar query; not a number where one of them is not."""
         parts = [(weight, self.component(name)) for name, weight in weights.items()]
@@ -429,6 +464,13 @@ def _aligned(part: Results, first: Results) -> Results:
         entry_q=part.entry_q[entry],
         entry_outcomes=part.entry_outcomes[entry],
     )
+
+
+def _joined_labels(name: str, mine: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Labels of both, which must be of one kind: 7 is not "7"."""
+    if mine.dtype.kind != more.dtype.kind and not (mine.dtype.kind in "iu" and more.dtype.kind in "iu"):
+        raise InputError(f"`more` must name its {name} in the same way, got labels of another type.")
+    return np.concatenate((mine, more))
 
 
 def _entry_keys(part: Results) -> IntArray:

@@ -1,0 +1,109 @@
+"""An audit that grows: further databases are added to it, and bounds hold whenever one looks.
+
+The query is run on the further databases alone. Whoever looks every day at bounds of 95% is wrong some day with more
+than 5%: `bounds_whenever` looks at 30, 60, 120, ... databases only, with an error that is shared out among the looks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from empriv.base.arguments import confidence_level
+from empriv.errors import InputError
+from empriv.measuring import GivenRisk, RiskContract, measure
+from empriv.measuring.given.adversary_risk import measure_against
+from empriv.results import Results
+from empriv.validate.bounds import LEAST_DATABASES, bounds
+
+if TYPE_CHECKING:
+    from empriv.auditing.audit import Audit
+    from empriv.collecting import Databases
+    from empriv.collecting.run_options import Run
+
+
+@dataclass(frozen=True)
+class Whenever:
+    """Bounds on delta that hold together at all looks, however often one looks.
+
+    Attributes
+    ----------
+    epsilon, level : what was asked
+    lower, upper : the largest lower and the least upper bound of all looks so far; 0 and 1 before the first
+    looks : after how many databases each look was taken
+    """
+
+    epsilon: float
+    level: float
+    lower: float
+    upper: float
+    looks: tuple[int, ...]
+
+    @property
+    def next_look(self) -> int:
+        """How many databases there must be for the next look."""
+        return 2 * self.looks[-1] if self.looks else LEAST_DATABASES
+
+
+def error_at_look(number: int, level: float) -> float:
+    """The share of the error that look 1, 2, ... may use: over all looks they add up to 1 - level."""
+    return (1.0 - level) * 6.0 / (math.pi * number) ** 2
+
+
+def bounds_whenever(audit: Audit, epsilon: float, level: float | None = None) -> Whenever:
+    """Bounds on delta that are valid at any time: those of the looks at 30, 60, 120, ... databases, in their order."""
+    level = confidence_level(audit.measured.usual_level if level is None else level)
+    lower, upper, looks = 0.0, 1.0, []
+    count = LEAST_DATABASES
+    while count <= audit.n_databases:
+        risk = _measured_like(audit, audit.results.on_databases(np.arange(count)))
+        looks.append(count)
+        here = bounds(risk, float(epsilon), 1.0 - error_at_look(len(looks), level))
+        lower, upper = max(lower, float(here.lower)), min(upper, float(here.upper))
+        count *= 2
+    return Whenever(float(epsilon), level, lower, upper, tuple(looks))
+
+
+def with_further_databases(audit: Audit, data: Databases, run: Run) -> Audit:
+    """The audit as it would be with these databases among the others; only they are read."""
+    if audit.text is None:
+        raise InputError(
+            "An audit of a Python function cannot be updated: its code is not in the audit. "
+            "Hint: collect the new databases, and give `Results.with_databases` of both to `audit`."
+        )
+    if audit.composition is not None:
+        raise InputError("An audit beside earlier releases cannot be updated. Hint: audit again with the ledger.")
+    from empriv.collecting.pipeline import run_query
+    from empriv.collecting.queries import queries_in
+
+    queries = queries_in(audit.text)
+    further = run_query(data, queries if len(queries) > 1 else queries[0], run)
+    if audit.component is not None:
+        further = further.component(audit.component)
+    return remeasured(audit, audit.results.with_databases(further))
+
+
+def remeasured(audit: Audit, results: Results) -> Audit:
+    """The same audit of other results of its query."""
+    risk = measure(results, density=audit.density)
+    return replace(audit, results=results, risk=risk, against=_against(audit, results))
+
+
+def _measured_like(audit: Audit, results: Results) -> RiskContract:
+    against = _against(audit, results)
+    return measure(results, density=audit.density) if against is None else against
+
+
+def _against(audit: Audit, results: Results) -> Any:
+    """What the audit's adversary knows, of other results: read off their labels and answers, never off rows."""
+    if audit.against is None:
+        return None
+    if not isinstance(audit.against, GivenRisk) or audit.against.adversary.quantities:
+        raise InputError(
+            "`adversary` must be None, auto, the calendar or previous answers for an audit that grows: what else is "
+            "known must be collected again. Hint: audit again."
+        )
+    return measure_against(results, audit.against.adversary, density=audit.density)

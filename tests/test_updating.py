@@ -1,0 +1,79 @@
+"""Audits that grow: figures are those of a fresh audit, and bounds hold whenever one looks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.auditing.updating import bounds_whenever, error_at_look, with_further_databases
+from empriv.collecting.run_options import Run
+
+
+def _rows(first: int, last: int) -> dict[str, np.ndarray]:
+    """One row for each person and day; another person from day 40 on, and one who leaves."""
+    days, people, amounts = [], [], []
+    for day in range(first, last):
+        rng = np.random.default_rng(day)
+        here = [name for name in ["Ada", "Bob", "Eve", "Zoe"] if not (name == "Eve" and day < 40)]
+        days += [day] * len(here)
+        people += here
+        amounts += rng.exponential(20.0, len(here)).tolist()
+    return {"day": np.array(days), "who": np.array(people), "amount": np.array(amounts)}
+
+
+def _data(first: int, last: int) -> empriv.Databases:
+    import pyarrow as pa
+
+    return empriv.databases(pa.table(_rows(first, last)), database="day", individual="who")
+
+
+@pytest.mark.parametrize("adversary", [None, "calendar"])
+def test_an_updated_audit_is_the_fresh_one(adversary: str | None) -> None:
+    fresh = empriv.audit(_data(0, 50), "sum(amount)", adversary=adversary)
+    grown = empriv.audit(_data(0, 39), "sum(amount)", adversary=adversary)
+    for first, last in ((39, 40), (45, 50), (40, 45)):
+        grown = with_further_databases(grown, _data(first, last), Run())
+    for name in ("databases", "individuals", "starts", "entry_database"):
+        assert np.array_equal(getattr(grown.results, name), getattr(fresh.results, name))
+    for name in ("q", "entry_q"):
+        np.testing.assert_allclose(getattr(grown.results, name), getattr(fresh.results, name), rtol=1e-13)
+    for epsilon in (0.0, 0.1, 0.5):
+        np.testing.assert_allclose(grown.delta_i(epsilon), fresh.delta_i(epsilon), rtol=0, atol=1e-9)
+    assert grown.bounds(0.1).upper == pytest.approx(fresh.bounds(0.1).upper, abs=1e-9)
+
+
+def test_a_database_that_is_there_is_refused() -> None:
+    audit = empriv.audit(_data(0, 40), "sum(amount)", adversary=None)
+    with pytest.raises(empriv.InputError, match="further databases"):
+        with_further_databases(audit, _data(39, 41), Run())
+
+
+def test_labels_of_another_type_are_refused() -> None:
+    results = empriv.collect(_data(0, 40), "sum(amount)")
+    texts = empriv.Results.from_arrays([1.0], [[0.5]], databases=["x"], individuals=["Ada"])
+    with pytest.raises(empriv.InputError, match="labels of another type"):
+        results.with_databases(texts)
+
+
+def test_a_function_cannot_be_asked_again() -> None:
+    audit = empriv.audit(_data(0, 40), lambda rows: float(np.sum(rows["amount"])), adversary=None)
+    with pytest.raises(empriv.InputError, match="its code is not in the audit"):
+        with_further_databases(audit, _data(40, 41), Run())
+
+
+def test_errors_of_all_looks_add_up() -> None:
+    assert sum(error_at_look(number, 0.95) for number in range(1, 100_000)) == pytest.approx(0.05, abs=1e-6)
+
+
+def test_bounds_whenever_are_wider_and_move_at_looks_only() -> None:
+    audit = empriv.audit(_data(0, 125), "sum(amount)", adversary=None)
+    at_any_time = bounds_whenever(audit, 0.1)
+    assert at_any_time.looks == (30, 60, 120)
+    assert at_any_time.next_look == 240
+    assert at_any_time.lower <= audit.delta(0.1) <= at_any_time.upper
+    assert at_any_time.upper > audit.bounds(0.1).upper
+    fewer = bounds_whenever(empriv.audit(_data(0, 121), "sum(amount)", adversary=None), 0.1)
+    assert fewer == at_any_time
+    none_yet = bounds_whenever(empriv.audit(_data(0, 29), "sum(amount)", adversary=None), 0.1)
+    assert (none_yet.lower, none_yet.upper, none_yet.next_look) == (0.0, 1.0, 30)
