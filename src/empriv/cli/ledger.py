@@ -29,6 +29,12 @@ def _limits(command: F) -> F:
     """The options that make a policy."""
     for option in (
         click.option(
+            "--window",
+            metavar="W",
+            help="365d or 52: --delta and --total-risk hold for all releases from so many days of databases, or for so "
+            "many releases in a row.",
+        ),
+        click.option(
             "--queries", type=click.IntRange(min=1), metavar="N", help="How many different queries are allowed."
         ),
         click.option("--total-risk", type=float, metavar="R", help="Limit on their total risk together, at --epsilon."),
@@ -104,6 +110,40 @@ def list_entries(path: str, json: str | None) -> None:
     for entry in entries:
         for line in _lines(entry):
             _say(line)
+
+
+@ledger.command(short_help="Say what is spent, and how many more releases fit.")
+@_path
+@_json
+def left(path: str, json: str | None) -> None:
+    """Say what the releases of the latest window tell together, and how many more like the last fit.
+
+    \b
+    Example:
+      empriv ledger left shop.ledger
+    """
+    check_targets((json,), (path,))
+    rest = _open(path).left()
+    if json is not None:
+        _write(
+            json,
+            {
+                "window": rest.window, "releases": rest.releases, "more": rest.more,
+                "epsilon": rest.spent.epsilon, "delta": rest.spent.delta, "total_risk": rest.spent.total_risk,
+                "limits": rest.limits.to_json(),
+            },
+        )  # fmt: skip
+    if json == "-":
+        return
+    _say(f"Limits: {_policy_words(rest.limits)}.")
+    number = "1 release" if rest.releases == 1 else f"{rest.releases:,} releases"
+    _say(f"Spent: {number} in the latest {rest.window}, together {_figures_words(rest.spent)}.")
+    if rest.releases == 0:
+        _say("Left: nothing is released yet.")
+    elif rest.more is None:
+        _say("Left: releases like the last may go on without end, one after the other.")
+    else:
+        _say(f"Left: {rest.more:,} more like the last, one after the other.")
 
 
 @ledger.command(short_help="Look for tampering.")
@@ -199,18 +239,24 @@ def _policy_words(policy: Policy) -> str:
         for name, limit in (("delta", policy.delta), ("total_risk", policy.total_risk))
         if limit is not None
     ]
+    if policy.window is not None:
+        from empriv.ledger.window import window_of
+
+        parts = [f"{' and '.join(parts)} for all releases from {window_of(policy.window).words}"]
     if policy.queries is not None:
         parts.append(f"at most {policy.queries:,} {'query' if policy.queries == 1 else 'queries'}")
     return " and ".join(parts) if parts else "no limits"
 
 
 def _lines(entry: Entry) -> list[str]:
-    from empriv.ledger import PolicyEntry, ReleaseEntry, UpgradeEntry
+    from empriv.ledger import PolicyEntry, PriceEntry, ReleaseEntry, UpgradeEntry
 
     first = f"{entry.id:>4}  {entry.time[:19].replace('T', ' ')} UTC  "
     if isinstance(entry, PolicyEntry):
         event = "made" if entry.kind == "created" else "policy changed"
         return [f"{first}{event}: {_policy_words(entry.policy)}"]
+    if isinstance(entry, PriceEntry):
+        return [f"{first}prices of the releases that follow"]
     if isinstance(entry, UpgradeEntry):
         return [f"{first}upgraded from an earlier version"]
     assert isinstance(entry, ReleaseEntry)

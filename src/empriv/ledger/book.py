@@ -23,7 +23,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -37,6 +36,7 @@ from empriv.ledger.chain import (
     Digests,
     Indexed,
     Row,
+    body_of,
     database_digest,
     digests_of,
     entries_of,
@@ -59,18 +59,19 @@ from empriv.ledger.values import (
     Identity,
     Policy,
     PolicyEntry,
+    PriceEntry,
     Release,
     ReleaseEntry,
     UpgradeEntry,
     answer_of,
     answer_to_json,
-    canonical,
     entry_from_json,
     former_label_text,
     to_json,
 )
 
 if TYPE_CHECKING:
+    from empriv.ledger.spending import Left
     from empriv.results import Results
 
 _TIMEOUT = 30.0
@@ -143,7 +144,7 @@ class Ledger:
         if create and not store.exists(self.path):
             key = secrets.token_bytes(32)
             facts = {"key": key_digest(key), "format": "empriv ledger", "version": store.VERSION}
-            store.create(self.path, _body(1, "created", {**facts, "policy": to_json(policy or Policy())}), key)
+            store.create(self.path, body_of(1, "created", {**facts, "policy": to_json(policy or Policy())}), key)
         # Not more: a ledger that was tampered with must still be opened, to be verified.
         with store.opened(self.path, timeout=timeout):
             pass
@@ -240,22 +241,48 @@ class Ledger:
                     earlier = _entry(connection, stored, self.path)
                     return Released(earlier.answer, True, earlier)
                 asked = replace(asked, further=known.further())
-                reason = _reason(connection, release, asked, sharing, self.path)
+                policy = _policy(connection, self.path)
+                reason = _reason(connection, policy, release, asked, sharing, self.path)
+                spending = None
+                if reason is None and policy.window is not None:
+                    from empriv.ledger.spending import Spending  # arrays, which a ledger without a window does without
+
+                    spending = Spending.of(connection, policy, release, asked, key)
+                    reason = spending.refusal()
                 if reason is not None:
                     raise RefusalError(f"The ledger {self.path.name!r} refuses the release. {reason}")
                 facts = _facts(release, digests, asked, key)
                 facts["answer"] = answer_to_json(answer_of(draw()))
                 facts["results"] = None if archive is None else _sha(archive)
-                body = _body(asked.entry, "release", facts)
+                previous = head.hash
+                if spending is not None:
+                    previous = spending.write_prices(connection, previous)
+                    facts |= spending.facts
+                    asked = replace(asked, entry=spending.entry)
+                body = body_of(asked.entry, "release", facts)
                 store.add_identity(connection, digests)
-                written = store.append(connection, body, previous=head.hash)
+                written = store.append(connection, body, previous=previous)
                 store.add_release(connection, asked)
                 if archive is not None:
                     store.add_results(connection, asked.entry, archive)
             # Only here, after the commit, may anybody see the answer.
-            entry = entry_from_json(json.loads(body), previous=head.hash, hash=written)
+            entry = entry_from_json(json.loads(body), previous=previous, hash=written)
             assert isinstance(entry, ReleaseEntry)
             return Released(entry.answer, False, replace(entry, further=asked.further))
+
+    def left(self) -> Left:
+        """What the latest window of the policy has spent, and how many more releases like the last fit."""
+        from empriv.ledger.spending import left_of
+
+        with self._reading() as connection:
+            key, _ = _glance(connection, self.path)
+            return left_of(connection, _policy(connection, self.path), key)
+
+    def knows_plan(self, plan: str, *, scope: str = "") -> bool:
+        """Whether the prices of a plan are kept already."""
+        with self._reading() as connection:
+            key, _ = _glance(connection, self.path)
+            return store.prices_entry(connection, keyed(key, "plan", "by name", scope, plan)) is not None
 
     def change_policy(self, policy: Policy) -> Entry:
         """Set the policy from here on; the change is an entry of its own."""
@@ -263,7 +290,7 @@ class Ledger:
             raise InputError(f"`policy` must be a Policy, got {type(policy).__name__}.")
         with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=True):
             _, head = _glance(connection, self.path)
-            body = _body(head.count + 1, "policy", {"policy": to_json(policy)})
+            body = body_of(head.count + 1, "policy", {"policy": to_json(policy)})
             written = store.append(connection, body, previous=head.hash)
             store.add_policy(connection, head.count + 1)
             return entry_from_json(json.loads(body), previous=head.hash, hash=written)
@@ -289,7 +316,7 @@ class Ledger:
             for entry in content.entries:
                 if isinstance(entry, PolicyEntry):
                     store.add_policy(connection, entry.id)
-            body = _body(len(content.rows) + 1, "upgraded", {"index": index_digest(rows), "version": store.VERSION})
+            body = body_of(len(content.rows) + 1, "upgraded", {"index": index_digest(rows), "version": store.VERSION})
             store.append(connection, body, previous=content.rows[-1].hash)
             for row in rows:
                 store.add_release(connection, row)
@@ -478,22 +505,34 @@ class _Known:
 
 
 def _reason(
-    connection: sqlite3.Connection, release: Release, asked: Indexed, sharing: Mapping[str, int], path: Path
+    connection: sqlite3.Connection,
+    policy: Policy,
+    release: Release,
+    asked: Indexed,
+    sharing: Mapping[str, int],
+    path: Path,
 ) -> str | None:
-    """Why the policy that holds does not allow the release, None if it does."""
-    policy = _policy(connection, path)
+    """Why the policy that holds does not allow the release, None if it does; what a window holds is not looked at."""
     queries = 0
     if policy.queries is not None:
         questions, beside = store.questions_from(connection, sharing)
         queries = len(questions | {asked.question}) + beside + asked.further
-    entries = [] if policy.epsilon is None else store.entries_from(connection, sharing)
+    entries: list[int] = []
+    if policy.epsilon is not None:
+        entries = store.entries_from(connection, sharing)
+    if policy.window is not None:
+        # Other databases are the window's to add up. What this one gave before must be measured together.
+        entries = sorted(set(entries) & set(store.entries_of_database(connection, asked.database)))
 
     def spent() -> str:
         count, last = store.last_from(connection, sharing)
         entry = _entry(connection, _one(connection)(last), path) if last else None
         return spent_words(count, max(sharing.values(), default=0), entry, release)
 
-    return refusal(policy, release, queries=queries, entries=entries, spent=spent)
+    without_window = (
+        replace(policy, window=None) if policy.window is None or entries else Policy(queries=policy.queries)
+    )
+    return refusal(without_window, release, queries=queries, entries=entries, spent=spent)
 
 
 def _whole(connection: sqlite3.Connection, path: Path) -> _Content:
@@ -552,7 +591,7 @@ def _results_faults(connection: sqlite3.Connection, content: _Content) -> list[s
     faults = []
     for entry in content.entries:
         kept = store.read_results(connection, entry.id)
-        noted = entry.results if isinstance(entry, ReleaseEntry) else None
+        noted = entry.results if isinstance(entry, ReleaseEntry | PriceEntry) else None
         if noted != (None if kept is None else _sha(kept)):
             faults.append(f"The results of entry {entry.id} are missing or were changed.")
     return faults
@@ -578,11 +617,6 @@ def _facts(release: Release, digests: Digests, asked: Indexed, key: bytes) -> di
         "n_databases": digests.n_databases,
         "n_individuals": int(release.n_individuals),
     }
-
-
-def _body(number: int, kind: str, facts: dict[str, Any]) -> str:
-    time = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return canonical({"id": number, "time": time, "kind": kind, **facts}, name="entry")
 
 
 def _tampered(path: Path, fault: str) -> LedgerError:

@@ -12,6 +12,8 @@ import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from empriv.collecting.sql.forms import form_of
 from empriv.ledger.values import (
@@ -208,6 +210,12 @@ def index_faults(entries: Iterable[Entry], rows: Mapping[int, Indexed], key: byt
 def entries_of(rows: Sequence[Row]) -> tuple[Entry, ...]:
     """Entries from a chain without faults."""
     return tuple(entry_from_json(json.loads(row.body), previous=row.previous, hash=row.hash) for row in rows)
+
+
+def body_of(number: int, kind: str, facts: Mapping[str, Any]) -> str:
+    """The text of an entry that is written now."""
+    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return canonical({"id": number, "time": time, "kind": kind, **facts}, name="entry")
 
 
 def head_of(rows: Sequence[Row]) -> Head:

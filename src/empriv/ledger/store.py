@@ -282,6 +282,31 @@ def entries_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) ->
     return sorted(row[0] for name in fingerprints for row in connection.execute(asked, (name,)))
 
 
+def entries_of_database(connection: sqlite3.Connection, database: str) -> list[int]:
+    """Numbers of the releases from one database."""
+    return [row[0] for row in connection.execute("SELECT entry FROM releases WHERE database = ?", (database,))]
+
+
+def prices_entry(connection: sqlite3.Connection, plan: str) -> int | None:
+    """Number of the entry that holds the prices of a plan, None if there is none yet."""
+    asked = (
+        "SELECT entries.id FROM results JOIN entries ON entries.id = results.entry "
+        "WHERE json_extract(body, '$.kind') = 'prices' AND json_extract(body, '$.plan') = ?"
+    )
+    row = connection.execute(asked, (plan,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def read_spent(connection: sqlite3.Connection, last: int | None) -> list[tuple[int | None, int | None, str, str]]:
+    """Of each release, or the last so many: the entry of its prices, its day, its time, what it achieved as JSON."""
+    asked = (
+        "SELECT json_extract(body, '$.prices'), json_extract(body, '$.day'), json_extract(body, '$.time'), "
+        "json_extract(body, '$.achieved') FROM releases JOIN entries ON entries.id = releases.entry "
+        "ORDER BY entries.id DESC LIMIT ?"
+    )
+    return connection.execute(asked, (-1 if last is None else last,)).fetchall()[::-1]
+
+
 def last_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) -> tuple[int, int]:
     """How many releases there are for these sets of audited databases, and the number of the last."""
     asked = "SELECT count(*), coalesce(max(entry), 0) FROM releases WHERE fingerprint = ?"

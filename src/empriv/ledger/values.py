@@ -10,16 +10,17 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from empriv.errors import InputError
+from empriv.ledger.window import window_of
 
 if TYPE_CHECKING:
-    from empriv.results import Results
+    from empriv.results import FloatArray, Results
 
 Answer = float | tuple[float, ...]
 
@@ -201,18 +202,21 @@ class Policy:
     delta, total_risk : and must be at most this there
     queries : how many different queries there may be; the same query, with the same noise, released from one database
         after the other is one
+    window : ``"365d"`` or ``52``: delta and total_risk then hold for all releases from any 365 days of databases, or
+        from any 52 releases in a row, composed; None looks at overlapping databases only
 
     Examples
     --------
     >>> ledger = empriv.Ledger("releases.ledger", policy=empriv.Policy(epsilon=0.1, delta=0.05, queries=3))
     >>> ledger.policy
-    Policy(epsilon=0.1, delta=0.05, total_risk=None, queries=3)
+    Policy(epsilon=0.1, delta=0.05, total_risk=None, queries=3, window=None)
     """
 
     epsilon: float | None = None
     delta: float | None = None
     total_risk: float | None = None
     queries: int | None = None
+    window: str | int | None = None
 
     def __post_init__(self) -> None:
         _check(self, "epsilon", most=math.inf)
@@ -226,9 +230,23 @@ class Policy:
                 "`epsilon` must be given with `delta` or `total_risk`, and they with `epsilon`: "
                 "a limit on one alone says nothing."
             )
+        if self.window is not None:
+            length = window_of(self.window)
+            if self.epsilon is None:
+                raise InputError("`window` must go with `epsilon` and `delta` or `total_risk`, which it is for.")
+            object.__setattr__(self, "window", f"{length.length}d" if length.days else length.length)
 
     def to_json(self) -> dict[str, Any]:
         return to_json(self)
+
+
+@dataclass(frozen=True, eq=False)
+class PricesByName:
+    """What one release tells of each person: see `empriv.ledger.window.Prices`, with names instead of digests."""
+
+    people: Sequence[str] = field(repr=False)
+    squares: FloatArray = field(repr=False)
+    escapes: FloatArray = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -250,6 +268,9 @@ class Release:
     results : results behind the query, for queries that cannot be run again from their text; they are kept in the
         ledger, which is then to be treated like the data
     content : what the database holds. Without it, a query is known again by its text, its noise and the label alone
+    plan : name of the prices, the same for all releases that have the same
+    prices : what the release tells of each person by name, for a policy with a window; None if the ledger has them by
+        ``plan`` already, or to take everybody for the one who is told most
     """
 
     identity: Identity
@@ -264,6 +285,8 @@ class Release:
     joint: Joint | None = None
     results: Results | None = field(default=None, repr=False)
     content: Content | None = field(default=None, repr=False)
+    plan: str | None = field(default=None, repr=False)
+    prices: PricesByName | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
@@ -303,7 +326,7 @@ class Entry:
     ----------
     id : its place in the chain, from 1
     time : when it was written, in UTC
-    kind : "created", "policy", "release" or "upgraded"
+    kind : "created", "policy", "prices", "release" or "upgraded"
     previous, hash : hashes of the entry before and of this one
     """
 
@@ -319,6 +342,17 @@ class PolicyEntry(Entry):
     """The policy from here on, set when the ledger was created or changed later."""
 
     policy: Policy
+
+
+@dataclass(frozen=True)
+class PriceEntry(Entry):
+    """What releases of one plan tell of each person, kept with this entry under digests of their names.
+
+    ``plan`` is a keyed digest of the plan's name, ``results`` the SHA-256 of what is kept.
+    """
+
+    plan: str
+    results: str
 
 
 @dataclass(frozen=True)
@@ -345,6 +379,8 @@ class ReleaseEntry(Entry):
     question : keyed digest of the query in its one form, the component and the law; None in version 1
     content : keyed digest of what the ledger keeps apart: the true answer, those without each individual, `further`
     audited : keyed digest of the results that were audited
+    prices : number of the entry that holds the prices of its plan, where the policy has a window
+    day : of its database, counted from a day that only the ledger knows; None where the policy has no window
     further : whether it may be of the same database as an earlier release of the same question, and so counts beside
         it. It is not in an export, to which it would tell that two answers are the same
     """
@@ -366,6 +402,8 @@ class ReleaseEntry(Entry):
     question: str | None = None
     content: str | None = None
     audited: str | None = None
+    prices: int | None = None
+    day: int | None = None
     further: bool = False
 
 
@@ -414,6 +452,8 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
     link = {"id": facts["id"], "time": facts["time"], "kind": facts["kind"], "previous": previous, "hash": hash}
     if facts["kind"] in ("created", "policy"):
         return PolicyEntry(**link, policy=Policy(**facts["policy"]))
+    if facts["kind"] == "prices":
+        return PriceEntry(**link, plan=str(facts["plan"]), results=str(facts["results"]))
     if facts["kind"] == "upgraded":
         return UpgradeEntry(**link, index=str(facts["index"]))
     if facts["kind"] != "release":
@@ -433,6 +473,8 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
         question=facts.get("question"),
         content=facts.get("content"),
         audited=facts.get("audited"),
+        prices=facts.get("prices"),
+        day=facts.get("day"),
     )
 
 

@@ -1,0 +1,237 @@
+"""What a release spends under a policy with a window, and what is left: prices of plans, kept and added up.
+
+Releases of one plan (a query, its noise, an audit) have the same prices, which are kept once, as an entry of their own.
+A release says which entry holds its prices, and its day. Earlier releases without prices, from before the policy had a
+window, count for everybody with what they achieved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from empriv.errors import InputError
+from empriv.ledger import store
+from empriv.ledger.accounts import ANYBODY, Plans, Prices, broken, effect_of, releases_left, windows_with
+from empriv.ledger.chain import Indexed, body_of, keyed
+from empriv.ledger.values import Figures, Policy, Release, canonical, label_text
+from empriv.ledger.window import Window, day_of, window_of
+from empriv.results import IntArray
+
+_OFFSETS = 1_000_000  # days among which the day that others are counted from is chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Spent:
+    """Earlier releases: where each stands, a day or a number, and the prices of each plan."""
+
+    places: IntArray
+    kinds: IntArray
+    prices: tuple[Prices, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Spending:
+    """One release under a policy with a window.
+
+    Attributes
+    ----------
+    policy, window : what holds
+    earlier : releases before it
+    prices : its own
+    here : where it stands among them
+    entry : number that its entry will have
+    held_by : number of the entry that holds its prices, or will
+    written : the text of that entry, and what is kept with it, if it is new
+    day : of its database as the entry has it
+    seen : whether the rows of its database were looked at
+    """
+
+    policy: Policy
+    window: Window
+    earlier: Spent = field(repr=False)
+    prices: Prices = field(repr=False)
+    here: int
+    entry: int
+    held_by: int
+    written: tuple[str, bytes] | None = field(repr=False)
+    day: int | None = field(repr=False)
+    seen: bool = True
+
+    @staticmethod
+    def of(connection: sqlite3.Connection, policy: Policy, release: Release, asked: Indexed, key: bytes) -> Spending:
+        """What the release that is asked for would spend."""
+        assert policy.window is not None
+        window = window_of(policy.window)
+        day = day_of(label_text(release.database))
+        if window.days and day is None:
+            raise InputError(
+                "`database` must be a date: the policy's window counts days. Hint: a window of so many releases."
+            )
+        day = None if day is None else day + _offset(key)
+        earlier = _spent(connection, window, key)
+        plan = _plan_digest(release, key)
+        held_by = store.prices_entry(connection, plan)
+        written, entry = None, asked.entry
+        if held_by is None:
+            prices = _prices(release, key)
+            content = prices.to_bytes()
+            facts = {"plan": plan, "results": hashlib.sha256(content).hexdigest()}
+            held_by, entry = asked.entry, asked.entry + 1
+            written = (body_of(held_by, "prices", facts), content)
+        else:
+            prices = _kept(connection, held_by)
+        here = day if window.days and day is not None else len(earlier.places)
+        seen = release.content is None or release.content.people is not None
+        return Spending(policy, window, earlier, prices, here, entry, held_by, written, day, seen)
+
+    def refusal(self) -> str | None:
+        """Why the window's limits do not allow it, None if they do."""
+        if not self.seen:
+            return (
+                "Only databases whose rows were looked at are added up, and this one was not audited. "
+                "Hint: empriv release --rows FILE looks at them."
+            )
+        spent, policy = self.earlier, self.policy
+        assert policy.epsilon is not None
+        plans = Plans.of([*spent.prices, self.prices])
+        length = self.window.length
+        for counts in windows_with(self.here, spent.places, spent.kinds, len(plans.squares), length):
+            over = broken(plans.after(counts), _limits(policy), policy.epsilon)
+            if over is not None:
+                name, figure, limit = over
+                number = int(counts.sum())
+                releases = "This release alone" if number == 1 else f"With this one, the {number:,} releases"
+                return (
+                    f"{releases} from {self.window.words} would make {name} {figure:.4g} at epsilon "
+                    f"{policy.epsilon:g}, above the limit {limit:.4g}. Hint: `empriv ledger left`, or noise that is "
+                    "designed for more publications (times=)."
+                )
+        return None
+
+    def write_prices(self, connection: sqlite3.Connection, previous: str) -> str:
+        """Write the entry of the prices, if they are new; the hash that the next entry follows."""
+        if self.written is None:
+            return previous
+        body, content = self.written
+        previous = store.append(connection, body, previous=previous)
+        store.add_results(connection, self.held_by, content)
+        return previous
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the entry of the release says of it."""
+        return {"prices": self.held_by, "day": self.day}
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is spent in the latest window, and how much more fits.
+
+    Attributes
+    ----------
+    window : in words
+    releases : how many are in it
+    spent : delta and total_risk of all of them, at the policy's epsilon
+    limits : of the policy
+    more : how many more releases like the last fit, one each day or in a row; None if there is no end to them
+    """
+
+    window: str
+    releases: int
+    spent: Figures
+    limits: Policy
+    more: int | None
+
+
+def left_of(connection: sqlite3.Connection, policy: Policy, key: bytes) -> Left:
+    """What is left of a policy with a window."""
+    if policy.window is None or policy.epsilon is None:
+        raise InputError("The policy must have a window. Hint: empriv ledger policy LEDGER --window 365d.")
+    window = window_of(policy.window)
+    spent = _spent(connection, window, key)
+    if not len(spent.places):
+        return Left(window.words, 0, Figures(policy.epsilon, 0.0, 0.0), policy, None)
+    # The plan of the last release comes last: it is the one that is asked for again.
+    last = int(spent.kinds[-1])
+    order = [kind for kind in range(len(spent.prices)) if kind != last] + [last]
+    kinds = np.argsort(order)[spent.kinds]
+    plans = Plans.of([spent.prices[kind] for kind in order])
+    latest = int(spent.places.max())
+    inside = spent.places > latest - window.length
+    account = plans.after(np.bincount(kinds[inside], minlength=len(order)).astype(float))
+    figures = Figures(policy.epsilon, account.delta(policy.epsilon), account.total_risk(policy.epsilon))
+    more = releases_left(plans, spent.places, kinds, window, _limits(policy), policy.epsilon)
+    return Left(window.words, int(np.count_nonzero(inside)), figures, policy, more)
+
+
+def _limits(policy: Policy) -> dict[str, float | None]:
+    return {"delta": policy.delta, "total_risk": policy.total_risk}
+
+
+def _offset(key: bytes) -> int:
+    """Days are counted from one that an export does not tell."""
+    return int(keyed(key, "day")[:12], 16) % _OFFSETS
+
+
+def _spent(connection: sqlite3.Connection, window: Window, key: bytes) -> Spent:
+    """Earlier releases in the order of their entries."""
+    rows = store.read_spent(connection, None if window.days else window.length)
+    kinds: dict[Any, int] = {}
+    prices: list[Prices] = []
+    places, own = [], []
+    for number, (held_by, day, time, achieved) in enumerate(rows):
+        name = achieved if held_by is None else held_by
+        if name not in kinds:
+            kinds[name] = len(prices)
+            if held_by is None:
+                prices.append(_for_anybody(Figures(**json.loads(achieved))))
+            else:
+                prices.append(_kept(connection, held_by))
+        if day is None:
+            day = datetime.fromisoformat(time).date().toordinal() + _offset(key)
+        places.append(day if window.days else number)
+        own.append(kinds[name])
+    return Spent(np.array(places, np.int64), np.array(own, np.int64), tuple(prices))
+
+
+def _prices(release: Release, key: bytes) -> Prices:
+    """Prices of the people by digests of their names, or one for all."""
+    if release.joint is not None and release.joint.entries:
+        return _for_anybody(release.joint)  # of the same database: what both tell together
+    if release.prices is None:
+        return _for_anybody(release.achieved)
+    unit = canonical(release.identity.individual, name="individual")
+    names: Sequence[str] = release.prices.people
+    people = np.array([_person(key, release.identity.scope, unit, str(name)) for name in names], np.uint64)
+    return Prices(people, np.asarray(release.prices.squares, float), np.asarray(release.prices.escapes, float))
+
+
+def _person(key: bytes, scope: str, unit: str, name: str) -> int:
+    return int(keyed(key, "person", scope, unit, name)[:16], 16) or ANYBODY + 1
+
+
+def _for_anybody(figures: Figures) -> Prices:
+    if figures.delta is None:
+        raise InputError("`achieved` must state delta: the policy's window adds up what releases tell.")
+    return Prices.for_anybody(effect_of(figures.delta, figures.epsilon) ** 2)
+
+
+def _plan_digest(release: Release, key: bytes) -> str:
+    if release.joint is not None and release.joint.entries:
+        return keyed(key, "plan", "joint", repr((release.joint.epsilon, release.joint.delta)))
+    if release.plan is None:
+        return keyed(key, "plan", "achieved", repr((release.achieved.epsilon, release.achieved.delta)))
+    return keyed(key, "plan", "by name", release.identity.scope, release.plan)
+
+
+def _kept(connection: sqlite3.Connection, entry: int) -> Prices:
+    content = store.read_results(connection, entry)
+    return Prices.from_bytes(b"" if content is None else content)
