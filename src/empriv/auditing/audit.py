@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
+from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
 from empriv.base.arguments import one_of, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
@@ -177,6 +178,25 @@ class Audit:
         Asked like any risk: ``delta``, ``delta_i``, ``bounds``. Of one number.
         """
         return self.measured.given_presence()
+
+    def updated(self, rows: Any, **options: Any) -> Audit:
+        """The audit with further databases among the others, such as today's. Only their rows are read.
+
+        Parameters
+        ----------
+        rows : `Databases`, or a file or table whose rows are cut and belong to people as those audited were
+        options : as for `collect`: engine, memory_limit, timeout, jobs, progress, notice
+        """
+        from empriv.collecting.run_options import Run
+
+        return with_further_databases(self, databases_like(self.origin, rows), Run(**options))
+
+    def bounds_whenever(self, epsilon: float, level: float | None = None) -> Whenever:
+        """Bounds on delta for an audit that is looked at again and again while databases are added.
+
+        Those of `bounds` hold for one look. These hold for all looks together; they change at 30, 60, 120, ... databases.
+        """
+        return bounds_whenever(self, epsilon, level)
 
     @cached_property
     def components(self) -> dict[str, Audit]:
@@ -382,11 +402,12 @@ class Audit:
 
     def release(
         self,
-        value: float | Mapping[str, float],
+        value: float | Mapping[str, float] | None = None,
         *,
         noise: Noise | JointNoise,
         ledger: Ledger,
-        database: Any,
+        database: Any = None,
+        rows: Any = None,
     ) -> Released:
         """Release a noisy answer through the ledger, which records it before anybody sees it.
 
@@ -395,10 +416,12 @@ class Audit:
 
         Parameters
         ----------
-        value : the answer on ``database``, or the answers by name for several numbers
+        value : the answer on ``database``, or the answers by name for several numbers; not with ``rows``
         noise : from `design_noise` or `design_joint_noise`, for this audit
         ledger : what has been released already; the audit should have been made with it
         database : label of the database that the answer comes from, audited or new
+        rows : of one further database, such as today's, as for `updated`: its answer is computed and released, if the
+            database is like those audited
 
         Returns
         -------
@@ -409,7 +432,12 @@ class Audit:
             self.alone.risk, self.query, self.text, self.component, self.origin, self.scope, self.composition,
             self._certified,
         )  # fmt: skip
-        return release_through(ledger, asked, value, noise=noise, database=database)
+        further = None
+        if rows is not None:
+            from empriv.collecting.run_options import Run
+
+            further = further_results(self.alone, databases_like(self.origin, rows), Run())
+        return release_through(ledger, asked, value, noise=noise, database=database, further=further)
 
     def report(self, path: str | PathLike[str], **options: Any) -> empriv.report.Written:
         """Write the audit as one page of HTML, with what belongs beside it; see `empriv.report.write_report`."""

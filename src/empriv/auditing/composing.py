@@ -6,6 +6,8 @@ and given the noise that they were released with. What is written to the ledger,
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from empriv.collecting.origins import Origin
-from empriv.errors import InputError
+from empriv.auditing.updating import unlike
+from empriv.errors import InputError, RefusalError
 from empriv.ledger import Content, Figures, Identity, Joint, Ledger, Release, Released, ReleaseEntry, identity_of
 from empriv.ledger.values import label_text
 from empriv.measuring import RiskContract, measure
@@ -140,32 +143,47 @@ class Asked:
 
 
 def release_through(
-    ledger: Ledger, asked: Asked, value: float | Mapping[str, float], *, noise: Noise | JointNoise, database: Any
+    ledger: Ledger,
+    asked: Asked,
+    value: float | Mapping[str, float] | None,
+    *,
+    noise: Noise | JointNoise,
+    database: Any,
+    further: Results | None = None,
 ) -> Released:
     """Release a noisy answer through the ledger; see `Audit.release`."""
     noise = _certified(asked, noise)
     results = asked.risk.results
+    audited = results
+    if further is not None:
+        value, database, audited = _of_further(results, further, value, database)
+    if value is None or database is None:
+        raise InputError("`value` and `database` must be given, or `rows` of the database that is released from.")
     laws: Mapping[str, Law]
     if isinstance(noise, JointNoise):
         laws, target = noise.laws, Figures(noise.epsilon, noise.delta)
     else:
         laws, target = {NOW: noise.law}, Figures(noise.epsilon, noise.delta, noise.total_risk)
-    limit = ledger.policy.epsilon
-    epsilon = target.epsilon if limit is None else limit
+    policy = ledger.policy
+    epsilon = target.epsilon if policy.epsilon is None else policy.epsilon
     own = laws if results.components is None else {f"{NOW}: {name}": law for name, law in laws.items()}
+    law = {"laws": [law.to_json() for law in laws.values()]}
+    plan = None if policy.window is None else _plan(asked, law)
     release = Release(
         identity=identity_of([*results.databases.tolist(), database], asked.origin, scope=asked.scope),
         database=database,
         query=asked.query if asked.text is None else asked.text,
         component=asked.component,
         method=noise.method if isinstance(noise, Noise) else "joint",
-        law={"laws": [law.to_json() for law in laws.values()]},
+        law=law,
         asked=target,
         achieved=_achieved(noise, epsilon),
         joint=None if asked.composition is None else asked.composition.joint(own, epsilon),
         n_individuals=results.n_individuals,
         results=results if asked.text is None else None,
-        content=_content(results, value, laws, database),
+        content=_content(audited, value, laws, database),
+        plan=plan,
+        prices=None if plan is None or ledger.knows_plan(plan, scope=asked.scope) else prices_of(noise),
     )
 
     def draw() -> float | tuple[float, ...]:
@@ -179,6 +197,39 @@ def release_through(
         return tuple(drawn[name] for name in laws)
 
     return ledger.release(release, draw)
+
+
+def _of_further(
+    results: Results, further: Results, value: float | Mapping[str, float] | None, database: Any
+) -> tuple[float | Mapping[str, float], Any, Results]:
+    """Answer and label of a further database, and all results with it; refused if it is not like those audited."""
+    if value is not None:
+        raise InputError("`value` must not be given with `rows`, from which it is computed.")
+    labels = further.databases.tolist()
+    if database is not None:
+        wanted = label_text(database)
+        places = [place for place, label in enumerate(labels) if label_text(label) == wanted]
+        if len(places) != 1:
+            raise InputError(f"`database` must name a database of `rows`, got a label that matches {len(places)}.")
+        further = further.on_databases(np.array(places))
+    if further.n_databases != 1:
+        raise InputError(f"`rows` must be of one database, got {further.n_databases:,}. Hint: `database` names it.")
+    reason = unlike(results, further)
+    if reason is not None:
+        raise RefusalError(
+            f"The new database is not like those audited. {reason} Hint: add it to the audit (`updated`, or empriv "
+            "audit --update) and design noise again."
+        )
+    answers = further.q[0]
+    names = results.components
+    answer = float(answers) if names is None else dict(zip(names, map(float, answers), strict=True))
+    return answer, further.databases.tolist()[0], results.with_databases(further)
+
+
+def _plan(asked: Asked, law: Mapping[str, Any]) -> str:
+    """Name of what a release of this query with this noise tells of each person."""
+    facts = [asked.risk.results.digest, asked.query, asked.text, asked.component, law]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:

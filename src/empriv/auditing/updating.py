@@ -22,6 +22,7 @@ from empriv.validate.bounds import LEAST_DATABASES, bounds
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
     from empriv.collecting import Databases
+    from empriv.collecting.origins import Origin
     from empriv.collecting.run_options import Run
 
 
@@ -69,6 +70,11 @@ def bounds_whenever(audit: Audit, epsilon: float, level: float | None = None) ->
 
 def with_further_databases(audit: Audit, data: Databases, run: Run) -> Audit:
     """The audit as it would be with these databases among the others; only they are read."""
+    return remeasured(audit, audit.results.with_databases(further_results(audit, data, run)))
+
+
+def further_results(audit: Audit, data: Databases, run: Run) -> Results:
+    """Results of the audit's query on further databases."""
     if audit.text is None:
         raise InputError(
             "An audit of a Python function cannot be updated: its code is not in the audit. "
@@ -81,9 +87,44 @@ def with_further_databases(audit: Audit, data: Databases, run: Run) -> Audit:
 
     queries = queries_in(audit.text)
     further = run_query(data, queries if len(queries) > 1 else queries[0], run)
-    if audit.component is not None:
-        further = further.component(audit.component)
-    return remeasured(audit, audit.results.with_databases(further))
+    return further if audit.component is None else further.component(audit.component)
+
+
+def databases_like(origin: Origin | None, rows: Any) -> Databases:
+    """Rows of further databases, cut and owned as those audited were."""
+    from empriv.collecting.sources import Databases, databases
+
+    if isinstance(rows, Databases):
+        return rows
+    if origin is None or origin.drawn is not None or origin.tables:
+        raise InputError(
+            "`rows` must be Databases: the audit does not say how rows are cut into databases, or its query joins "
+            "other tables. Hint: empriv.databases(source, database=..., individual=...)."
+        )
+    unidentified: Any = origin.unidentified
+    return databases(rows, database=origin.database, individual=list(origin.individual), unidentified=unidentified)
+
+
+def unlike(results: Results, further: Results) -> str | None:
+    """Why a further database is not like those that were audited, None if it is: then their figures hold for it too.
+
+    Its answer must not lie beyond those seen by more than half of their range, and nobody may change it by more than
+    anybody changed an answer before.
+    """
+    if further.outcomes.any() or further.entry_outcomes.any():
+        return "Its answer, or the answer without somebody, is not a number."
+    numbers = results.outcomes.reshape(results.n_databases, -1).any(axis=1) == 0
+    seen, asked = (
+        part.q.reshape(part.n_databases, -1) for part in (results.on_databases(numbers.nonzero()[0]), further)
+    )
+    room = 0.5 * np.ptp(seen, axis=0)
+    if np.any(asked < seen.min(axis=0) - room) or np.any(asked > seen.max(axis=0) + room):
+        return "Its answer lies far beyond those that were audited."
+    changes = [np.abs(part.q[part.entry_database] - part.entry_q) for part in (results, further)]
+    widest, here = (np.nanmax(change.reshape(len(change), -1), axis=0, initial=0.0) for change in changes)
+    if np.any(here > widest * (1 + 1e-9)):
+        return "Somebody changes its answer by more than anybody changed an answer before."
+    return None
 
 
 def remeasured(audit: Audit, results: Results) -> Audit:

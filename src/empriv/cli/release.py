@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     "--ledger", metavar="PATH", help="Write the release to this ledger first, which may refuse it. Needs --audit."
 )
 @click.option("--audit", metavar="SAVED", help="The saved audit that the noise was designed for.")
-def release(path: str, values: tuple[str, ...], database: str | None, ledger: str | None, audit: str | None) -> None:
+@click.option(
+    "--rows", metavar="FILE",
+    help="Rows of one further database, such as today's: the audit's query is run on them, and its answer is released "
+    "if the database is like those audited. Needs --ledger.",
+)  # fmt: skip
+def release(
+    path: str, values: tuple[str, ...], database: str | None, ledger: str | None, audit: str | None, rows: str | None
+) -> None:
     """Print an answer with noise that was saved by `empriv noise --save`.
 
     Without a ledger every call spends more privacy, and nothing keeps track of it. With one, the same release gives the
@@ -45,12 +52,15 @@ def release(path: str, values: tuple[str, ...], database: str | None, ledger: st
     Examples:
       echo 1234.5 | empriv release noise.empriv --value -
       empriv release noise.empriv --audit audit.empriv --database 1998-06-30 --ledger releases.ledger
+      empriv release noise.empriv --audit audit.empriv --rows today.parquet --ledger releases.ledger
     """
-    if not values and database is None:
-        raise click.UsageError("Give --value, --database, or both.")
+    if not values and database is None and rows is None:
+        raise click.UsageError("Give --value, --database, or both; or --rows.")
+    if rows is not None and (values or ledger is None):
+        raise click.UsageError("--rows must be given with --ledger, and without --value.")
     if (ledger is None) != (audit is None):
         raise click.UsageError("--ledger and --audit must be given together.")
-    if ledger is not None and database is None:
+    if ledger is not None and database is None and rows is None:
         raise click.UsageError("--ledger needs --database, which says where the answer comes from.")
     import empriv
     from empriv.noise.joint_noise import JointNoise
@@ -59,7 +69,7 @@ def release(path: str, values: tuple[str, ...], database: str | None, ledger: st
     if not isinstance(saved, empriv.Noise | JointNoise):
         raise InputError("NOISE must be a file that `empriv noise --save` wrote, got a different one.")
     saved.check_release()
-    answer: Any = _answers(saved, values) if values else _audited(saved, str(database))
+    answer: Any = None if rows is not None else _answers(saved, values) if values else _audited(saved, str(database))
     if ledger is None:
         noisy: Any = saved.release(answer)
         noisy = tuple(noisy.values()) if isinstance(noisy, dict) else noisy
@@ -67,9 +77,10 @@ def release(path: str, values: tuple[str, ...], database: str | None, ledger: st
         from empriv.ledger import Ledger
 
         loaded = load_audit(str(audit), (saved.epsilon,))
-        label = _label(loaded.results.databases.tolist(), str(database))
+        label = None if database is None else _label(loaded.results.databases.tolist(), database)
+        book = Ledger(ledger, create=False)
         try:
-            released = loaded.release(answer, noise=saved, ledger=Ledger(ledger, create=False), database=label)
+            released = loaded.release(answer, noise=saved, ledger=book, database=label, rows=rows)
         except RefusalError as error:
             click.echo(f"Refused: {error}", err=True)
             click.get_current_context().exit(POLICY_FAILED)
@@ -110,7 +121,11 @@ def _number(text: str) -> float:
 def _audited(saved: Noise | JointNoise, database: str) -> float | dict[str, float]:
     """The answer, or the answers by name, of one audited database."""
     results = saved.risk.results
-    matching = [index for index, label in enumerate(results.databases) if str(label) == database]
+    from empriv.ledger.values import label_text
+
+    # 2023-12-01 finds 2023-12-01 00:00:00
+    wanted = label_text(database)
+    matching = [index for index, label in enumerate(results.databases) if label_text(label) == wanted]
     if len(matching) != 1:
         raise InputError(f"`--database` must name one of the databases, got a label that matches {len(matching)}.")
     if results.draws is not None:
@@ -123,5 +138,7 @@ def _audited(saved: Noise | JointNoise, database: str) -> float | dict[str, floa
 
 
 def _label(labels: list[Any], text: str) -> Any:
-    """The audited label with this text, or the text itself for a database that was not audited."""
-    return next((label for label in labels if str(label) == text), text)
+    """The audited label that this text stands for, or the text itself for a database that was not audited."""
+    from empriv.ledger.values import label_text
+
+    return next((label for label in labels if label_text(label) == label_text(text)), text)
