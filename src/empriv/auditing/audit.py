@@ -194,7 +194,7 @@ class Audit:
     def bounds_whenever(self, epsilon: float, level: float | None = None) -> Whenever:
         """Bounds on delta for an audit that is looked at again and again while databases are added.
 
-        Those of `bounds` hold for one look. These hold for all looks together; they change at 30, 60, 120, ... databases.
+        Those of `bounds` hold for one look. These hold for all looks together; they move at 30, 60, 120, ... databases.
         """
         return bounds_whenever(self, epsilon, level)
 

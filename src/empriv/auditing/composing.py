@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from empriv.collecting.origins import Origin
 from empriv.auditing.updating import unlike
+from empriv.collecting.origins import Origin
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import Content, Figures, Identity, Joint, Ledger, Release, Released, ReleaseEntry, identity_of
 from empriv.ledger.values import label_text
@@ -183,7 +183,7 @@ def release_through(
         results=results if asked.text is None else None,
         content=_content(audited, value, laws, database),
         plan=plan,
-        prices=None if plan is None or ledger.knows_plan(plan, scope=asked.scope) else prices_of(noise),
+        prices=None,
     )
 
     def draw() -> float | tuple[float, ...]:
