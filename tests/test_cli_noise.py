@@ -138,3 +138,19 @@ def test_with_the_real_design(saved: str) -> None:
     done = _run("noise", saved, "--epsilon", "0.5", "--delta", "0.2", "--method", "classical", "--json", "-")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["achieved_delta"] <= 0.2
+
+
+@pytest.mark.slow
+def test_noise_for_many_publications(saved: str, tmp_path: Path) -> None:
+    target, figures = tmp_path / "noise.empriv", tmp_path / "noise.json"
+    options = ["--epsilon", "1", "--delta", "0.2", "--granularity", "0.25", "--times", "12"]
+    shown = _run("noise", saved, *options, "--save", str(target), "--json", str(figures))
+    assert shown.exit_code == 0, shown.output
+    assert "After 12 publications" in shown.output
+    said = json.loads(figures.read_text())
+    assert said["times"] == 12
+    assert said["achieved_delta_of_all"] <= 0.2
+    assert empriv.load(target).times == 12
+    refused = _run("noise", saved, "--epsilon", "1", "--granularity", "0.25", "--times", "12")
+    assert refused.exit_code == 1
+    assert "`delta` must be given, above 0" in refused.output

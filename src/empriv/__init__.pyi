@@ -16,6 +16,7 @@ __all__ = [
     "EmprivError",
     "FileFormatError",
     "Given",
+    "HowOften",
     "InputError",
     "JointNoise",
     "JointRisk",
@@ -32,6 +33,7 @@ __all__ = [
     "Query",
     "QueryError",
     "RefusalError",
+    "RepeatedRisk",
     "Results",
     "Risk",
     "Scan",
@@ -51,6 +53,7 @@ __all__ = [
     "design_joint_noise",
     "design_noise",
     "explain",
+    "how_often",
     "load",
     "measure",
     "measure_against",
@@ -90,6 +93,8 @@ from .measuring.given.adversary_risk import AdversaryRisk, measure_against
 from .measuring.joint.joint_risk import JointRisk
 from .measuring.line.risk import Risk
 from .measuring.measures import measure
+from .measuring.series.how_often import HowOften
+from .measuring.series.repeated_risk import RepeatedRisk
 from .noise.design.design import design_noise
 from .noise.joint_noise import JointNoise, design_joint_noise
 from .noise.noise import Noise
@@ -98,6 +103,7 @@ from .scale.scanning import scan
 from .scale.scans import Scan
 from .validate.bounds import Bounds, bounds
 from .validate.checks import Check, checks
+from .validate.publications import how_often
 from .validate.verdict import Verdict
 
 __version__: str

@@ -27,11 +27,13 @@ from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, Risk, RiskCont
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
+from empriv.measuring.series import HowOften
 from empriv.noise.measured import one_number, several_numbers
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
 from empriv.validate.bounds import bounds
 from empriv.validate.checks import checks
+from empriv.validate.publications import how_often
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED, verdict
 from empriv.words import sentences as words
 from empriv.words.facts import JointFacts, Question
@@ -269,6 +271,10 @@ class Audit:
         )
         there.findings = (Finding("when-present"), *there.findings)
         return max(on_random_day, there, key=lambda found: (PASS, UNRESOLVED, FAIL).index(str(found)))
+
+    def how_often(self, *, epsilon: float, delta: float, level: float | None = None) -> HowOften:
+        """How often the query may be published, each time from a database of its own, within a target."""
+        return how_often(self.once, epsilon=epsilon, delta=delta, level=level)
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table of the individuals, riskiest first."""

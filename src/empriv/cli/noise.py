@@ -60,6 +60,13 @@ class _Designed:
 @click.option(
     "--bound", type=float, metavar="B", help="The most that one individual can change an answer, if you know it."
 )
+@click.option(
+    "--times",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Publications, each from a database of its own, that together keep the target. [default: 1]",
+)
 @click.option("--compare", is_flag=True, help="Compare the designs of all methods.")
 @click.option("--save", metavar="PATH", help="Save the noise, for `empriv release` (mode 0600).")
 @click.option("--json", "json_path", metavar="PATH", help="Write the figures; - prints them instead.")
@@ -72,6 +79,7 @@ def noise(
     method: str,
     granularity: float | None,
     bound: float | None,
+    times: int,
     compare: bool,
     save: str | None,
     json_path: str | None,
@@ -91,7 +99,7 @@ def noise(
     from empriv.noise.design.design import design_noise
 
     if audit.results.components is not None:
-        if method != "robust" or compare or bound is not None or total_risk is not None:
+        if method != "robust" or compare or bound is not None or total_risk is not None or times > 1:
             raise click.UsageError("Several numbers together take only --epsilon, --delta and --granularity.")
         try:
             _design_jointly(
@@ -103,13 +111,13 @@ def noise(
         return
 
     def work() -> _Designed:
-        def design(chosen: str) -> Noise:
+        def design(chosen: str, publications: int = 1) -> Noise:
             return design_noise(
                 audit.risk, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen,
-                granularity=granularity, bound=bound, progress=False if quiet else None,
+                granularity=granularity, bound=bound, times=publications, progress=False if quiet else None,
             )  # fmt: skip
 
-        designed = design(method)
+        designed = design(method, times)
         others, missed = {method: designed}, {}
         names = (method, *(METHODS if compare else ("classical", "paper")))
         for name in dict.fromkeys(names):
@@ -201,6 +209,13 @@ def _show(outcome: _Designed, console: Console) -> None:
     console.print()
     for name, sentence in outcome.missed.items():
         say(f"{name}: {sentence}")
+    if designed.composed is not None:
+        once = " (the other methods above are for one)" if len(rows) > 1 else ""
+        achieved = designed.composed.achieved_delta()
+        say(
+            f"After {designed.times:,} publications{once}: delta at most {achieved:.3g} at epsilon "
+            f"{designed.epsilon:g}, at 95% confidence."
+        )
     say(f"Verdict without noise: {outcome.before}. With noise, by the certificate: {_held(designed)}.")
     if outcome.after is not None:
         say(

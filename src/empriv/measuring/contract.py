@@ -171,6 +171,12 @@ class RiskContract(ABC):
 
         return repeated_of(self, times)
 
+    def how_often(self, *, epsilon: float, delta: float, level: float | None = None) -> empriv.HowOften:
+        """The largest number of publications within a target; the same as ``empriv.how_often(risk, ...)``."""
+        import empriv  # a shortcut upwards, by the public name, as for `bounds`
+
+        return empriv.how_often(self, epsilon=epsilon, delta=delta, level=level)
+
     def tells_epsilon(self, delta: float) -> bool:  # noqa: ARG002 — a kind that was asked beforehand looks at it
         """Whether `epsilon` can be asked at this delta."""
         return True

@@ -17,13 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.arguments import whole_number
+from empriv.base.arguments import finite_epsilon, probability, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
 from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.series import HowOften, largest
 from empriv.noise.certify.certificate import Certificate, certify
+from empriv.noise.certify.composed import ComposedCertificate
 from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
 from empriv.noise.law import Law
@@ -34,6 +36,10 @@ from empriv.validate.checks.robustness import subset
 TUNED = ("optimal", "calibrated", "paper")
 """Methods whose laws are tuned to the estimate."""
 
+_ANOTHER_AUDIT = (
+    "Noise must keep its promise for the audit at hand, and this one does not: it was designed for another "
+    "density, or was altered. Nothing is released."
+)
 _DAMAGED = "The file is damaged: its facts about the noise are not what empriv writes."
 
 
@@ -54,6 +60,8 @@ class Noise:
     declared_granularity : whether the user chose the granularity; only then may answers be released
     notes : what the promise rests on, in sentences
     study : whether the law may miss its target, and is for study only
+    times : publications, each from a database of its own, that together keep the target
+    composed : what the law achieves over all of them, if there are several
 
     Examples
     --------
@@ -78,6 +86,28 @@ class Noise:
     declared_granularity: bool = False
     notes: tuple[str, ...] = ()
     study: bool = False
+    times: int = 1
+    composed: ComposedCertificate | None = field(default=None, repr=False)
+
+    def after(self, times: int, *, epsilon: float | None = None, delta: float | None = None) -> ComposedCertificate:
+        """What the noise achieves over so many publications, each from a database of its own (docs/series.md).
+
+        ``achieved_delta()`` of it is the upper figure at 95% confidence, ``estimated_delta()`` the estimate.
+        """
+        target = (self.delta or 0.0) if delta is None else probability("delta", delta)
+        at = self.epsilon if epsilon is None else finite_epsilon(epsilon)
+        return ComposedCertificate(self.risk, self.law, at, target, whole_number("times", times, least=1))
+
+    def how_often(self, *, epsilon: float | None = None, delta: float | None = None) -> HowOften:
+        """How often answers with this noise may be published, by default within the noise's own target."""
+        once = self.after(1, epsilon=epsilon, delta=delta)
+        return HowOften(
+            once.epsilon,
+            once.delta,
+            0.95,
+            largest(lambda times: once.of(times).achieved_delta() <= once.delta),
+            largest(lambda times: once.of(times).estimated_delta() <= once.delta),
+        )
 
     @property
     def achieved_epsilon(self) -> float:
@@ -149,11 +179,11 @@ class Noise:
             one_number(risk), self.law, epsilon=self.epsilon, delta=self.delta, total_risk=self.total_risk
         )
         if not certificate.holds:
-            raise CertificateError(
-                "Noise must keep its promise for the audit at hand, and this one does not: it was designed for another "
-                "density, or was altered. Nothing is released."
-            )
-        return replace(self, risk=certificate.risk, certificate=certificate)
+            raise CertificateError(_ANOTHER_AUDIT)
+        composed = None if self.composed is None else replace(self.composed, risk=certificate.risk, rows=None)
+        if composed is not None and not composed.holds:
+            raise CertificateError(_ANOTHER_AUDIT)
+        return replace(self, risk=certificate.risk, certificate=certificate, composed=composed)
 
     @property
     def claim(self) -> str:
@@ -168,7 +198,11 @@ class Noise:
             raise CertificateError("Noise must have a certificate of its own law and results, got that of others.")
         if (proof.epsilon, proof.delta, proof.total_risk) != target:
             raise CertificateError("Noise must have a certificate of its own target, got that of another.")
-        if self.study or not self.certificate.holds:
+        composed = self.composed
+        whole = self.times == 1 or (composed is not None and composed.times == self.times and composed.law == self.law)
+        if not whole:
+            raise CertificateError("Noise must have a certificate of its own publications, got that of others.")
+        if self.study or not self.certificate.holds or (composed is not None and not composed.holds):
             raise CertificateError(
                 "Noise must keep its promise to be released, and this one is for study: its certificate misses "
                 "the target, or was allowed to."
@@ -212,7 +246,8 @@ class Noise:
             "expected_error": self.expected_error,
             "achieved_epsilon": achieved if math.isfinite(achieved) else None,
             "achieved_delta": self.achieved_delta(),
-            "holds": self.certificate.holds,
+            "holds": self.certificate.holds and (self.composed is None or self.composed.holds),
+            "achieved_delta_of_all": None if self.composed is None else self.composed.achieved_delta(),
             "notes": list(self.notes),
         }
 
@@ -246,6 +281,7 @@ class Noise:
             notes, method = tuple(map(_text, meta["notes"])), _text(meta["method"])
             flags = [meta["declared_granularity"], meta["study"]]
             bound = _number_or_none(meta["declared_bound"])
+            times = whole_number("times", meta.get("times", 1), least=1)
             if target["epsilon"] is None or not all(isinstance(flag, bool) for flag in flags):
                 raise TypeError("facts")
             risk = measure_line(results, density)
@@ -266,8 +302,13 @@ class Noise:
             declared_granularity=flags[0],
             notes=notes,
             study=flags[1],
+            times=times,
+            composed=None
+            if times == 1
+            else ComposedCertificate(risk, law, target["epsilon"], target["delta"] or 0.0, times),
         )
-        if not noise.study and not certificate.holds:
+        kept = certificate.holds and (noise.composed is None or noise.composed.holds)
+        if not noise.study and not kept:
             raise CertificateError("Noise must keep its promise, and that in the file does not: it was altered.")
         return noise
 
@@ -281,6 +322,7 @@ class Noise:
             "declared_bound": self.declared_bound,
             "declared_granularity": self.declared_granularity,
             "study": self.study,
+            "times": self.times,
         }
 
 

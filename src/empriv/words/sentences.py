@@ -111,6 +111,25 @@ def publications(times: int) -> str:
     )
 
 
+def how_often(epsilon: float, delta: float, level: float, by_bound: int, by_estimate: int) -> str:
+    target = f"delta {number(delta)} at epsilon {epsilon:g}"
+    if by_bound == 0:
+        sure = f"not even one publication is within {target} at {percent(level)} confidence"
+    else:
+        sure = f"{_count(by_bound)} within {target} at {percent(level)} confidence"
+    if by_estimate == by_bound:
+        return f"{sure[0].upper()}{sure[1:]}."
+    guess = "none is" if by_estimate == 0 else _count(by_estimate)
+    return f"{sure[0].upper()}{sure[1:]}; by the estimate {guess}."
+
+
+def _count(publications: int) -> str:
+    if publications == 1:
+        return "one publication is"
+    more = " or more" if publications >= 1_000_000 else ""
+    return f"{publications:,} publications{more} are"
+
+
 def repeated_bound(times: int) -> str:
     return f"The upper figure of {times:,} publications assumes a law without structure finer than the bandwidth."
 

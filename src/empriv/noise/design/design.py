@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from empriv.base.arguments import one_of
+from empriv.base.arguments import one_of, whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.errors import CertificateError, InputError
 from empriv.measuring.densities.density import Mixture
 from empriv.noise import METHODS
+from empriv.noise.design.again import least_again
 from empriv.noise.design.constraints import Cases
 from empriv.noise.design.deconvolution import DISTANCES, fourier, laplace_share, largest_distance
 from empriv.noise.design.least import ATTEMPTS, least
@@ -44,6 +45,7 @@ def design_noise(
     distance: str = "bottleneck",
     family: str = "laplace",
     shape: str | None = None,
+    times: int = 1,
     rng: int | np.random.Generator = 0,
     study: bool = False,
     progress: bool | None = None,
@@ -68,6 +70,8 @@ def design_noise(
     family : of "calibrated": "laplace" or "gaussian"
     shape : "unimodal" asks for a symmetric law that falls away from 0; all methods but "paper" with a kernel other than
         Laplace give such laws anyway, and that one is refused
+    times : publications, each from a database of its own, that together keep the target; by "robust", certified by
+        their exact composition
     rng : seed of the resamples; nothing that is released is drawn from it
     study : return a design that misses its target instead of raising; it cannot be released
     progress : show a progress bar; None shows it on a terminal, once the work takes long
@@ -96,9 +100,12 @@ def design_noise(
         bound=bound,
         study=study,
     )
+    times = whole_number("times", times, least=1)
     _check_choices(task, method=method, distance=distance, family=family, shape=shape)
     with progress_bar(ATTEMPTS, "Designing noise", show=progress) as advance:
         try:
+            if times > 1:
+                return least_again(task, times, advance)
             if bound is not None and method == "classical":
                 return task.finish(task.bounded(), "The scale is the declared bound over epsilon.")
             if method == "classical":

@@ -1,0 +1,44 @@
+"""`how_often`: the largest number of publications within a target, by the upper figure and by the estimate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from empriv.base.arguments import confidence_level, finite_epsilon, probability
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.series import HowOften, RepeatedRisk, largest, looked_at
+from empriv.validate.bounds import bounds
+
+
+def how_often(risk: RiskContract, *, epsilon: float, delta: float, level: float | None = None) -> HowOften:
+    """How often a query may be published, each time from a database of its own, within delta at epsilon.
+
+    Parameters
+    ----------
+    risk : of one publication
+    epsilon, delta : the target
+    level : confidence of the upper figure; default 0.95
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> q = rng.normal(100.0, 10.0, 365)
+    >>> risk = empriv.measure(q, q - rng.exponential(0.5, (3, 365)))
+    >>> print(risk.how_often(epsilon=1.0, delta=0.05).sentence)
+    69 publications are within delta 0.05 at epsilon 1 at 95% confidence; by the estimate 217 publications are.
+    """
+    epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
+    level = confidence_level(risk.usual_level if level is None else level)
+    grid = np.array([epsilon])
+    single = bounds(risk, epsilon, level)
+    looked = looked_at(risk)
+
+    def after(times: int) -> RepeatedRisk:
+        return RepeatedRisk(risk.results, risk, times, looked)
+
+    by_estimate = by_bound = 0
+    if single.estimate <= delta:
+        by_estimate = largest(lambda times: times == 1 or float(after(times).composed(grid).max(initial=0.0)) <= delta)
+    if single.upper <= delta:
+        by_bound = largest(lambda times: times == 1 or float(after(times).upper(grid, level).max(initial=0.0)) <= delta)
+    return HowOften(epsilon, delta, level, min(by_bound, by_estimate), by_estimate)
