@@ -226,6 +226,8 @@ def test_what_cannot_be_judged() -> None:
 
 
 def test_the_words() -> None:
+    assert words.no_upper_bound(1, 30) == "1 database gives no upper bound: at least 30 are needed."
+    assert words.total_between(0.0, 0.1, 0.3, 0.95).startswith("Total risk: between 0 and 0.3 (95%, approximate).")
     assert words.estimate(0.0013, 0.1, 41) == (
         "Estimate: delta = 0.0013 at epsilon = 0.1, from 41 databases. Not a guarantee."
     )

@@ -95,7 +95,7 @@ def text_of(comparison: Comparison) -> str:
         by_delta = [difference for difference in differences if difference.figure == "delta"]
         real = describe_real(by_delta)
         lines += ["Differences of delta that are real:", *(f"  {sentence}" for sentence in real or ["none."])]
-        lines.append(count_others(by_delta))
+        lines += [count_others(by_delta)] if any(each.verdict != words.REAL for each in by_delta) else []
         lines.append(words.held_together(0.95, len(differences)))
     lines += notes_of(comparison)
     return "\n".join(lines)

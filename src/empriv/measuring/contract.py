@@ -254,7 +254,7 @@ def largest_of(change: FloatArray, starts: IntArray) -> FloatArray:
 def total_risk_of(delta_i: FloatArray) -> FloatArray:
     """``1 - prod(1 - delta_i)`` over the individuals, down the first axis."""
     with np.errstate(divide="ignore"):
-        total = -np.expm1(np.log1p(-delta_i).sum(axis=0))
+        total = 0.0 - np.expm1(np.log1p(-delta_i).sum(axis=0))  # where nobody is at risk 0, not -0
     return np.asarray(np.maximum(total, delta_i.max(axis=0, initial=0.0)))  # never below delta, by rounding
 
 

@@ -72,7 +72,7 @@ class Tally:
     @property
     def total_risk(self) -> FloatArray:
         """``1 - prod(1 - delta_i)``, never below the largest delta_i."""
-        return np.maximum(-np.expm1(self.kept), self.worst)
+        return np.maximum(0.0 - np.expm1(self.kept), self.worst)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Facts fit for JSON, and arrays fit for ``.npy``."""

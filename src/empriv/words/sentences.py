@@ -97,7 +97,7 @@ def exact_leak(leak: str, n_individuals: int, share: float) -> str:
 
 
 def no_upper_bound(n: int, least: int) -> str:
-    return f"{databases(n)} give no upper bound: at least {least} are needed."
+    return f"{databases(n)} {'gives' if n == 1 else 'give'} no upper bound: at least {least} are needed."
 
 
 def few_databases(n: int) -> str:

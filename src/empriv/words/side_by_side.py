@@ -88,7 +88,9 @@ def difference_sentence(
 
 def untold(left: int, same: int) -> str:
     """How many differences are not real, and why."""
-    return f"{left:,} cannot be told, {same:,} are exactly none."
+    none = "1 is exactly none" if same == 1 else f"{same:,} are exactly none"
+    counts = [f"{left:,} cannot be told"] * (left > 0) + [none] * (same > 0)
+    return f"{', '.join(counts)}." if counts else ""
 
 
 def not_judged(reason: str) -> str:

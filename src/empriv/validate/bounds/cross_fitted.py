@@ -62,7 +62,7 @@ class CrossFitted(NamedTuple):
     def limits(self, epsilons: FloatArray, level: float) -> Limits:
         """The limits at the level, falling in epsilon. Total risk 1 - Π(1 - d_i) is at least 1 - exp(-Σ d_i)."""
         delta = never_rising(mean_limits(self.values, level), epsilons)
-        total = never_rising(-np.expm1(-mean_limits(self.sums, level, most=np.inf)), epsilons)
+        total = never_rising(0.0 - np.expm1(-mean_limits(self.sums, level, most=np.inf)), epsilons)
         return Limits(delta, np.maximum(delta, total))
 
 
