@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
+
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk, JointRisk, Risk
+from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.blocks import largest_shifts
+
+_NARROW = 0.5
 
 
 @singledispatch
@@ -25,10 +32,10 @@ def _(risk: Risk) -> Risk:
 
 @one_number.register
 def _(risk: GivenRisk) -> Risk:
-    if len(risk.atoms.names) or risk.atoms.own:
+    if len(risk.atoms.names) or risk.atoms.own or risk.atoms.sure_residues:
         raise InputError(
-            "`risk` must be of results without outcomes that have a mass of their own to design noise given what is "
-            "known, got some. Hint: design_noise(audit.risk), for somebody who knows nothing."
+            "`risk` must be of results without outcomes or last digits that have a mass of their own to design noise "
+            "given what is known, got some. Hint: design_noise(audit.risk), for somebody who knows nothing."
         )
     return risk.without_logarithm()  # noise is added to the results, not to their logarithms
 
@@ -39,6 +46,36 @@ def _(risk: JointRisk) -> Risk:  # noqa: ARG001
         "`risk` must be that of one number, got several released together. "
         "Hint: design_joint_noise, which makes noise for all of them."
     )
+
+
+def sharpened(risk: Risk) -> Risk:
+    """The same where some individuals' results are taken as they are, not smoothed: noise alone must hide them.
+
+    Those are people who change the last digits, and people without whom results spread less than `_NARROW` as much. No
+    bandwidth shows how little noise hides a pattern that is finer. A robust design, which relies on half the bandwidth
+    only, is safe for smaller changes of the spread.
+    """
+    pairs = risk.pairs
+    rows = {row for row, _ in pairs.residues}
+    if pairs.ratios is not None:
+        rows |= set(np.flatnonzero(pairs.ratios < _NARROW).tolist())
+    rows -= {row for row, _ in pairs.own}
+    if not rows:
+        return risk
+    n, m = len(pairs.points) // pairs.draws, pairs.draws
+    exact = Pairs(
+        points=np.full(n * m, np.inf),
+        draws=m,
+        starts=np.array([0, n]),
+        entry_database=np.arange(n, dtype=np.int32),
+        entries=np.full((n, m), np.inf),
+        names=(),
+        mass=np.zeros(0),
+        mass_without=np.zeros((1, 0)),
+    )
+    own = tuple(sorted([*pairs.own, *((row, exact) for row in rows)], key=lambda individual: individual[0]))
+    sharp = replace(pairs, own=own, residues=(), sure_residues=(), ratios=None)
+    return Risk(risk.results, risk.density, sharp, largest_shifts(sharp, risk.density))
 
 
 @singledispatch

@@ -174,6 +174,18 @@ def seen_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
     return tuple(sorted(individuals, key=lambda individual: individual[0]))
 
 
+def visible_share(pairs: Pairs) -> float:
+    """Share of the results that must keep to a step so that it is seen in four cases of five; 1 where none would be.
+
+    Where a share w keeps to it exactly, ``sqrt(n) |mean|`` is about w sqrt(n), with a standard deviation below 0.6.
+    """
+    n = len(pairs.points) // pairs.draws
+    limits = candidate_steps(pairs.points).limits
+    if not len(limits) or n < _FEWEST_DATABASES:
+        return 1.0
+    return min(1.0, float((np.sqrt(limits.max()) + 0.5) / np.sqrt(n)))
+
+
 def sure_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
     """Of the individuals and steps in ``pairs.residues``, those that chance would hardly show: a tenth as often.
 

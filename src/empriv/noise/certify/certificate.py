@@ -24,6 +24,7 @@ from empriv.noise.certify.screen import Screen
 from empriv.noise.certify.tails import Reach
 from empriv.noise.certify.window import Window
 from empriv.noise.law import Law
+from empriv.noise.measured import sharpened
 from empriv.results import FloatArray, IntArray
 
 _CELLS = 1_000_000  # cells of a block of individuals held at once
@@ -47,7 +48,7 @@ def certify(
             probability(name, limit)
     if delta is None and total_risk is None:
         raise InputError("`delta` or `total_risk` must be given: a certificate needs a target.")
-    return Certificate(risk, law, float(epsilon), delta, total_risk)
+    return Certificate(sharpened(risk), law, float(epsilon), delta, total_risk)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from empriv.errors import InputError
 from empriv.measuring.densities.density import Kde, Mixture, Model
 from empriv.measuring.densities.kernels import Kernel, kernel_named
 from empriv.measuring.line.risk import Risk
+from empriv.noise.measured import sharpened
 from empriv.results import FloatArray, IntArray
 
 MOST_CELLS = 4096
@@ -76,6 +77,7 @@ class Cases:
         ``literal`` keeps a density that is not a mixture, instead of a mixture near it. ``pure`` goes three times as
         far beyond the results: at delta = 0 a ratio far out in the tails counts like any other.
         """
+        risk = sharpened(risk)
         results, pairs = risk.results, risk.pairs
         draws = pairs.draws
         model = risk.density

@@ -13,6 +13,7 @@ import numpy as np
 
 from empriv.base.progress import Advance
 from empriv.measuring.densities.density import Mixture
+from empriv.measuring.line.residues import visible_share
 from empriv.noise.certify.certificate import Certificate
 from empriv.noise.design.constraints import Cases
 from empriv.noise.design.deconvolution import laplace_share, largest_distance
@@ -37,6 +38,11 @@ _TIGHTER = (0.9995, 0.99)  # first a little, for what rounding and tails add; th
 
 _FAR = "The programme missed its certificate: one Laplace law, the narrowest that the certificate accepts, is used."
 _FAR_ROBUST = "The programme missed its certificate: Laplace noise of the bottleneck distance over epsilon is used."
+_MOST_HIDDEN = 0.4
+_UNSEEN = (
+    "Patterns in the last digits that fewer than {share:.0%} of the results follow cannot be seen with {n} databases: "
+    "this noise may not hide them."
+)
 _PAIRS = (
     "Laplace noise of the bottleneck distance over epsilon is used: it keeps epsilon for all pairs observed and on the "
     "resamples, and is less than the programme asks for with its margin."
@@ -59,6 +65,9 @@ def least(task: Task, rng: int | np.random.Generator, advance: Advance) -> Noise
             f"Designed at {margin:g} epsilon and half the bandwidth, "
             f"on the databases and {len(weights) - 1} resamples of them.",
         )
+        share = visible_share(task.risk.pairs)
+        if share > _MOST_HIDDEN:
+            notes += (_UNSEEN.format(share=share, n=task.risk.results.n_databases),)
         resampled = Cases.of(
             task.risk, granularity=task.granularity, weights=weights, factor=HALF, literal=False, pure=pure
         )
