@@ -6,7 +6,7 @@ To say more about a new kind of risk than what any kind has, register a function
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import singledispatch
 
 import numpy as np
@@ -22,6 +22,7 @@ from empriv.measuring.series import RepeatedRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds.analytic import floor
 from empriv.words.facts import AdversaryFacts, Atom, ExactLeak, Figure, JointFacts, NotNumbers, RiskFacts
+from empriv.words.findings import Finding
 from empriv.words.outcomes import outcome_name
 
 
@@ -55,8 +56,17 @@ def _(risk: GivenRisk, epsilons: Sequence[float]) -> RiskFacts:
         _of_any(risk, epsilons),
         atoms=atoms_in(risk.atoms),
         fits_density=True,
-        adversary=AdversaryFacts(risk.findings, risk.cautions, nothing),
+        adversary=AdversaryFacts((*risk.findings, *_contexts(risk, epsilons[0])), risk.cautions, nothing),
     )
+
+
+def _contexts(risk: GivenRisk, epsilon: float) -> list[Finding]:
+    """delta on average over what is known, and where it is largest; nothing where it has no contexts."""
+    worst = risk.worst_context(epsilon)
+    if worst is None:
+        return []
+    numbers = {"epsilon": float(epsilon), "average": risk.average(epsilon), "n": risk.left.original.n_databases}
+    return [Finding("given-contexts", numbers | asdict(worst))]
 
 
 @facts_of.register

@@ -64,6 +64,7 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "given": what_is_known.given,
     "given-ladder": what_is_known.given_ladder,
     "given-dropped": what_is_known.given_dropped,
+    "given-contexts": what_is_known.given_contexts,
     "when-present": what_is_known.when_present,
     "given-presence": what_is_known.given_presence,
 }

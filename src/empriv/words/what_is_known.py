@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from empriv.base.harmless import shortened
 from empriv.words.sentences import number
 
 
@@ -101,6 +102,17 @@ def given_ladder(name: str, p: float) -> str:
 def given_dropped(count: int) -> str:
     which = "database was" if count == 1 else f"{count:,} databases were"
     return f"The first {which} left out, whose previous answers are not known."
+
+
+def given_contexts(
+    epsilon: float, average: float, n: int, name: str, value: str, databases: int, present: int, delta: float
+) -> str:
+    """delta on average over what is known, and in its worst context, with the databases behind each."""
+    return (
+        f"On average over what is known, delta is {number(average)} at epsilon {epsilon:g} ({n:,} databases). In the "
+        f"worst context of those who are most exposed, {name} {shortened(value, 60)}, it is {number(delta)} "
+        f"({databases:,} databases, with the person in {present:,} of them)."
+    )
 
 
 def given_presence() -> str:

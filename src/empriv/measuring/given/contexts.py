@@ -7,14 +7,17 @@ databases, whose law does not depend on what is known. Numbers are cut into a fe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.measuring.given.presence import PresenceRisk
 from empriv.measuring.given.residuals import Left
 from empriv.measuring.given.terms import Term
-from empriv.results import IntArray
+from empriv.results import FloatArray, IntArray
 
 LEAST = 5  # databases that a context must have
 GROUPS = 5  # of a number, at most
@@ -45,14 +48,44 @@ def contexts_of(presence: PresenceRisk, left: Left, row: int, epsilon: float) ->
     there[left.original.entry_database[left.original.starts[row] : left.original.starts[row + 1]]] = True
     out = []
     for term in left.fit.terms:
-        for value, databases in groups_of(term):
+        for value, databases in groups_of(term, left.original.databases):
             delta = float(presence.in_context(databases).curve_of(row, np.array([epsilon]))[0])
             out.append(Context(term.name, value, len(databases), int(np.count_nonzero(there[databases])), delta))
     return out
 
 
-def groups_of(term: Term) -> list[tuple[str, IntArray]]:
-    """The contexts of one quantity: the label of each, and the databases in it."""
+def largest_in_context(left: Left) -> FloatArray:
+    """(individuals,) mean influence of each, weighed beside the spread, in the context where it is largest."""
+    original = left.original
+    n, entries = original.n_databases, len(original.entry_database)
+    with np.errstate(invalid="ignore"):
+        change = original.q[original.entry_database] - original.entry_q
+    size = np.abs(np.nan_to_num(change.reshape(entries, original.draws or 1))).mean(axis=1)
+    size *= left.fit.calm[original.entry_database]
+    before = np.zeros(entries + 1)
+    out = np.zeros(original.n_individuals)
+    for term in left.fit.terms:
+        for _, databases in groups_of(term, original.databases):
+            inside = np.zeros(n, bool)
+            inside[databases] = True
+            np.cumsum(size * inside[original.entry_database], out=before[1:])
+            np.maximum(out, np.diff(before[original.starts]) / len(databases), out=out)
+    return out
+
+
+def average_of(contexts: Sequence[Context], databases: int) -> float:
+    """delta on average over one known quantity, the one for which it is largest; a context left out counts as 0."""
+    sums: dict[str, float] = {}
+    for context in contexts:
+        sums[context.name] = sums.get(context.name, 0.0) + context.delta * context.databases / databases
+    return max(sums.values(), default=0.0)
+
+
+def groups_of(term: Term, labels: npt.NDArray[Any]) -> list[tuple[str, IntArray]]:
+    """The contexts of one quantity: the name of each, and the databases in it.
+
+    ``labels`` are those of the databases: a part of the time is named after its first and last.
+    """
     if term.values is None:
         return []
     if term.is_category:
@@ -63,11 +96,10 @@ def groups_of(term: Term) -> list[tuple[str, IntArray]]:
         count = min(GROUPS, len(values) // (2 * LEAST))
         edges = np.quantile(values, np.linspace(0, 1, count + 1)[1:-1]) if count > 1 else np.zeros(0)
         place = np.searchsorted(edges, values, side="right")
-        groups = [
-            (
-                f"{values[place == group].min():.6g} to {values[place == group].max():.6g}",
-                np.flatnonzero(place == group),
-            )
-            for group in np.unique(place)
-        ]
+        groups = []
+        for group in np.unique(place):
+            databases = np.flatnonzero(place == group)
+            ends = databases[[np.argmin(values[databases]), np.argmax(values[databases])]]
+            first, last = labels[ends].tolist() if term.name == "trend" else [f"{value:.6g}" for value in values[ends]]
+            groups.append((f"{first} to {last}", databases))
     return [(label, databases) for label, databases in groups if len(databases) >= LEAST]

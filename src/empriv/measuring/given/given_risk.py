@@ -21,7 +21,7 @@ from empriv.measuring.contract import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.adversaries import Given
 from empriv.measuring.given.calendar import Times, calendar_terms, required_times, times_of
-from empriv.measuring.given.contexts import Context, contexts_of, groups_of
+from empriv.measuring.given.contexts import Context, average_of, contexts_of, groups_of, largest_in_context
 from empriv.measuring.given.ladder import Rung, climb
 from empriv.measuring.given.presence import PresenceRisk, presence_of
 from empriv.measuring.given.residuals import NOT_POSITIVE, Left, all_positive, taken_out
@@ -33,7 +33,7 @@ from empriv.measuring.line.risk import Risk, measure_line, pairs_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.words.findings import Finding
 
-_LOOKED_AT = 5  # people whose contexts are looked at, the most exposed
+_LOOKED_AT = 5  # people whose contexts are looked at: the most exposed, and those who do most in a context
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class GivenRisk(Risk):
     def in_context(self, name: str, value: str) -> PresenceRisk:
         """The risk of everyone in one context, by the names that `contexts` gives them."""
         for term in self.left.fit.terms:
-            for label, databases in groups_of(term):
+            for label, databases in groups_of(term, self.left.original.databases):
                 if (term.name, label) == (name, value):
                     return self.given_presence().in_context(databases)
         raise InputError(f"`name` and `value` must name one of the contexts, got {name!r} and {value!r}.")
@@ -134,10 +134,27 @@ class GivenRisk(Risk):
 
     def worst_context(self, epsilon: float) -> Context | None:
         """Where delta is largest, among the contexts of the most exposed people; None where there are none."""
-        rows = np.argsort(-self.delta_i(float(epsilon)), kind="stable")[:_LOOKED_AT]
-        presence = self.given_presence()
-        every = [c for row in rows for c in contexts_of(presence, self.left, int(row), float(epsilon))]
+        every = [context for contexts in self._contexts_of_exposed(float(epsilon)) for context in contexts]
         return max(every, key=lambda context: context.delta, default=None)
+
+    def average(self, epsilon: float) -> float:
+        """delta on average over what is known, of the most exposed people: the privacy of publishing result and
+        knowledge together. It is more than `averaged` has where somebody comes on Sundays alone."""
+        n, contexts = self.left.original.n_databases, self._contexts_of_exposed(float(epsilon))
+        return max([self.averaged().delta(float(epsilon)), *(average_of(own, n) for own in contexts)])
+
+    def _contexts_of_exposed(self, epsilon: float) -> list[list[Context]]:
+        if epsilon not in self._looked:
+            presence = self.given_presence()
+            sizes = self.delta_i(epsilon), largest_in_context(self.left)
+            orders = [np.argsort(-size, kind="stable") for size in sizes]
+            rows = dict.fromkeys(int(row) for order in orders for row in order[:_LOOKED_AT])
+            self._looked[epsilon] = [contexts_of(presence, self.left, row, epsilon) for row in rows]
+        return self._looked[epsilon]
+
+    @cached_property
+    def _looked(self) -> dict[float, list[list[Context]]]:
+        return {}
 
     @property
     def in_time(self) -> IntArray:

@@ -15,6 +15,7 @@ from empriv.report.charts.by_database import results_chart, scores_chart
 from empriv.report.charts.by_knowledge import adversary_chart
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.curves import delta_chart, sensitivity_chart, total_risk_chart
+from empriv.report.charts.known import known_chart
 from empriv.report.charts.laws import density_chart, outcomes_chart
 from empriv.report.charts.people import delta_i_chart, influence_chart
 from empriv.report.charts.together import pair_chart
@@ -26,6 +27,7 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "density": density_chart,
     "outcomes": outcomes_chart,
     "joint": pair_chart,
+    "known": known_chart,
     "adversary": adversary_chart,
     "delta_i": delta_i_chart,
     "influence": influence_chart,

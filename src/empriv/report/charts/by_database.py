@@ -93,9 +93,9 @@ def _marked(series: FloatArray) -> bool:
 
 def _layers(series: FloatArray, labels: list[str], name: str, place: int, height: int) -> list[dict[str, Any]]:
     numeric = np.flatnonzero(np.isfinite(series))
-    low, high = _range(series[numeric])
+    low, high = value_range(series[numeric])
     x, y = Scale(0.5, len(series) + 0.5), Scale(low, high)
-    named = _labels(x, labels, height)
+    named = labelled(x, labels, height)
     x_axis = named["encoding"]["x"]
     title = shortened(name, 28) or "query result"
     y_axis = y.encoding(
@@ -150,7 +150,7 @@ def scores_chart(material: Material) -> Chart | None:
         x = Scale(min(drawn_widths) / 1.1, max(drawn_widths) * 1.1, "log")
         ends = value[shown] - np.array(error)[shown], value[shown] + np.array(error)[shown]
         ends = np.maximum(ends[0], near - 0.2), ends[1]
-        y = Scale(*_range(np.concatenate(ends)))
+        y = Scale(*value_range(np.concatenate(ends)))
         axis = x.encoding("width", "bandwidth", grid=False)
         axis["axis"]["labelOverlap"] = "greedy"
         rows = records(
@@ -200,7 +200,8 @@ def scores_chart(material: Material) -> Chart | None:
     )
 
 
-def _range(values: FloatArray) -> tuple[float, float]:
+def value_range(values: FloatArray) -> tuple[float, float]:
+    """From below the least to above the largest."""
     if not len(values):
         return 0.0, 1.0
     low, high = float(values.min()), float(values.max())
@@ -208,7 +209,7 @@ def _range(values: FloatArray) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _labels(x: Scale, labels: list[str], height: int) -> dict[str, Any]:
+def labelled(x: Scale, labels: list[str], height: int) -> dict[str, Any]:
     """The databases' labels, as many as fit, as data of a layer: their text never becomes part of an expression."""
     n = len(labels)
     room = max(2, min(12, WIDTH // (8 * max(4, max(map(len, labels))))))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.base.harmless import shortened
+from empriv.measuring import GivenRisk
 from empriv.measuring.given.adversaries import FEW_EFFECTIVE, OwnContribution
 from empriv.report.charts.chart import (
     BLUE,
@@ -22,6 +25,7 @@ from empriv.report.charts.chart import (
     spec_of,
 )
 from empriv.report.gather import Material
+from empriv.results import FloatArray
 from empriv.words.sentences import number
 
 _BARS_WIDTH = 400
@@ -58,7 +62,7 @@ def adversary_chart(material: Material) -> Chart | None:
     )
     alone = against.unconditional.delta_i(material.epsilons if moves else np.array([epsilon]))[row]
     nothing = float(alone[material.start if moves else 0])
-    kinds = [_KINDS[int(size < FEW_EFFECTIVE)] for size in effective]
+    kinds = [_KINDS[int(few)] for few in _few(against, effective)]
     colour = {"field": "kind", "type": "nominal", "scale": {"domain": list(_KINDS), "range": [BLUE, ORANGE]}}
     top = float(np.append(np.concatenate(along), alone).max())
     value = Scale(0.0, round_up(top) if top > 0 else 1.0)
@@ -126,6 +130,18 @@ def adversary_chart(material: Material) -> Chart | None:
             "table": [numbers(column[table]) for column in along],
         },
     )  # fmt: skip
+
+
+@singledispatch
+def _few(against: object, effective: FloatArray) -> npt.NDArray[np.bool_]:  # noqa: ARG001 — dispatched on
+    """Which values too few databases have for more than noise."""
+    return np.asarray(effective < FEW_EFFECTIVE)
+
+
+@_few.register
+def _(against: GivenRisk, effective: FloatArray) -> npt.NDArray[np.bool_]:  # noqa: ARG001 — as above
+    # what is left of all databases serves in every context
+    return np.zeros(len(effective), bool)
 
 
 def _name(value: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from empriv.base.harmless import shortened
 from empriv.errors import InputError
-from empriv.measuring import Risk, RiskContract
+from empriv.measuring import AdversaryRisk, GivenRisk, Risk, RiskContract
 from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import (
     BLUE,
@@ -45,7 +45,7 @@ _MOST_WORST = 12  # different most exposed individuals along the grid whose curv
 
 def density_chart(material: Material) -> Chart | None:
     """Densities with everyone and without the most exposed individual, and their log ratio; None without a density."""
-    return _density(material.audit.risk, material)
+    return _density(material.audit.measured, material)
 
 
 @singledispatch
@@ -55,6 +55,21 @@ def _density(risk: RiskContract, material: Material) -> Chart | None:  # noqa: A
 
 @_density.register
 def _(risk: Risk, material: Material) -> Chart | None:
+    return _density_of(risk, material, "query result", "")
+
+
+@_density.register
+def _(risk: GivenRisk, material: Material) -> Chart | None:
+    given = " Results are drawn without what is known: only what is left of them protects."
+    return _density_of(risk, material, "what is left of a query result", given)
+
+
+@_density.register
+def _(risk: AdversaryRisk, material: Material) -> Chart | None:
+    return _density_of(risk.unconditional, material, "query result", " Drawn for an adversary who knows nothing else.")
+
+
+def _density_of(risk: Risk, material: Material, title: str, said: str) -> Chart | None:
     points = risk.pairs.points[np.isfinite(risk.pairs.points)]
     if risk.density is None or not len(points):
         return None
@@ -68,9 +83,8 @@ def _(risk: Risk, material: Material) -> Chart | None:
     epsilon = float(material.epsilons[material.start])
     chart = two_laws(
         x, with_all, sides[first], epsilon,
-        others=sides, index=index, epsilons=material.epsilons,
+        others=sides, index=index, epsilons=material.epsilons, title=title,
     )  # fmt: skip
-    alone = "" if material.audit.against is None else " Drawn for an adversary who knows nothing else."
     return Chart(
         name="density",
         title="The most exposed individual: with and without",
@@ -78,7 +92,7 @@ def _(risk: Risk, material: Material) -> Chart | None:
             "Above: how likely each result is with everyone (solid), and without the most exposed individual (dashed). "
             "Below: the logarithm of their ratio. Where it leaves the band of plus and minus epsilon, shaded in both, "
             "a result tells more about the individual than epsilon allows; how often that happens, and by how much, "
-            f"makes delta.{alone}"
+            f"makes delta.{said}"
         ),
         spec=chart.spec,
         data=chart.data,
@@ -100,6 +114,7 @@ def two_laws(
     others: FloatArray | None = None,
     index: Sequence[int] = (),
     epsilons: FloatArray | None = None,
+    title: str = "query result",
 ) -> Chart:
     """Two densities over the same places, shaded where their ratio exceeds e^epsilon."""
     ratio = log_ratio(with_all, without)
@@ -119,7 +134,7 @@ def two_laws(
     beyond = exceeds(ratio, epsilon)
     big = max(abs(float(x[0])), abs(float(x[-1]))) >= 1e6
     x_top = x_scale.encoding("x", None, labels=False, ticks=False)
-    x_low = x_scale.encoding("x", "query result", format="~s" if big else PLAIN)
+    x_low = x_scale.encoding("x", title, format="~s" if big else PLAIN)
     legend = {"domain": ["with everyone", "without the individual"], "range": [BLUE, VERMILION]}
     dash = {**legend, "range": [[1, 0], [6, 3]]}
     kind = {"field": "law", "type": "nominal"}
@@ -168,7 +183,7 @@ def two_laws(
         caption="",
         spec=stacked([upper, lower]),
         data={
-            "query result": numbers(x),
+            title: numbers(x),
             "density with everyone": numbers(with_all),
             "density without the individual": numbers(without),
             "log ratio": numbers(ratio),

@@ -1,0 +1,93 @@
+"""Charts given what is known: level and band, what is left with and without the most exposed, delta by context."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.report import chart
+from report.cases import NASTY
+
+N, PEOPLE = 120, 6
+
+
+def results(rng: int = 4) -> empriv.Results:
+    """Daily takings with a weekday pattern; somebody with a nasty name comes on Sundays."""
+    generator = np.random.default_rng(rng)
+    days = np.datetime64("2024-01-01") + np.arange(N)
+    spent = generator.exponential(1.0, (PEOPLE, N))
+    spent[0] = np.where(np.arange(N) % 7 == 6, 4.0, 0.0)
+    q = 100 + 12.0 * (np.arange(N) % 7 == 4) + 2 * generator.normal(size=N) + spent.sum(axis=0)
+    names = [NASTY[0], *(f"client {k}" for k in range(1, PEOPLE))]
+    return empriv.Results.from_arrays(q, q - spent, databases=days, individuals=names)
+
+
+@pytest.fixture(scope="module")
+def audit() -> empriv.Audit:
+    return empriv.audit(results(), epsilon=0.1, adversary=empriv.Given(calendar=True, previous=1, spread=False))
+
+
+def test_level_band_and_what_is_left_are_those_of_the_model(audit: empriv.Audit) -> None:
+    made = chart(audit, "known")
+    left = audit.against.left  # type: ignore[union-attr]
+    assert len(made.data["database"]) == N - 1  # the first day has no previous answer
+    assert made.data["level"] == pytest.approx(left.fit.level, rel=1e-5)
+    inside = [low <= q <= high for low, q, high in
+              zip(made.data["band from"], made.data["result"], made.data["band to"], strict=True)]  # fmt: skip
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.02)
+    gone = np.subtract(made.data["result"], made.data["level"])
+    assert made.data["left with everyone"] == pytest.approx(gone, abs=1e-3)
+    row = int(np.argmax(audit.delta_i(0.1)))
+    moved = np.subtract(made.data["left with everyone"], made.data["left without the most exposed"])
+    own = results()
+    assert moved == pytest.approx((own.q - own.entry_q.reshape(PEOPLE, N)[row])[1:], abs=1e-3)
+    ElementTree.fromstring(made.svg)
+    assert not any(name in json.dumps(made.spec) for name in (NASTY[0], "client"))
+
+
+def test_densities_are_of_what_is_left(audit: empriv.Audit) -> None:
+    made = chart(audit, "density")
+    places = made.data["what is left of a query result"]
+    assert max(places) - min(places) < 40
+    assert "without what is known" in made.caption
+
+
+def test_contexts_are_drawn_by_their_names(audit: empriv.Audit) -> None:
+    made = chart(audit, "adversary")
+    known = made.data["known"]
+    assert "weekday: Sunday" in known
+    assert any(text.startswith("trend: 2024-01-02 to ") for text in known)
+    kinds = {row["kind"] for row in made.spec["layer"][0]["data"]["values"]}
+    assert kinds == {"enough databases"}  # the others' law is that of all databases, in every context
+
+
+def test_words_and_json_have_average_and_worst_context(audit: empriv.Audit) -> None:
+    worst = audit.against.worst_context(0.1)  # type: ignore[union-attr]
+    assert (worst.name, worst.value, worst.databases) == ("weekday", "Sunday", 17)
+    assert f"weekday Sunday, it is {worst.delta:.2g}" in str(audit)
+    facts = audit.to_json()["adversary"]
+    assert facts["worst_context"][0]["delta"] == worst.delta > facts["average"][0] >= audit.delta(0.1)
+
+
+def test_the_page_and_a_scan_have_them(audit: empriv.Audit, tmp_path: Path) -> None:
+    audit.report(tmp_path / "page.html")
+    assert "What is known, and what is left" in (tmp_path / "page.html").read_text()
+    scan = empriv.scan(results(), epsilon=0.1, adversary=empriv.Given(calendar=True, previous=1, spread=False))
+    assert scan.chart("known").data == audit.chart("known").data
+    plain = empriv.audit(results(), epsilon=0.1, adversary=None)
+    with pytest.raises(empriv.InputError, match="nothing to draw"):
+        plain.chart("known")
+
+
+def test_logarithms_are_drawn_in_units_of_the_results() -> None:
+    own = results()
+    known = empriv.Given(calendar=True, logarithm=True, spread=False)
+    made = chart(empriv.audit(own, epsilon=0.1, adversary=known), "known")
+    assert np.corrcoef(made.data["level"], made.data["result"])[0, 1] > 0.5
+    assert min(made.data["band from"]) > 50
+    assert "units of the results" in made.caption
