@@ -197,6 +197,13 @@ def test_a_scan_refuses_adversaries_that_need_everyone_at_once() -> None:
             scan(data, "sum(x)", adversary=adversary)
 
 
+def test_presence_is_asked_of_the_riskiest() -> None:
+    found = scan(empriv.databases(rows(), database="day", individual="who"), "sum(x)", epsilon=0.1, top=5, bounds=False)
+    with pytest.raises(InputError, match="some individuals at a time"):
+        _ = found.when_present
+    assert found.riskiest.given_presence().delta(0.1) >= found.delta(0.1)
+
+
 def test_a_falsehood_is_not_agreed_to() -> None:
     data = empriv.databases(rows(), database="day", individual="who")
     with pytest.raises(AssertionError):

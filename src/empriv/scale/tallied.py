@@ -73,6 +73,13 @@ class TalliedRisk(RiskContract):
     def tells_epsilon(self, delta: float) -> bool:
         return delta in self.deltas
 
+    def given_presence(self) -> RiskContract:
+        """Refused: those who come out most exposed of all are looked at again, more closely."""
+        raise InputError(
+            "`when_present` must be asked of an audit, or of scan.riskiest: a scan sees some individuals at a time, "
+            "and given presence the most exposed of all are looked at more closely than the others."
+        )
+
     def curves(self, epsilons: FloatArray) -> FloatArray:
         self.places(epsilons)  # another epsilon is refused first
         raise InputError(
