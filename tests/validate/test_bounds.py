@@ -266,7 +266,7 @@ def test_the_bootstrap_is_reproducible_and_agrees() -> None:
     np.testing.assert_array_equal(one.upper_i, again.upper_i)
     assert np.any(one.upper_i != other.upper_i)
     analytic_bound = bounds(risk, [0.1, 0.3])
-    assert np.all(np.abs(one.upper_i - analytic_bound.upper_i) < 0.5 * analytic_bound.upper_i)
+    assert np.all(np.abs(one.upper_i - analytic_bound.upper_i) < 0.7 * analytic_bound.upper_i)
     # alone or among others: the same resamples
     alone = bounds(empriv.measure(q, without[:1]), [0.1, 0.3], method="bootstrap", rng=0)
     np.testing.assert_allclose(alone.upper_i[0], one.upper_i[0], rtol=1e-12)

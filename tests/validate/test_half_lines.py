@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from empriv.results import FloatArray
 from empriv.validate.bounds.half_lines import edges_of_draws
-from empriv.validate.bounds.moments import Merged, Smooth, edges
+from empriv.validate.bounds.moments import Merged, Smooth, edges, groups
 
 E = np.exp(np.array([0.0, 0.1, 0.5, 2.0]))
 
@@ -30,9 +31,9 @@ def test_the_same_as_every_half_line_counted_anew(
             row[database * draws : (database + 1) * draws] += size * rng.normal()
     if ties:
         points, without = points.round(1), without.round(1)
-    depth = int(share * len(points))
+    together = groups(int(share * len(points)))
     for a, b in ((points, without), (without, points), (-points, -without)):
-        found, expected = (find(a, b, E, draws, depth, 0.95) for find in (edges_of_draws, edges))
+        found, expected = (find(a, b, E, draws, together, 0.95) for find in (edges_of_draws, edges))
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
@@ -41,8 +42,8 @@ def test_the_comparison_would_notice_a_missing_point() -> None:
     points = rng.normal(size=60)
     without = points[None, :].copy()
     without[0, np.argmin(points)] += 5.0
-    found = edges_of_draws(points, without, E, 3, 10, 0.95)
-    assert np.abs(found - edges(points, points[None, :], E, 3, 10, 0.95)).max() > 1e-3
+    found = edges_of_draws(points, without, E, 3, groups(10), 0.95)
+    assert np.abs(found - edges(points, points[None, :], E, 3, groups(10), 0.95)).max() > 1e-3
 
 
 @pytest.mark.parametrize("draws", [1, 4])
@@ -62,3 +63,36 @@ def test_who_has_an_empty_set_changes_nothing_for_the_others(draws: int) -> None
                 np.testing.assert_allclose(w[row], alone[0], atol=1e-9)
                 filled += bool(np.any(w[row] != 0))
     assert 0 < filled < 3 * 2 * len(E)  # some sets are empty, and some are not
+
+
+def test_groups_hold_every_half_line_once_and_grow() -> None:
+    for depth in range(40):
+        together = groups(depth)
+        assert [m for first, after in together for m in range(first, after)] == list(range(depth + 1))
+        assert [after - first for first, after in together][:-1] == [1, 1, 2, 4, 8, 16][: len(together) - 1]
+
+
+def _at_edges(others: FloatArray, influence: float, together: list[tuple[int, int]]) -> float:
+    """The largest bound over half-lines at either end."""
+    with_all, n = others + influence, len(others)
+    pairs = ((with_all, others), (others, with_all), (-with_all, -others), (-others, -with_all))
+    return max(float(edges(a, b, E[1:2], 1, together, 0.95)[0, 0]) for a, b in pairs) - 1 / n
+
+
+@pytest.mark.slow
+def test_an_edge_behind_stragglers_is_covered_and_chance_raises_the_bound_less() -> None:
+    """2% of the results lie before the edge of an exponential law: no end run shows it, and no smooth set."""
+    rng, n, influence = np.random.default_rng(3), 365, 0.05
+    truth = 0.98 * -np.expm1(-influence) - float(E[1]) * 0.02 * influence / 3
+    each = [(m, m + 1) for m in range(19)]
+    covered, first_only, averaged, single = [], [], [], []
+    for _ in range(100):
+        others = np.where(rng.random(n) < 0.02, rng.uniform(-3, 0, n), rng.exponential(size=n))
+        covered.append(_at_edges(others, influence, groups(18)) >= truth)
+        first_only.append(_at_edges(others, influence, groups(1)) >= truth)
+        small = rng.normal(size=n)
+        averaged.append(_at_edges(small, 0.05, groups(18)))
+        single.append(_at_edges(small, 0.05, each))
+    assert np.mean(covered) >= 0.88  # alone; with smooth sets and fine structure it is 95%
+    assert np.mean(first_only) < 0.5  # the two half-lines at the end do not see it
+    assert np.median(averaged) < 0.8 * np.median(single)  # truth 0.0005: nothing to be seen but chance

@@ -30,14 +30,17 @@ typedef struct {
     double z, c; /* the normal quantile of the level, and (1 + 2 z^2) / 6 */
 } Asked;
 
-/* The bound on the mean of `a - e b` over n pairs of indicators, of which `a` and `b` hold, and `both` together: it is
- * normal, and mended for skewness (moments.skewed). */
-static double bound(double a, double b, double both, double e, const Asked *asked)
+/* Sums over databases of a, b, aa, ab, bb, aaa, aab, abb, bbb, of which a and b are shares of half-lines. */
+typedef struct {
+    double a, b, aa, ab, bb, aaa, aab, abb, bbb;
+} Sums;
+
+/* The bound on the mean of `a - e b` over n databases: it is normal, and mended for skewness (moments.skewed). */
+static double bound(const Sums *sums, double e, const Asked *asked)
 {
     const double n = (double)asked->n;
-    a /= n, b /= n, both /= n;
-    const double mean = a - e * b, second = a - 2.0 * e * both + e * e * b;
-    const double third = a - 3.0 * e * both + 3.0 * e * e * both - e * e * e * b;
+    const double mean = (sums->a - e * sums->b) / n, second = (sums->aa - 2.0 * e * sums->ab + e * e * sums->bb) / n;
+    const double third = (sums->aaa - 3.0 * e * sums->aab + 3.0 * e * e * sums->abb - e * e * e * sums->bbb) / n;
     const double variance = second - mean * mean;
     if (variance < 1e-12)
         return mean;
@@ -45,24 +48,47 @@ static double bound(double a, double b, double both, double e, const Asked *aske
     return mean + asked->z * sqrt(variance / (n > 1.0 ? n - 1.0 : 1.0)) + asked->c * skew / (variance * n);
 }
 
-/* Half-lines that end at the first points of b, from the left (sign 1) or from the right (-1): raises `best`, for each
- * e, to the largest bound. `partner` are the values in a of the databases of b's points, in b's order. */
+/* Share of the half-lines from `first` up to `after` that end beyond `value`; they end at the first points of b. */
+static double within(const double *b, long last, int sign, long first, long after, double value)
+{
+    long low = first, high = after;
+    while (low < high) {
+        const long middle = low + (high - low) / 2;
+        if (value < sign * b[sign > 0 ? middle : last - middle])
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return (double)(after - low) / (double)(after - first);
+}
+
+/* Half-lines that end at the first points of b, from the left (sign 1) or from the right (-1), in groups
+ * (moments.groups): raises `best`, for each e, to the largest bound. `partner` are the values in a of the databases of
+ * b's points, in b's order. */
 static void half_lines(const Asked *asked, const double *a, const double *b, const double *partner, int sign,
                        double *best)
 {
     const long n = asked->n, last = n - 1;
-    long in_a = 0, in_b = 0;
-    for (long m = 0; m <= asked->depth; m++) {
-        const double end = sign * b[sign > 0 ? m : last - m];
-        while (in_b < m && sign * b[sign > 0 ? in_b : last - in_b] < end)
-            in_b++;
-        while (in_a < n && sign * a[sign > 0 ? in_a : last - in_a] < end)
-            in_a++;
-        long both = 0;
-        for (long k = 0; k < in_b; k++)
-            both += sign * partner[sign > 0 ? k : last - k] < end;
+    for (long first = 0; first <= asked->depth; first = first < 2 ? first + 1 : 2 * first) {
+        long after = first < 2 ? first + 1 : 2 * first;
+        after = after > asked->depth + 1 ? asked->depth + 1 : after;
+        Sums sums = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+        for (long k = 0; k < n; k++) {
+            const double x = within(b, last, sign, first, after, sign * a[sign > 0 ? k : last - k]);
+            if (x == 0.0)
+                break;
+            sums.a += x, sums.aa += x * x, sums.aaa += x * x * x;
+        }
+        for (long k = 0; k < n; k++) {
+            const double y = within(b, last, sign, first, after, sign * b[sign > 0 ? k : last - k]);
+            if (y == 0.0)
+                break;
+            const double x = within(b, last, sign, first, after, sign * partner[sign > 0 ? k : last - k]);
+            sums.b += y, sums.bb += y * y, sums.bbb += y * y * y;
+            sums.ab += x * y, sums.aab += x * x * y, sums.abb += x * y * y;
+        }
         for (long k = 0; k < asked->size; k++) {
-            const double found = bound((double)in_a, (double)in_b, (double)both, asked->e[k], asked);
+            const double found = bound(&sums, asked->e[k], asked);
             best[k] = found > best[k] ? found : best[k];
         }
     }

@@ -17,7 +17,7 @@ from empriv.measuring.line.screening import log_reach
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import ends
 from empriv.validate.bounds.half_lines import edges_of_draws
-from empriv.validate.bounds.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, quantile
+from empriv.validate.bounds.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, groups, quantile
 from empriv.validate.ground import BoolArray, Ground
 
 _ENDS = 512  # individuals whose ends are looked at together
@@ -152,10 +152,14 @@ def _calm(ground: Ground, epsilons: FloatArray, level: float) -> _Calm:
     one_pair = True
     # every way to tell at most one pair apart, with up to `depth` pairs wholly inside
     inside = np.arange(depth + 1) / n
+    # The mean and the deviation of an average are at most the largest of what is averaged; the third moment over the
+    # variance is at most the largest value less the mean.
+    e, z = np.exp(epsilons), quantile(level)
+    third = (1 + 2 * z * z) / 6 * (1 + (e - 1) * depth / n + e / n) / n
     for a_only, b_only in ((0, 0), (1, 0), (0, 1)):
         a, b = inside + a_only / n, inside + b_only / n
         raw = (a, b, a, inside, b, a, inside, inside, b)
-        if bound_from_raw(raw, np.exp(epsilons), n, level).max() > floor(n, level) + 1.0 / n:
+        if np.any(bound_from_raw(raw, e, n, level, mend=False) + third > floor(n, level) + 1.0 / n):
             at_edges, one_pair = 0.0, False
     cuts = np.flatnonzero(gaps > 5 * ground.bandwidth)
     first, last = np.concatenate(([0], cuts + 1)), np.concatenate((cuts, [n - 1]))
@@ -231,13 +235,13 @@ def _block(
 
 
 def _edges(points: FloatArray, without: FloatArray, e: FloatArray, draws: int, level: float) -> FloatArray:
-    depth = int(0.05 * len(points))
+    together = groups(int(0.05 * len(points)))
     best = np.zeros((len(without), len(e)))
     for sign in (1.0, -1.0):
         x, y = sign * points, sign * without
         for a, b in ((x, y), (y, x)):
             find = edges if draws == 1 else edges_of_draws
-            np.maximum(best, find(a, b, e, draws, depth, level), out=best)
+            np.maximum(best, find(a, b, e, draws, together, level), out=best)
     return best - draws / len(points)
 
 

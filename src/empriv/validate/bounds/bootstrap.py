@@ -44,11 +44,12 @@ def bootstrap_bounds(
                 advance()
             upper = np.quantile(sticks, level, axis=0)
             points, without = ground.values.points, ground.values.dense(rows)
+            each = [(m, m + 1) for m in range(len(points))]
             for sign in (1.0, -1.0):
                 x, y = sign * points, sign * without
                 for a, b in ((x, y), (y, x)):
                     for thresholds in (a, b):
-                        line = edges(a, b, e, draws, len(points) - 1, level, mend=False, thresholds=thresholds)
+                        line = edges(a, b, e, draws, each, level, mend=False, thresholds=thresholds)
                         np.maximum(upper, line, out=upper)
             return np.asarray(upper)
 

@@ -7,7 +7,9 @@ Arrays are (individuals, ...); what a bound is made of these is for `analytic`, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -234,46 +236,58 @@ class Smooth:
         return psi
 
 
+def groups(depth: int) -> list[tuple[int, int]]:
+    """Half-lines 0..depth looked at together, (first, after the last): two alone, then twice as many each time.
+
+    Further in, many points lie as close to a half-line's end as the influence is large, and the best of many half-lines
+    is mostly chance. An edge is seen by all half-lines that end just behind it, so that their average will do.
+    """
+    ends = [0, 1, 2]
+    while ends[-1] <= depth:
+        ends.append(2 * ends[-1])
+    return [(low, min(high, depth + 1)) for low, high in pairwise(ends) if low <= depth]
+
+
 def edges(
     a: FloatArray,
     b: FloatArray,
     e: FloatArray,
     draws: int,
-    depth: int,
+    together: Sequence[tuple[int, int]],
     level: float,
     *,
     mend: bool = True,
     thresholds: FloatArray | None = None,
 ) -> FloatArray:
-    """Largest bound over the half-lines {x < B_(m+1)}, m = 0..depth, (rows, len(e)); ``mend`` it for skewness.
+    """Largest bound over groups of half-lines {x < B_(m+1)}, (rows, len(e)); ``mend`` it for skewness.
 
-    ``a`` and ``b`` are (rows, N) or (N,). Counts serve every e at once. For the right side, pass the negatives.
-    ``thresholds`` are those of ``b`` if not given.
+    ``a`` and ``b`` are (rows, N) or (N,). In a group, W is the average over its half-lines. For the right side, pass
+    the negatives. ``thresholds`` are those of ``b`` if not given.
     """
     rows = max(len(np.atleast_2d(a)), len(np.atleast_2d(b)))
-    n = a.shape[-1] // draws
+    n, depth = a.shape[-1] // draws, together[-1][1] - 1
     ends = b if thresholds is None else thresholds
     ends = np.atleast_2d(np.sort(np.partition(ends, depth, axis=-1)[..., : depth + 1], axis=-1))
     best = np.full((rows, len(e)), -np.inf)
-    for m in range(depth + 1):
-        t = ends[:, m : m + 1]
-        in_a, in_b = np.broadcast_to(a < t, (rows, n * draws)), np.broadcast_to(b < t, (rows, n * draws))
-        if draws == 1:
-            # of indicators every power is itself
-            a1, b1, ab = _shares(in_a), _shares(in_b), _shares(in_a & in_b)
-            raw = (a1, b1, a1, ab, b1, a1, ab, ab, b1)
-        else:
-            x, y = (side.reshape(rows, n, draws).mean(axis=2) for side in (in_a, in_b))
-            products = (x, y, x * x, x * y, y * y, x**3, x * x * y, x * y * y, y**3)
-            raw = tuple(value.mean(axis=1) for value in products)
-        np.maximum(best, bound_from_raw(raw, e, n, level, mend), out=best)
+    for first, after in together:
+        share = [np.zeros((rows, n * draws)), np.zeros((rows, n * draws))]
+        for m in range(first, after):
+            share[0] += a < ends[:, m : m + 1]
+            share[1] += b < ends[:, m : m + 1]
+        x, y = (side.reshape(rows, n, draws).mean(axis=2) / (after - first) for side in share)
+        np.maximum(best, bound_from_raw(raw_moments(x, y), e, n, level, mend), out=best)
     return best
 
 
-def _shares(inside: BoolArray) -> FloatArray:
-    # a matrix product counts faster than a sum over booleans
-    counts = inside.astype(np.float32) @ np.ones(inside.shape[1], np.float32)
-    return np.asarray(counts.astype(np.float64) / inside.shape[1])
+def raw_moments(x: FloatArray, y: FloatArray) -> tuple[FloatArray, ...]:
+    """(rows,) means over databases of x, y and their products, as `bound_from_raw` wants them."""
+    n = x.shape[1]
+    xx, xy, yy = x * x, x * y, y * y
+    products = ((xx, x), (xx, y), (yy, x), (yy, y))
+    return (
+        *(part.mean(axis=1) for part in (x, y, xx, xy, yy)),
+        *(np.einsum("ij,ij->i", left, right) / n for left, right in products),
+    )
 
 
 def bound_from_raw(raw: tuple[FloatArray, ...], e: FloatArray, n: int, level: float, mend: bool = True) -> FloatArray:

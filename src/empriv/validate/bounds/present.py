@@ -16,7 +16,7 @@ from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.analytic import TOTAL_WIDTH, Upper, floor, narrowing, total_bound, upper_bounds
 from empriv.validate.bounds.cross_fitted import limits_of
 from empriv.validate.bounds.lower import lower_bounds
-from empriv.validate.bounds.moments import bound_of, quantile, skewed
+from empriv.validate.bounds.moments import bound_of, groups, quantile, skewed
 from empriv.validate.ground import Ground, ground_of
 
 WHOLE = 24  # people who get the whole bound, the most exposed
@@ -122,8 +122,15 @@ def _ends(people: GroupedPeople, epsilons: FloatArray, level: float) -> FloatArr
         share = np.zeros(below.shape)
         for group in range(present.shape[1]):
             share += people.weights[:, group, None, None] * (present[:, group][:, None, near] < lines[:, :, None])
+        # averages over the half-lines of a group; lines that a person has not are none
+        there = np.isfinite(lines)
+        starts = np.array([first for first, _ in groups(lines.shape[1] - 1)])
+        number = np.maximum(np.add.reduceat(there, starts, axis=1, dtype=float), 1.0)[:, :, None]
+        without, present_share = (
+            np.add.reduceat(part * there[:, :, None], starts, axis=1, dtype=float) / number for part in (below, share)
+        )
         for column, e in enumerate(np.exp(epsilons)):
-            for own, other in ((below, share), (share, below)):
+            for own, other in ((without, present_share), (present_share, without)):
                 best[:, column] = np.maximum(best[:, column], _bounds(own - e * other, n, level).max(axis=1))
         first_other = base[:, :1]
         first_present = np.where(people.weights > 0, present.min(axis=2), np.inf).min(axis=1)[:, None]
