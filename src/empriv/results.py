@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
+from empriv.base.storage import MOST_SOURCES, WRONG_FACTS, read_archive, write_archive
 from empriv.errors import FileFormatError, InputError
 
 FloatArray = npt.NDArray[np.float64]
@@ -68,6 +68,8 @@ class Results:
     entry_outcomes : int8 array, shaped like ``entry_q``
     components : names of a vector query's components, or None for a scalar query
     draws : number of draws per database of a randomised query, or None for a deterministic one
+    made_from : the answers that these were computed from, number by number, on the same databases and with the same
+        entries: they tell at least as much. None if these are the first.
 
     Examples
     --------
@@ -86,6 +88,7 @@ class Results:
     entry_outcomes: npt.NDArray[np.int8]
     components: tuple[str, ...] | None = None
     draws: int | None = None
+    made_from: Results | None = None
 
     def __post_init__(self) -> None:
         trailing = self.trailing_shape
@@ -115,6 +118,16 @@ class Results:
             raise InputError("`entry_database` must be a row of integers.")
         if entries and not (0 <= self.entry_database.min() and self.entry_database.max() < n):
             raise InputError(f"`entry_database` must hold indices from 0 to {n - 1}.")
+        if self.made_from is not None and not self._fits(self.made_from):
+            raise InputError("`made_from` must have the same databases, entries and numbers as what is made from it.")
+
+    def _fits(self, other: Results) -> bool:
+        return (
+            len(other.components or ()) == len(self.components or ())
+            and other.n_databases == self.n_databases
+            and np.array_equal(other.starts, self.starts)
+            and np.array_equal(other.entry_database, self.entry_database)
+        )
 
     def __repr__(self) -> str:
         several = "" if self.components is None else f", {len(self.components)} components"
@@ -248,6 +261,7 @@ class Results:
             entry_q=np.ascontiguousarray(self.entry_q[..., c]),
             entry_outcomes=np.ascontiguousarray(self.entry_outcomes[..., c]),
             draws=self.draws,
+            made_from=None if self.made_from is None else self.made_from.component(self.made_from.components[c]),  # type: ignore[index]
         )
 
     def select(self, names: Sequence[str]) -> Results:
@@ -269,6 +283,22 @@ class Results:
             entry_database=place[self.entry_database[kept]],
             entry_q=self.entry_q[kept],
             entry_outcomes=self.entry_outcomes[kept],
+            made_from=None if self.made_from is None else self.made_from.on_databases(databases),
+        )
+
+    def of_individuals(self, rows: IntArray) -> Results:
+        """The results of some of the individuals, given by position."""
+        counts = self.starts[rows + 1] - self.starts[rows]
+        starts = np.concatenate(([0], np.cumsum(counts)))
+        entry = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], counts)
+        return replace(
+            self,
+            individuals=self.individuals[rows],
+            starts=starts,
+            entry_database=self.entry_database[entry],
+            entry_q=self.entry_q[entry],
+            entry_outcomes=self.entry_outcomes[entry],
+            made_from=None if self.made_from is None else self.made_from.of_individuals(rows),
         )
 
     def with_databases(self, more: Results) -> Results:
@@ -328,6 +358,7 @@ class Results:
             outcomes=outcomes,
             entry_q=np.where(entry_outcomes == 0, entry_q, np.nan),
             entry_outcomes=entry_outcomes,
+            made_from=None,
         )
 
     @staticmethod
@@ -370,6 +401,7 @@ class Results:
                 ]
             ),
             draws=draws,
+            made_from=_stacked_sources(parts),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -388,28 +420,60 @@ class Results:
         for name in ("databases", "individuals"):
             if arrays[name].dtype == object:
                 arrays[name] = arrays[name].astype(np.str_)
-        return {"components": self.components, "draws": self.draws}, arrays
+        facts: dict[str, Any] = {"components": self.components, "draws": self.draws}
+        sources = list(self._sources())
+        if sources:
+            facts["made_from"] = [{"components": part.components, "draws": part.draws} for part in sources]
+        for k, part in enumerate(sources):
+            arrays.update({f"made_from_{k}_{name}": getattr(part, name) for name in _ANSWERS})
+        return facts, arrays
+
+    def _sources(self) -> Iterator[Results]:
+        """What these were made from, what that was made from, and so on."""
+        source = self.made_from
+        while source is not None:
+            yield source
+            source = source.made_from
 
     @staticmethod
     def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Results:
         """The inverse of `to_parts`."""
         try:
-            components, draws = meta["components"], meta["draws"]
-            if components is not None and not (isinstance(components, list) and all(map(_is_text, components))):
-                raise TypeError("components")
-            if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
-                raise TypeError("draws")
-            results = Results(
-                **{name: arrays[name] for name in _ARRAYS},
-                components=None if components is None else tuple(components),
-                draws=draws,
-            )
-            results.check_values()
-            return results
+            results: Results | None = None
+            # Files of earlier versions do not say what answers were made from.
+            listed = list(enumerate(meta.get("made_from", [])))[:MOST_SOURCES]
+            for k, facts in reversed(listed):
+                answers = {name: arrays[f"made_from_{k}_{name}"] for name in _ANSWERS}
+                results = _results_of(facts, {**arrays, **answers}, results)
+            return _results_of(meta, arrays, results)
         except WRONG_FACTS as error:  # InputError is a ValueError
             raise FileFormatError("The file is damaged: its arrays do not fit together.") from error
 
 
+def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], made_from: Results | None) -> Results:
+    components, draws = meta["components"], meta["draws"]
+    if components is not None and not (isinstance(components, list) and all(map(_is_text, components))):
+        raise TypeError("components")
+    if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
+        raise TypeError("draws")
+    results = Results(
+        **{name: arrays[name] for name in _ARRAYS},
+        components=None if components is None else tuple(components),
+        draws=draws,
+        made_from=made_from,
+    )
+    results.check_values()
+    return results
+
+
+def _stacked_sources(parts: Mapping[str, Results]) -> Results | None:
+    """What several results were made from, together: a part that was made from nothing else stands for itself."""
+    if all(part.made_from is None for part in parts.values()):
+        return None
+    return Results.stack({name: part.made_from or part for name, part in parts.items()})
+
+
+_ANSWERS = ("q", "outcomes", "entry_q", "entry_outcomes")
 _LABELS = ("databases", "individuals")
 _ARRAYS = (
     "q",
@@ -463,6 +527,7 @@ def _aligned(part: Results, first: Results) -> Results:
         entry_database=np.argsort(databases)[part.entry_database[entry]].astype(np.int32),
         entry_q=part.entry_q[entry],
         entry_outcomes=part.entry_outcomes[entry],
+        made_from=None if part.made_from is None else _aligned(part.made_from, first),
     )
 
 

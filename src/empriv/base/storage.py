@@ -40,6 +40,13 @@ _TALLY: dict[str, np.dtype[Any] | None] = {
     **dict.fromkeys(("riskiest_delta_i", "riskiest_influence"), _FLOAT),
     **dict.fromkeys(("exposed", "histogram", "not_numbers"), _INT64),
 }
+MOST_SOURCES = 10
+"""How many answers a file holds that others were made from, one from another."""
+_SOURCES = {
+    f"made_from_{k}_{name}": _RESULTS[name]
+    for k in range(MOST_SOURCES)
+    for name in ("q", "outcomes", "entry_q", "entry_outcomes")
+}
 _KNOWN = re.compile(r"known_\d{1,4}\.npy")
 # At the level that files are written with, zlib makes nothing smaller than by 230 times.
 _MOST_TIMES, _SMALL = 250, 2**24
@@ -133,6 +140,7 @@ def _meta(archive: zipfile.ZipFile, kinds: tuple[str, ...]) -> dict[str, Any]:
 def _arrays_of(kind: str, members: Iterable[str]) -> Iterator[tuple[str, np.dtype[Any] | None]]:
     """Names of the arrays that a kind of file holds, and the type of each."""
     yield from _RESULTS.items()
+    yield from _SOURCES.items()
     if kind in ("scan", "scan checkpoint"):
         yield from _TALLY.items()
     if kind in ("audit", "scan"):

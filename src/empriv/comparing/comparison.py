@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
@@ -49,7 +49,6 @@ class Comparison:
     epsilons : the epsilons asked for, rising
     truth : name of the protocol whose answers the others are compared with, or None
     rng : seed of the random halves by which differences are judged
-    made_from : for a protocol, those from whose answers alone its own are computed; it cannot reveal more than they do
 
     Examples
     --------
@@ -65,7 +64,6 @@ class Comparison:
     epsilons: tuple[float, ...]
     truth: str | None = None
     rng: int = 0
-    made_from: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _differences: dict[Any, tuple[Difference, ...]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -195,21 +193,8 @@ class Comparison:
                 rng=self.rng,
                 show=progress,
             )
-            self._differences[grid, level] = tuple(map(self._withdraw_impossible, judged))
+            self._differences[grid, level] = judged
         return self._differences[grid, level]
-
-    def _withdraw_impossible(self, difference: Difference) -> Difference:
-        """Withdraw "real" if a protocol made from another's answers seems to reveal more: it cannot."""
-        more, less = (
-            (difference.first, difference.second)
-            if difference.difference > 0
-            else (difference.second, difference.first)
-        )
-        if difference.verdict != words.REAL or less not in self.made_from.get(more, ()):
-            return difference
-        return replace(
-            difference, lower=min(difference.lower, 0.0), upper=max(difference.upper, 0.0), verdict=words.UNTOLD
-        )
 
     def front(self, epsilon: float | None = None, figure: str = "delta") -> tuple[str, ...]:
         """The protocols that no other improves on in both privacy and error, most exact first; by the estimates.

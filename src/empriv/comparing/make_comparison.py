@@ -114,11 +114,7 @@ def compare(
         measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component, adversary=None)
         measured = replace(measured, query=way.describe(), origin=describe(data))
         audits[name] = with_adversary(measured, adversary, data, run)
-    runnable = {name: way for name, way in ways.items() if isinstance(way, Protocol)}
-    made_from = {
-        name: tuple(other for other in runnable if way.made_from(runnable[other])) for name, way in runnable.items()
-    }
-    return Comparison({name: audits[name] for name in protocols}, epsilons, truth, rng, made_from)
+    return Comparison({name: audits[name] for name in protocols}, epsilons, truth, rng)
 
 
 def _randomised(way: Protocol | Results | Audit) -> bool:

@@ -29,11 +29,6 @@ def notes_of(comparison: Comparison) -> tuple[str, ...]:
         notes.append(words.densities_differ())
     if len({audit.results.n_individuals for audit in audits}) > 1:
         notes.append(words.individuals_differ())
-    delta, total = (figure(list(comparison.epsilons)) for figure in (comparison.delta, comparison.total_risk))
-    for name, sources in comparison.made_from.items():
-        for source in sources:
-            if (delta[name] > delta[source]).any() or (total[name] > total[source]).any():
-                notes.append(words.made_from(visible(name), visible(source)))
     return tuple(notes)
 
 

@@ -39,9 +39,12 @@ class RiskContract(ABC):
     Attributes
     ----------
     results : what was measured
+    made_from : the risk of the answers that these were computed from, which tell at least as much; None if there are
+        none. Figures are never above its figures.
     """
 
     results: Results
+    made_from: RiskContract | None = None
 
     @abstractmethod
     def curves(self, epsilons: FloatArray) -> FloatArray:
@@ -57,6 +60,8 @@ class RiskContract(ABC):
             self._last_curves.clear()  # one curve is kept: large tables would fill the memory otherwise
             rising, back = np.unique(grid.ravel(), return_inverse=True)
             curves = self.curves(rising)
+            if self.made_from is not None:  # whatever the estimates say: no function or noise adds to what is told
+                curves = np.minimum(curves, self.made_from.delta_i(rising))
             self._last_curves[key] = curves if np.array_equal(rising, grid.ravel()) else curves[:, back]
         curves = self._last_curves[key]
         return curves[:, 0].copy() if grid.ndim == 0 else curves.copy()
@@ -95,7 +100,16 @@ class RiskContract(ABC):
         return int(counts[0]) if np.ndim(epsilon) == 0 else np.asarray(counts)
 
     def epsilon_i(self, delta: float = 0.0) -> FloatArray:
-        """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.
+        """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is."""
+        smallest = self.own_epsilon_i(delta)
+        return smallest if self.made_from is None else np.minimum(smallest, self.made_from.epsilon_i(delta))
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
+        return self.own_epsilon(delta) if self.made_from is None else float(self.epsilon_i(delta).max(initial=0.0))
+
+    def own_epsilon_i(self, delta: float) -> FloatArray:
+        """`epsilon_i`, whatever the answers were made from.
 
         From `curves` by halving, rounded up: the time grows with the square of the individuals.
         """
@@ -107,8 +121,8 @@ class RiskContract(ABC):
 
         return _smallest(broken, self.results.n_individuals)
 
-    def epsilon(self, delta: float = 0.0) -> float:
-        """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
+    def own_epsilon(self, delta: float) -> float:
+        """`epsilon`, whatever the answers were made from."""
         probability("delta", delta)
         return float(_smallest(lambda epsilons: self.curves(epsilons).max(axis=0, initial=0.0) > delta, 1)[0])
 

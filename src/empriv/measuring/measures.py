@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, density_or_default
+from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import Results
@@ -74,5 +75,15 @@ def measure(
         results = Results.from_arrays(q, q_without, individuals=individuals)
     density = density_or_default(density)
     if results.components is not None:
-        return measure_joint(results, density=density)
-    return measure_line(results, density)
+        joint = measure_joint(results, density=density)
+        # A stated bandwidth is in the unit of the answers, which those that they were made from need not share.
+        if results.made_from is None or is_literal(density):
+            return joint
+        source = measure_joint(results.made_from, density=density)
+        numbers = zip(joint.components.items(), source.components.values(), strict=True)
+        alone = {name: replace(part, made_from=before) for (name, part), before in numbers}
+        return replace(joint, components=alone, made_from=source)
+    risk = measure_line(results, density)
+    if results.made_from is None or is_literal(density):
+        return risk
+    return replace(risk, made_from=measure(results.made_from, density=density))

@@ -21,7 +21,7 @@ from empriv.base.arguments import probability, whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
-from empriv.measuring import JointRisk, measure_joint
+from empriv.measuring import JointRisk, measure, measure_joint
 from empriv.measuring.densities.selection import spread
 from empriv.noise import drawing
 from empriv.noise.drawn import with_noise
@@ -85,7 +85,9 @@ class JointNoise:
         """The joint risk with noise: every result gets ``draws`` draws of it."""
         whole_number("draws", draws, least=1)
         noisy = with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng))
-        return measure_joint(noisy)
+        risk = measure(noisy)
+        assert isinstance(risk, JointRisk)
+        return risk
 
     def certified_for(self, risk: Any) -> JointNoise:
         """The same noise, with what it achieves computed again for this risk."""

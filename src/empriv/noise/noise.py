@@ -23,6 +23,7 @@ from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
 from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.measures import measure
 from empriv.measuring.series import HowOften, largest
 from empriv.noise.certify.certificate import Certificate, certify
 from empriv.noise.certify.composed import ComposedCertificate
@@ -232,7 +233,9 @@ class Noise:
         if most is not None and most < results.n_individuals:
             results = subset(results, self.certificate.riskiest(most))
         drawn = with_noise(results, self.law, draws=draws, rng=np.random.default_rng(rng))
-        return measure_line(drawn, density)
+        risk = measure(drawn, density=density)
+        assert isinstance(risk, Risk)
+        return risk
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers or results."""

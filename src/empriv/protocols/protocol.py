@@ -23,7 +23,7 @@ from empriv.collecting.run_options import Run
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.templates import query as tree
 from empriv.errors import InputError
-from empriv.protocols.answer_steps import AnswerStep
+from empriv.protocols.answer_steps import Added, AnswerStep, Designed, Rounded
 from empriv.protocols.query_steps import Guard
 from empriv.protocols.row_steps import RowStep
 from empriv.protocols.stepped import Open, SteppedSession, layers, name_rows, with_draws
@@ -75,20 +75,6 @@ class Protocol:
         """This protocol with one more step."""
         return replace(self, steps=(*self.steps, step))
 
-    def made_from(self, other: Protocol) -> bool:
-        """Whether this protocol only applies steps to the other's answers.
-
-        It then reveals no more than they do, whatever the estimates say: no function or noise adds to what is revealed.
-        """
-        before = len(other.steps)
-        return (
-            self.query == other.query
-            and self.random_query == other.random_query
-            and self.steps[:before] == other.steps
-            and len(self.steps) > before
-            and not any(isinstance(step, RowStep | Guard) for step in self.steps[before:])
-        )
-
     def collect(
         self,
         data: Databases,
@@ -133,7 +119,7 @@ class Protocol:
         for step, number in self._numbered():
             if not isinstance(step, RowStep | Guard):
                 stream = np.random.default_rng([run.rng, zlib.crc32(step.kind.encode()), number])
-                results = step.apply(results, draws=many, rng=stream)
+                results = _made(step, results, step.apply(results, draws=many, rng=stream))
         return results
 
     def _numbered(self) -> Iterator[tuple[RowStep | Guard | AnswerStep, int]]:
@@ -174,3 +160,13 @@ class Protocol:
                 parts.append((run_query(data, query, stretch), count))
                 advance(count)
             return with_draws(parts, session.databases)
+
+
+def _made(step: AnswerStep, before: Results, after: Results) -> Results:
+    """The answers after a step, with those that they were made from, if each number was made from the same number."""
+    by_number = before.components is None or isinstance(step, Rounded | Added | Designed)
+    same_entries = np.array_equal(before.starts, after.starts) and np.array_equal(
+        before.entry_database, after.entry_database
+    )
+    kept = by_number and same_entries and before.components == after.components
+    return replace(after, made_from=before if kept else None)

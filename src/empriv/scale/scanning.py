@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -276,7 +276,7 @@ class _Asked:
         self, results: Results, query: str, origin: Origin | None, known: Callable[[npt.NDArray[Any]], Any]
     ) -> Scan:
         """A scan of results that are in memory."""
-        results = self.component_of(results)
+        results = replace(self.component_of(results), made_from=None)
         if results.n_individuals == 0:
             raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
         everyone = nobody_listed(results.q, results.outcomes, results.databases, results.draws)

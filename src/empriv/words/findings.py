@@ -39,6 +39,7 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "other-density": sentences.other_density,
     "other-level": sentences.other_level,
     "draws": sentences.draws,
+    "made-from": sentences.made_from,
     "joint-bound": sentences.joint_bound,
     "no-joint-bound": sentences.no_joint_bound,
     "no-adversary-bound": sentences.no_adversary_bound,

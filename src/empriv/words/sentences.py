@@ -156,6 +156,13 @@ def draws(m: int) -> str:
     return f"The {m:,} draws of a database are averaged: bounds count databases, not draws."
 
 
+def made_from(epsilon: float, estimate: float, upper: float) -> str:
+    return (
+        f"Made from answers which tell at most delta = {number(estimate)} at epsilon {epsilon:g} (upper bound "
+        f"{number(upper)}): what is made from them tells no more, and figures above that are cut off."
+    )
+
+
 def joint_bound() -> str:
     return (
         "The upper bound is of all numbers together, and assumes that their joint law has no structure finer than half "

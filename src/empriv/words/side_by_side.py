@@ -40,13 +40,6 @@ def individuals_differ() -> str:
     return "They are of different individuals: with more of them total risk is larger, all else equal."
 
 
-def made_from(name: str, source: str) -> str:
-    return (
-        f"{name} is made from the answers of {source} alone, so it cannot tell more than they do: where its figures "
-        "are larger, the estimates are not exact enough to show it."
-    )
-
-
 def upper_said(upper: float) -> str:
     return "none" if upper >= 1 else number(upper, 3)
 

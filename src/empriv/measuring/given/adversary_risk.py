@@ -111,6 +111,7 @@ class AdversaryRisk(RiskContract):
     search: Search = field(repr=False)
     notice: Callable[[str], None] | None = field(default=None, repr=False)
     known: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False)
+    made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         return self._searched(epsilons)[0]
@@ -126,12 +127,12 @@ class AdversaryRisk(RiskContract):
     def model(self) -> tuple[str, tuple[Score, ...]] | None:
         return self.unconditional.model
 
-    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
+    def own_epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is."""
         probability("delta", delta)
         return self.search.epsilons(delta)
 
-    def epsilon(self, delta: float = 0.0) -> float:
+    def own_epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
         probability("delta", delta)
         return float(self.search.epsilons(delta, only_worst=True).max(initial=0.0))
@@ -278,6 +279,22 @@ def measure_against(
     density = density_or_default(density)
     if isinstance(adversary, Given):
         return measure_given(results, adversary, known, density=density)
+    risk = _measure_against(results, adversary, known, density, progress, notice)
+    if results.made_from is None or is_literal(density):
+        return risk
+    source = measure_against(results.made_from, adversary, known, density=density, progress=progress)
+    return replace(risk, made_from=source)
+
+
+def _measure_against(
+    results: Results,
+    adversary: Any,
+    known: Any,
+    density: Density,
+    progress: bool | None,
+    notice: Callable[[str], None] | None,
+) -> AdversaryRisk:
+    """The same, whatever the results were made from."""
     unconditional = measure_line(results, density)
     n = results.n_databases
     if isinstance(adversary, OwnContribution):

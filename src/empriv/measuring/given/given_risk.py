@@ -8,7 +8,7 @@ difference smaller, so they count as they did.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
 from typing import Any
 
@@ -64,13 +64,13 @@ class GivenRisk(Risk):
     def curves(self, epsilons: FloatArray) -> FloatArray:
         return np.maximum(super().curves(epsilons), atom_curves(self.atoms, epsilons))
 
-    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
-        return np.maximum(super().epsilon_i(delta), atom_epsilons(self.atoms, delta))
+    def own_epsilon_i(self, delta: float = 0.0) -> FloatArray:
+        return np.maximum(super().own_epsilon_i(delta), atom_epsilons(self.atoms, delta))
 
-    def epsilon(self, delta: float = 0.0) -> float:
+    def own_epsilon(self, delta: float = 0.0) -> float:
         delta = probability("delta", delta)
         atoms = float(atom_epsilons(self.atoms, delta).max(initial=0.0))
-        return atoms if np.isinf(atoms) else max(atoms, super().epsilon(delta))
+        return atoms if np.isinf(atoms) else max(atoms, super().own_epsilon(delta))
 
     def influence(self) -> FloatArray:
         """Largest change that each individual makes to a result, in units of the results."""
@@ -243,7 +243,16 @@ def measure_given(
         left = taken_out(
             results, terms, order=order, previous=adversary.previous, logarithm=adversary.logarithm, spread=spread
         )
-    return _given(left, adversary, steps, recipe, quantities, results)
+    risk = _given(left, adversary, steps, recipe, quantities, results)
+    source = results.made_from
+    if source is None or is_literal(recipe):
+        return risk
+    # Of the answers that these were made from, to somebody who knows the same.
+    logarithm = left.logarithm and all_positive(source)
+    known_too = taken_out(
+        source, risk._terms, order=order, lags=_lags(left), logarithm=logarithm, spread=left.fit.spread is not None
+    )
+    return replace(risk, made_from=_given(known_too, adversary, steps, recipe, quantities, source))
 
 
 def _given(

@@ -103,10 +103,11 @@ class PresenceRisk(RiskContract):
     bandwidth: float
     left: Left | None = field(default=None, repr=False)
     context: IntArray | None = field(default=None, repr=False)
+    made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
 
     def in_context(self, databases: IntArray) -> PresenceRisk:
         """The risk where what is known is as on these databases, by position: people may be there or away."""
-        return replace(self, context=databases)
+        return replace(self, context=databases, made_from=None)
 
     def influences(self, row: int) -> FloatArray:
         """What a person changes where they are there, or in the context: one number for each time."""
@@ -343,7 +344,8 @@ def presence_of(risk: Risk, left: Left | None = None) -> PresenceRisk:
     )
     basis = risk if usual or model is None else measure_line(risk.results, people=risk.pairs.people)
     bandwidth = basis.density.bandwidth if isinstance(basis.density, Mixture) else 1.0
-    return PresenceRisk(risk.results, basis, float(bandwidth), left)
+    source = None if risk.made_from is None else risk.made_from.given_presence()
+    return PresenceRisk(risk.results, basis, float(bandwidth), left, made_from=source)
 
 
 def influences_of(results: Results, row: int) -> FloatArray:

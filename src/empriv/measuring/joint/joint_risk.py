@@ -137,6 +137,7 @@ class JointRisk(RiskContract):
     vouched: int
     pairwise: Mapping[tuple[str, str], JointRisk] = field(repr=False)
     integration: str = "auto"
+    made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
     _known: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -188,7 +189,7 @@ class JointRisk(RiskContract):
         largest = self._with_errors(grid)[1].max(axis=0, initial=0.0)
         return float(largest[0]) if grid.ndim == 0 else np.asarray(largest)
 
-    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
+    def own_epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.
 
         At delta = 0, what is proved to suffice: the largest shift in bandwidths.
@@ -201,7 +202,7 @@ class JointRisk(RiskContract):
             out = np.maximum(out, risk.epsilon_i(delta))
         return out
 
-    def epsilon(self, delta: float = 0.0) -> float:
+    def own_epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
         probability("delta", delta)
         best = float(self._least(delta).max(initial=0.0))

@@ -96,6 +96,7 @@ class Risk(RiskContract):
     density: Model | None = field(repr=False)
     pairs: Pairs = field(repr=False)
     shifts: FloatArray = field(repr=False)
+    made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         """delta_i; exactly 0 where the ratio of densities is proved to stay within e^epsilon."""
@@ -115,7 +116,7 @@ class Risk(RiskContract):
     def model(self) -> tuple[str, tuple[Score, ...]] | None:
         return None if self.density is None else (self.density.name, self.density.scores)
 
-    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
+    def own_epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.
 
         At delta = 0 this is sup |log p/p_i|: far out it is decided by the kernel's tails, not by the data.
@@ -126,7 +127,7 @@ class Risk(RiskContract):
             out[rows] = np.maximum(out[rows], smallest)
         return out
 
-    def epsilon(self, delta: float = 0.0) -> float:
+    def own_epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
         probability("delta", delta)
         best = 0.0

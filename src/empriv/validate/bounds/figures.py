@@ -6,7 +6,7 @@ How they are computed depends on the kind of risk (`bounds_of`). `verdict` decid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
 
@@ -148,7 +148,25 @@ def bounds(
     one_of("method", method, METHODS)
     level = confidence_level(risk.usual_level if level is None else level)
     epsilon_grid(epsilon)
-    return bounds_of(risk, epsilon, BoundsAsked(level, method, rng, progress))
+    own = bounds_of(risk, epsilon, BoundsAsked(level, method, rng, progress))
+    if risk.made_from is None:
+        return own
+    return _capped(own, bounds(risk.made_from, epsilon, level, method, rng=rng, progress=progress))
+
+
+def _capped(own: Bounds, source: Bounds) -> Bounds:
+    """Bounds of what was made from answers: not above those of the answers, which tell at least as much."""
+    upper_i = np.minimum(own.upper_i, source.upper_i)
+    upper = np.maximum(upper_i.max(axis=0, initial=own.floor), own.lower)
+    total = np.maximum(np.minimum(own.total_risk_upper, source.total_risk_upper), np.maximum(upper, own.total_risk))
+    # Figures are the smaller of two: where they are the source's, the source decided.
+    decided = (own.estimate_i == source.estimate_i) & (source.estimate_i > 0)
+    findings = own.findings
+    if decided.any() or np.any(upper < own.upper):
+        numbers = {name: float(np.ravel(getattr(source, name))[0]) for name in ("epsilon", "estimate", "upper")}
+        findings = (*findings, Finding("made-from", numbers))
+    shaped = float if np.ndim(own.epsilon) == 0 else np.asarray
+    return replace(own, upper_i=upper_i, upper=shaped(upper), total_risk_upper=shaped(total), findings=findings)
 
 
 @singledispatch

@@ -34,15 +34,7 @@ _SPLITS = 200
 
 def subset(results: Results, rows: IntArray) -> Results:
     """The results of some individuals."""
-    starts, entry = _entries(results.starts, rows)
-    return replace(
-        results,
-        individuals=results.individuals[rows],
-        starts=starts,
-        entry_database=results.entry_database[entry],
-        entry_q=results.entry_q[entry],
-        entry_outcomes=results.entry_outcomes[entry],
-    )
+    return results.of_individuals(rows)
 
 
 def risk_of_rows(risk: Risk, rows: IntArray) -> Risk:
