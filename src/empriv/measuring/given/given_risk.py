@@ -249,9 +249,7 @@ def measure_given(
         return risk
     # Of the answers that these were made from, to somebody who knows the same.
     logarithm = left.logarithm and all_positive(source)
-    known_too = taken_out(
-        source, risk._terms, order=order, lags=_lags(left), logarithm=logarithm, spread=left.fit.spread is not None
-    )
+    known_too = taken_out(source, risk._terms, order=order, lags=_lags(left), logarithm=logarithm, spread=spread)
     return replace(risk, made_from=_given(known_too, adversary, steps, recipe, quantities, source))
 
 

@@ -51,6 +51,7 @@ class RepeatedRisk(RiskContract):
     single: RiskContract = field(repr=False)
     times: int
     looked_at: LookedAt = field(repr=False)
+    made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         return np.maximum(self.single.curves(epsilons), self.composed(epsilons))
@@ -64,7 +65,7 @@ class RepeatedRisk(RiskContract):
         looks = self.looked_at.looks(self.times, NormalDist().inv_cdf(level))
         return self.looked_at.sizes.upper(looks, epsilons, level)
 
-    def epsilon_i(self, delta: float = 0.0) -> FloatArray:
+    def own_epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.
 
         A Gaussian curve is above 0 at every epsilon: at delta = 0 that is everyone who changes anything.
@@ -78,10 +79,10 @@ class RepeatedRisk(RiskContract):
             over = self._each(middle) > delta
             low, high = np.where(over, middle, low), np.where(over, high, middle)
         composed = np.where(never, np.inf, np.where(at_zero, 0.0, high))
-        return np.maximum(composed, self.single.epsilon_i(delta))
+        return np.maximum(composed, self.single.own_epsilon_i(delta))
 
-    def epsilon(self, delta: float = 0.0) -> float:
-        return float(self.epsilon_i(delta).max(initial=0.0))
+    def own_epsilon(self, delta: float = 0.0) -> float:
+        return float(self.own_epsilon_i(delta).max(initial=0.0))
 
     def _each(self, epsilons: FloatArray) -> FloatArray:
         """(individuals,) the estimate of each at their own epsilon."""
@@ -108,7 +109,10 @@ class RepeatedRisk(RiskContract):
     def repeated(self, times: int) -> RiskContract:
         """So many publications instead."""
         times = whole_number("times", times, least=1)
-        return self.single if times == 1 else RepeatedRisk(self.results, self.single, times, self.looked_at)
+        if times == 1:
+            return self.single
+        source = None if self.made_from is None else self.made_from.repeated(times)
+        return RepeatedRisk(self.results, self.single, times, self.looked_at, made_from=source)
 
     @cached_property
     def _when_present(self) -> RiskContract:
@@ -118,4 +122,7 @@ class RepeatedRisk(RiskContract):
 def repeated_of(risk: RiskContract, times: int) -> RiskContract:
     """The risk of so many publications; that of one is the risk itself."""
     times = whole_number("times", times, least=1)
-    return risk if times == 1 else RepeatedRisk(risk.results, risk, times, looked_at(risk))
+    if times == 1:
+        return risk
+    source = None if risk.made_from is None else repeated_of(risk.made_from, times)
+    return RepeatedRisk(risk.results, risk, times, looked_at(risk), made_from=source)
