@@ -334,6 +334,9 @@ class Results:
             entry_database=database[entries].astype(np.int32),
             entry_q=joined("entry_q", entries),
             entry_outcomes=joined("entry_outcomes", entries),
+            made_from=None
+            if self.made_from is None or more.made_from is None
+            else self.made_from.with_databases(more.made_from),
         )
 
     def combined(self, weights: Mapping[str, float]) -> Results:

@@ -137,6 +137,11 @@ def test_what_was_made_from_other_entries_is_refused() -> None:
     assert half.made_from is not None
     np.testing.assert_array_equal(to_ten(half.made_from.entry_q), half.entry_q)
     assert half.individuals.tolist() == [2, 0]
+    first, rest = (rounded(answers).on_databases(part) for part in (np.arange(30), np.arange(30, 60)))
+    whole = first.with_databases(rest)
+    assert whole.made_from is not None
+    np.testing.assert_array_equal(whole.made_from.entry_q, answers.entry_q)
+    assert first.with_databases(replace(rest, made_from=None)).made_from is None
 
 
 def test_protocols_on_answers_and_noise_are_capped(data: empriv.Databases) -> None:

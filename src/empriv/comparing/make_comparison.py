@@ -78,7 +78,7 @@ def compare(
     >>> ways = {"raw": mean, "rounded": empriv.protocols.rounded(mean, to=5)}
     >>> comparison = empriv.compare(ways, data, truth="raw", epsilon=0.1)
     >>> comparison.front(0.1)
-    ('raw',)
+    ('raw', 'rounded')
     """
     if not isinstance(protocols, Mapping):
         raise InputError(f"`protocols` must be a dict of names and protocols, got {type(protocols).__name__}.")
