@@ -17,7 +17,7 @@ from scipy.stats import norm
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import Figures, Ledger, Policy, PriceEntry, PricesByName, ReleaseEntry, identity_of
 from empriv.ledger.accounts import Account, effect_of, windows_with
-from empriv.ledger.window import day_of, window_of
+from empriv.ledger.windows import day_of, window_of
 
 EPSILON, DELTA = 1.0, 0.05
 

@@ -17,8 +17,22 @@ import numpy as np
 from empriv.auditing.updating import unlike
 from empriv.collecting.origins import Origin
 from empriv.errors import InputError, RefusalError
-from empriv.ledger import Content, Figures, Identity, Joint, Ledger, Release, Released, ReleaseEntry, identity_of
+from empriv.ledger import (
+    Content,
+    Figures,
+    Identity,
+    Joint,
+    Ledger,
+    Policy,
+    PricesByName,
+    Release,
+    Released,
+    ReleaseEntry,
+    identity_of,
+)
+from empriv.ledger.accounts import effects_of
 from empriv.ledger.values import label_text
+from empriv.ledger.windows import window_of
 from empriv.measuring import RiskContract, measure
 from empriv.noise.drawing import cell_of
 from empriv.noise.drawn import with_noise
@@ -170,7 +184,7 @@ def release_through(
     epsilon = target.epsilon if policy.epsilon is None else policy.epsilon
     own = laws if results.components is None else {f"{NOW}: {name}": law for name, law in laws.items()}
     law = {"laws": [law.to_json() for law in laws.values()]}
-    plan = None if policy.window is None else _plan(asked, law)
+    plan = None if policy.window is None else _plan(asked, law, policy)
     release = Release(
         identity=identity_of([*results.databases.tolist(), database], asked.origin, scope=asked.scope),
         database=database,
@@ -185,7 +199,7 @@ def release_through(
         results=results if asked.text is None else None,
         content=_content(audited, value, laws, database),
         plan=plan,
-        prices=None,
+        prices=None if plan is None or ledger.knows_plan(plan, scope=asked.scope) else _prices(noise, policy),
     )
 
     def draw() -> float | tuple[float, ...]:
@@ -228,10 +242,25 @@ def _of_further(
     return answer, further.databases.tolist()[0], results.with_databases(further)
 
 
-def _plan(asked: Asked, law: Mapping[str, Any]) -> str:
-    """Name of what a release of this query with this noise tells of each person."""
-    facts = [asked.risk.results.digest, asked.query, asked.text, asked.component, law]
+def _plan(asked: Asked, law: Mapping[str, Any], policy: Policy) -> str:
+    """Name of what a release of this query with this noise tells of each person, as the policy adds it up."""
+    facts = [asked.risk.results.digest, asked.query, asked.text, asked.component, law, policy.to_json()]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _prices(noise: Noise | JointNoise, policy: Policy) -> PricesByName | None:
+    """What one release with this noise tells of each person, such that a full window tells what its composition does.
+
+    The Gaussian curve adds up what fewer releases tell. Several numbers have no figures of many publications: None
+    takes everybody for the one who is told most.
+    """
+    if not isinstance(noise, Noise) or policy.window is None or policy.epsilon is None:
+        return None
+    times = window_of(policy.window).length
+    together = noise.after(times, epsilon=policy.epsilon, delta=policy.delta)
+    squares = effects_of(together.achieved_delta_i, policy.epsilon) ** 2 / times
+    names = [str(name) for name in noise.risk.results.individuals.tolist()]
+    return PricesByName(names, squares, np.zeros(len(squares)))
 
 
 def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:

@@ -240,7 +240,7 @@ def _policy_words(policy: Policy) -> str:
         if limit is not None
     ]
     if policy.window is not None:
-        from empriv.ledger.window import window_of
+        from empriv.ledger.windows import window_of
 
         parts = [f"{' and '.join(parts)} for all releases from {window_of(policy.window).words}"]
     if policy.queries is not None:

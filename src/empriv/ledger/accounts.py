@@ -7,7 +7,6 @@ looks delta is that of the Gaussian curve of the summed squares, and of the summ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.ledger.window import Window
+from empriv.ledger.windows import PolicyWindow
 from empriv.results import FloatArray, IntArray
 
 ANYBODY = 0  # stands for everyone, whoever they are
+_FARTHEST = 256.0  # effect sizes beyond it have a delta of 1
+_HALVINGS = 80
+_ROUNDING = 1e-9  # of a limit: figures are sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +143,12 @@ def windows_with(here: int, places: IntArray, kinds: IntArray, n_kinds: int, len
 
 
 def releases_left(
-    plans: Plans, places: IntArray, kinds: IntArray, window: Window, within: Mapping[str, float | None], epsilon: float
+    plans: Plans,
+    places: IntArray,
+    kinds: IntArray,
+    window: PolicyWindow,
+    within: Mapping[str, float | None],
+    epsilon: float,
 ) -> int | None:
     """How many more releases of the last plan fit, one at each place after the last; None if there is no end."""
     n_kinds = len(plans.squares)
@@ -160,23 +167,21 @@ def broken(account: Account, within: Mapping[str, float | None], epsilon: float)
         if limit is None:
             continue
         figure = account.delta(epsilon) if name == "delta" else account.total_risk(epsilon)
-        if not figure <= limit:
+        if not figure <= limit * (1.0 + _ROUNDING):
             return name, figure, limit
     return None
 
 
 def effect_of(delta: float, epsilon: float) -> float:
     """The effect size whose Gaussian curve has this delta at this epsilon; infinite for a delta of 1."""
-    if delta <= 0 or delta >= 1:
-        return 0.0 if delta <= 0 else math.inf
-    low, high = 0.0, 1.0
-    while _delta(high, epsilon) < delta:
-        high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _delta(middle, epsilon) < delta else (low, middle)
-    return high
+    return float(effects_of(np.array([delta]), epsilon)[0])
 
 
-def _delta(mu: float, epsilon: float) -> float:
-    return -math.expm1(float(_log_kept(np.array([mu]), epsilon)[0]))
+def effects_of(deltas: FloatArray, epsilon: float) -> FloatArray:
+    """The same for several."""
+    low, high = np.zeros(len(deltas)), np.full(len(deltas), _FARTHEST)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = -np.expm1(_log_kept(middle, epsilon)) < deltas
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.where(deltas <= 0, 0.0, np.where(deltas >= 1, np.inf, high))

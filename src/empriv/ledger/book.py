@@ -71,7 +71,7 @@ from empriv.ledger.values import (
 )
 
 if TYPE_CHECKING:
-    from empriv.ledger.spending import Left
+    from empriv.ledger.spending import Remaining
     from empriv.results import Results
 
 _TIMEOUT = 30.0
@@ -270,7 +270,7 @@ class Ledger:
             assert isinstance(entry, ReleaseEntry)
             return Released(entry.answer, False, replace(entry, further=asked.further))
 
-    def left(self) -> Left:
+    def left(self) -> Remaining:
         """What the latest window of the policy has spent, and how many more releases like the last fit."""
         from empriv.ledger.spending import left_of
 

@@ -22,7 +22,7 @@ from empriv.ledger import store
 from empriv.ledger.accounts import ANYBODY, Plans, Prices, broken, effect_of, releases_left, windows_with
 from empriv.ledger.chain import Indexed, body_of, keyed
 from empriv.ledger.values import Figures, Policy, Release, canonical, label_text
-from empriv.ledger.window import Window, day_of, window_of
+from empriv.ledger.windows import PolicyWindow, day_of, window_of
 from empriv.results import IntArray
 
 _OFFSETS = 1_000_000  # days among which the day that others are counted from is chosen
@@ -55,7 +55,7 @@ class Spending:
     """
 
     policy: Policy
-    window: Window
+    window: PolicyWindow
     earlier: Spent = field(repr=False)
     prices: Prices = field(repr=False)
     here: int
@@ -132,7 +132,7 @@ class Spending:
 
 
 @dataclass(frozen=True)
-class Left:
+class Remaining:
     """What is spent in the latest window, and how much more fits.
 
     Attributes
@@ -151,14 +151,14 @@ class Left:
     more: int | None
 
 
-def left_of(connection: sqlite3.Connection, policy: Policy, key: bytes) -> Left:
+def left_of(connection: sqlite3.Connection, policy: Policy, key: bytes) -> Remaining:
     """What is left of a policy with a window."""
     if policy.window is None or policy.epsilon is None:
         raise InputError("The policy must have a window. Hint: empriv ledger policy LEDGER --window 365d.")
     window = window_of(policy.window)
     spent = _spent(connection, window, key)
     if not len(spent.places):
-        return Left(window.words, 0, Figures(policy.epsilon, 0.0, 0.0), policy, None)
+        return Remaining(window.words, 0, Figures(policy.epsilon, 0.0, 0.0), policy, None)
     # The plan of the last release comes last: it is the one that is asked for again.
     last = int(spent.kinds[-1])
     order = [kind for kind in range(len(spent.prices)) if kind != last] + [last]
@@ -169,7 +169,7 @@ def left_of(connection: sqlite3.Connection, policy: Policy, key: bytes) -> Left:
     account = plans.after(np.bincount(kinds[inside], minlength=len(order)).astype(float))
     figures = Figures(policy.epsilon, account.delta(policy.epsilon), account.total_risk(policy.epsilon))
     more = releases_left(plans, spent.places, kinds, window, _limits(policy), policy.epsilon)
-    return Left(window.words, int(np.count_nonzero(inside)), figures, policy, more)
+    return Remaining(window.words, int(np.count_nonzero(inside)), figures, policy, more)
 
 
 def _limits(policy: Policy) -> dict[str, float | None]:
@@ -181,7 +181,7 @@ def _offset(key: bytes) -> int:
     return int(keyed(key, "day")[:12], 16) % _OFFSETS
 
 
-def _spent(connection: sqlite3.Connection, window: Window, key: bytes) -> Spent:
+def _spent(connection: sqlite3.Connection, window: PolicyWindow, key: bytes) -> Spent:
     """Earlier releases in the order of their entries."""
     rows = store.read_spent(connection, None if window.days else window.length)
     kinds: dict[Any, int] = {}

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from empriv.errors import InputError
-from empriv.ledger.window import window_of
+from empriv.ledger.windows import window_of
 
 if TYPE_CHECKING:
     from empriv.results import FloatArray, Results
@@ -242,7 +242,7 @@ class Policy:
 
 @dataclass(frozen=True, eq=False)
 class PricesByName:
-    """What one release tells of each person: see `empriv.ledger.window.Prices`, with names instead of digests."""
+    """What one release tells of each person: see `empriv.ledger.windows.Prices`, with names instead of digests."""
 
     people: Sequence[str] = field(repr=False)
     squares: FloatArray = field(repr=False)

@@ -13,7 +13,7 @@ _DAY = re.compile(r"(\d{4}-\d\d-\d\d)( .*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Window:
+class PolicyWindow:
     """So many days of databases in a row, or so many releases in a row."""
 
     length: int
@@ -26,12 +26,12 @@ class Window:
         return f"{self.length:,} {'days' if self.days else 'releases'}"
 
 
-def window_of(text: str | int) -> Window:
+def window_of(text: str | int) -> PolicyWindow:
     """Understand ``"365d"``, a number of days, or ``52``, a number of releases."""
     parts = _WINDOW.fullmatch(str(text).strip()) if isinstance(text, str | int) and text is not True else None
     if parts is None:
         raise InputError(f'`window` must be a number of days, as "365d", or of releases, as 52, got {text!r}.')
-    return Window(int(parts[1]), parts[2] is not None)
+    return PolicyWindow(int(parts[1]), parts[2] is not None)
 
 
 def day_of(label: str) -> int | None:
