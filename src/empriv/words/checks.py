@@ -38,7 +38,10 @@ TITLES = {
     "peaks": "Two peaks in what is left",
     "rare": "Representative individuals",
     "repeated": "Publishing again",
+    "residues": "Patterns in the last digits",
     "shape": "Spread that depends on what is known",
+    "spread": "Individuals who widen the results",
+    "steps": "Steps that are not looked for",
     "tails": "Heavy tails",
     "ties": "Ties and lattices",
 }
@@ -237,6 +240,42 @@ def _rare(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     return f"{percent(numbers['share'])} of the summed risk belongs to individuals seen in one or two databases only."
 
 
+def _residues(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if numbers["step"] is not None:
+        return (
+            f"The last digits follow steps of {number(numbers['step'])}, and somebody changes them in "
+            f"{percent(numbers['share'])} of the results: that is counted. Hint: round the answer much coarser than "
+            "that step, or add noise."
+        )
+    text = (
+        f"Patterns in the last digits that fewer than {percent(numbers['visible'])} of the results follow cannot be "
+        f"seen with {words.databases(numbers['n'])}"
+    )
+    if severity == "info":
+        return f"No pattern in the last digits tells somebody apart. {text}."
+    return f"{text}: figures leave them out. Hint: more databases; or round the answer, or add noise, which hides them."
+
+
+def _spread(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "The results spread about as much without each of the riskiest individuals."
+    return (
+        f"Without one of the riskiest individuals the results spread {percent(numbers['ratio'])} as much: this person "
+        "is measured with a bandwidth of their own. Hint: limit what one person can add, such as "
+        "sum(least(amount, 60)) for amounts up to 60."
+    )
+
+
+def _steps(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "The results keep to no steps but those that are looked for."
+    return (
+        f"The results keep to steps of about {number(numbers['step'])}, which are not among those looked for: somebody "
+        "who breaks them is more exposed than the figures say. Hint: round the answer much coarser than that, or add "
+        "noise."
+    )
+
+
 def _tails(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     if severity == "info":
         return "No heavy tails seen."
@@ -286,7 +325,10 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "parameters": _parameters,
     "rare": _rare,
     "repeated": _repeated,
+    "residues": _residues,
     "shape": _shape,
+    "spread": _spread,
+    "steps": _steps,
     "tails": _tails,
     "ties": _ties,
 }

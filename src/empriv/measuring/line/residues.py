@@ -31,6 +31,8 @@ _MANTISSAS = (1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
 _DECADES = 5
 _CLOCKS = (12.0, 24.0, 60.0)
 _MULTIPLES = 12  # of the lattice step; up to the 6th each has a chance of its own, half that of the one before
+_ENOUGH_RESULTS = 2_000
+_FINEST = 200.0  # steps for each spread, among those that are not listed
 _STRONGEST = 4  # steps looked at for an individual
 _AS_STRONG = 0.8  # steps with this share of the greatest strength are as strong: parts of a step repeat it
 _CELLS = 120  # of the circle of residues
@@ -172,6 +174,40 @@ def seen_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
                 (int(some[row]), steps[told]) for row, told in zip(members, telling.T, strict=True) if told.any()
             ]
     return tuple(sorted(individuals, key=lambda individual: individual[0]))
+
+
+def unlisted_step(points: FloatArray, draws: int = 1) -> float | None:
+    """The largest step that results keep to and that is not among those tried, nor a part of one that is seen.
+
+    All frequencies up to `_FINEST` for each spread are tried, closely enough that none falls between two. A law that is
+    rough at one place is strong at all low frequencies: a step must stand out among those next to it.
+    """
+    numbers = points[np.isfinite(points)]
+    wide = spread(numbers)
+    if len(numbers) < _FEWEST_DATABASES * draws or not wide > 0:
+        return None
+    # the middle, and not too many: frequencies grow with the extent, and a few thousand results show any pattern
+    numbers = numbers[np.abs(numbers - np.median(numbers)) <= 5 * wide][:_ENOUGH_RESULTS]
+    extent = float(np.ptp(numbers))
+    grid = lattice(numbers)
+    last = _FINEST / wide if grid is None else min(_FINEST / wide, 1 / (1.5 * grid[1]))
+    apart = 0.25 / extent
+    rates = np.arange(4 / wide, last, apart)
+    if not len(rates):
+        return None
+    strength = strengths(numbers[None, :], 1.0 / rates, draws)[0]
+    around = np.stack([np.roll(strength, shift) for shift in (-24, -20, -16, -12, 12, 16, 20, 24)])
+    usual = np.maximum(1.0, np.median(around, axis=0) / np.log(2))  # mean of what is there anyway
+    high = np.flatnonzero(strength > usual * np.log(2 * len(rates) / _ALPHA))
+    tried = candidate_steps(points)
+    listed = tried.steps[strengths(numbers[None, :], tried.steps, draws)[0] > tried.limits]
+    near = 0.75 / wide  # a step is seen in frequencies about its own as well
+    for rate in rates[high]:
+        turns = listed * rate  # a whole number where the step is a part of one that is seen
+        if not np.any(np.abs(turns - np.round(turns)) <= near * listed):
+            about = np.flatnonzero((rates >= rate) & (rates <= rate + near))
+            return float(1 / rates[about[np.argmax(strength[about])]])
+    return None
 
 
 def visible_share(pairs: Pairs) -> float:

@@ -21,9 +21,11 @@ from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate.checks import robustness
 from empriv.validate.checks.check import Check, checks_of, iid_check, leak_check
+from empriv.validate.checks.patterns import digit_checks
 
 SUSPICIOUS, CERTAIN = 0.05, 0.01  # p of a warning, and of an error, shared among all quantities looked at
 TWO_PEAKS = 0.62  # of Sarle's coefficient
+_OF_RESULTS = ("iid", "exact-leak", "residues", "steps")  # looked at in the results, not in what is left of them
 _RISKIEST = 3
 _LEAST = 12  # databases that somebody must be in, and away from, to be looked at
 _ROUNDINGS = 16.0
@@ -32,7 +34,7 @@ _ROUNDINGS = 16.0
 @checks_of.register
 def _(risk: GivenRisk, epsilon: float, rng: int) -> list[Check]:
     rows = robustness.riskiest(risk, epsilon, _RISKIEST)
-    usual = [check for check in checks_of.dispatch(Risk)(risk, epsilon, rng) if check.code not in ("iid", "exact-leak")]
+    usual = [check for check in checks_of.dispatch(Risk)(risk, epsilon, rng) if check.code not in _OF_RESULTS]
     leaks = [leak_check(name, count, share) for name, (count, share) in robustness.leaks(risk.atoms).items()]
     determined = [Check("adversary", "error", {"views": 1, "kind": "given"}, "determined")]
     return [
@@ -40,6 +42,7 @@ def _(risk: GivenRisk, epsilon: float, rng: int) -> list[Check]:
         _peaks_check(risk),
         *usual,
         *leaks,
+        *digit_checks(risk.atoms, rows),  # what a regression leaves over has no last digits
         *(determined if risk.left.fit.determined else _model_checks(risk, rows)),
         *map(_to_read, presence_checks(risk.left.original, risk.left, rows)),
     ]

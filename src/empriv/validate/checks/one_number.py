@@ -23,6 +23,7 @@ from empriv.validate.checks.check import (
     number_check,
     ties_check,
 )
+from empriv.validate.checks.patterns import digit_checks, spread_check
 from empriv.validate.checks.shared_chance import chance_check
 from empriv.validate.ground import Ground, ground_of
 from empriv.words.outcomes import outcome_name
@@ -38,7 +39,8 @@ RISKIEST = 3
 def _(risk: Risk, epsilon: float, rng: int) -> list[Check]:
     ground = ground_of(risk)
     n = ground.n_databases
-    influence = influences(ground, robustness.riskiest(risk, epsilon, RISKIEST)).sum(axis=0)
+    rows = robustness.riskiest(risk, epsilon, RISKIEST)
+    influence = influences(ground, rows).sum(axis=0)
     series = {
         "the results": ground.values.points.reshape(n, -1).mean(axis=1),
         # a sum of differences: what rounding makes of a constant influence is no trend
@@ -52,6 +54,8 @@ def _(risk: Risk, epsilon: float, rng: int) -> list[Check]:
         ties_check(risk.results),
         _bandwidth(risk, epsilon),
         cusp_check(risk, ground, epsilon),
+        *digit_checks(risk.pairs, rows),
+        spread_check(risk.pairs, rows),
         *representative_checks(risk, epsilon, rng),
         tails_check(ground),
         dependent_check(risk, ground, epsilon),
