@@ -20,15 +20,15 @@ def digit_checks(pairs: Pairs, rows: IntArray) -> list[Check]:
 
 def _residues(pairs: Pairs, rows: IntArray) -> Check:
     seen = dict(pairs.sure_residues)
-    numbers = {"n": len(pairs.points) // pairs.draws, "visible": visible_share(pairs), "step": None, "share": 0.0}
+    largest, step, visible = 0.0, None, visible_share(pairs)
     for row in rows.tolist():
         if row in seen:
             atoms = pairs_at_steps(pairs, row, seen[row])
             share = float(np.abs(atoms.mass - atoms.mass_without[0]).max())
-            if share > numbers["share"]:
-                numbers |= {"step": float(seen[row].max()), "share": share}
-    grave = numbers["step"] is not None or numbers["visible"] > _HIDDEN
-    return Check("residues", "warning" if grave else "info", numbers)
+            if share > largest:
+                largest, step = share, float(seen[row].max())
+    numbers = {"n": len(pairs.points) // pairs.draws, "visible": visible, "step": step, "share": largest}
+    return Check("residues", "info" if step is None and visible <= _HIDDEN else "warning", numbers)
 
 
 def _steps(pairs: Pairs, rows: IntArray) -> Check:
