@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,3 +189,34 @@ def test_scales() -> None:
     wide = risk_scale(np.array([1e-4, 0.1]), np.array([1.0]))
     assert (wide.kind, wide.high) == ("log", 1.0)
     assert risk_scale(np.array([0.2, 0.3]), np.array([0.5])).kind == "linear"
+
+
+def test_publishing_again_shows_the_figures_after_so_many_publications() -> None:
+    from empriv.report.charts.again import publications_chart
+
+    q = np.random.default_rng(2).normal(size=120)
+    audit = empriv.audit(empriv.Results.from_arrays(q, np.stack([q - 0.1, q])), epsilon=1.0)
+    made = publications_chart(gather(audit), [(1.0, 0.05), (0.5, 0.01)])
+    assert made is not None
+    figures = dict(zip(made.data["publications"], made.data["estimate"], strict=True))
+    for times in (1, 52, 365):
+        assert figures[times] == pytest.approx(audit.repeated(times).delta(1.0), rel=1e-5)
+    most = dict(zip(made.data["publications"], made.data["upper figure"], strict=True))
+    assert most[52] == pytest.approx(audit.repeated(52).bounds(1.0).upper, rel=1e-5)
+    assert audit.how_often(epsilon=1.0, delta=0.05).sentence in made.caption
+    assert audit.how_often(epsilon=0.5, delta=0.01).sentence in made.caption
+    drawn = [part["name"] for part in made.spec["layer"]]
+    assert drawn == ["lines", "target"]  # the other target is at another epsilon
+    year = publications_chart(gather(audit.repeated(5000)))
+    assert year is not None
+    assert 5000 in year.data["publications"]
+    assert "now" in [part["name"] for part in year.spec["layer"]]
+
+
+def test_kinds_that_do_not_compose_have_no_chart_of_publishing_again() -> None:
+    rng = np.random.default_rng(3)
+    q = rng.normal(size=60)
+    found = empriv.Results.from_arrays(q, [q - 0.1])
+    against = empriv.measure_against(found, empriv.Weighted("z"), [rng.normal(size=60)])
+    audit = replace(empriv.audit(found, epsilon=1.0), against=against)
+    assert "publications" not in [made.name for made in charts_of(gather(audit, [1.0]))]

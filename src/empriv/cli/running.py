@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -150,7 +150,9 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
         figures |= judged(outcomes, verdicts)
     if wanted.quiet:
         return _Finished(audit, figures, outcomes, verdicts, None)
+    often = _how_often(audit, verdicts) if audit.times > 1 else ()
     summary = audit.with_validity(summary)
+    summary = replace(summary, notes=(*often, *summary.notes))
     from empriv.words.summary import tail_sentence
 
     asked_at = [figure.epsilon for figure in summary.figures]
@@ -164,6 +166,16 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
         once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
     )  # fmt: skip
     return _Finished(audit, figures, outcomes, verdicts, page)
+
+
+def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[str, ...]:
+    """How often each target on delta allows to publish."""
+    targets = [(verdict.epsilon, target) for _, verdict in verdicts for target in verdict.targets]
+    return tuple(
+        audit.how_often(epsilon=epsilon, delta=target.limit).sentence
+        for epsilon, target in targets
+        if target.name == "delta"
+    )
 
 
 def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:

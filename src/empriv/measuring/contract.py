@@ -22,6 +22,7 @@ from empriv.results import FloatArray, IntArray, Results
 
 if TYPE_CHECKING:
     import empriv
+    from empriv.measuring.series.of_kinds import LookedAt
 
 Several: TypeAlias = Sequence[float] | npt.NDArray[Any]
 """Several epsilons."""
@@ -185,6 +186,13 @@ class RiskContract(ABC):
 
         return repeated_of(self, times)
 
+    @cached_property
+    def one_look(self) -> LookedAt:
+        """What one publication tells of each individual, from which the figures of several follow."""
+        from empriv.measuring.series import looked_at  # as above
+
+        return looked_at(self)
+
     def how_often(self, *, epsilon: float, delta: float, level: float | None = None) -> empriv.HowOften:
         """The largest number of publications within a target; the same as ``empriv.how_often(risk, ...)``."""
         import empriv  # a shortcut upwards, by the public name, as for `bounds`
@@ -218,7 +226,7 @@ class RiskContract(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # What can be computed again is not sent along.
-        return {name: value for name, value in self.__dict__.items() if name != "_last_curves"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_last_curves", "one_look")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

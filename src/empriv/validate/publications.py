@@ -6,7 +6,7 @@ import numpy as np
 
 from empriv.base.arguments import confidence_level, finite_epsilon, probability
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.series import HowOften, RepeatedRisk, largest, looked_at
+from empriv.measuring.series import HowOften, RepeatedRisk, largest
 from empriv.validate.bounds import bounds
 
 
@@ -31,7 +31,7 @@ def how_often(risk: RiskContract, *, epsilon: float, delta: float, level: float 
     level = confidence_level(risk.usual_level if level is None else level)
     grid = np.array([epsilon])
     single = bounds(risk, epsilon, level)
-    looked = looked_at(risk)
+    looked = risk.one_look
 
     def after(times: int) -> RepeatedRisk:
         return RepeatedRisk(risk.results, risk, times, looked)

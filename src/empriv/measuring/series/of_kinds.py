@@ -55,6 +55,11 @@ def looked_at(risk: RiskContract) -> LookedAt:  # noqa: ARG001 — dispatched on
     )
 
 
+def composes(risk: RiskContract) -> bool:
+    """Whether a kind of risk has figures of several publications."""
+    return looked_at.dispatch(type(risk)) is not looked_at.dispatch(object)
+
+
 @looked_at.register
 def _(risk: Risk) -> LookedAt:
     basis = risk if _usual(risk) else measure_line(risk.results)

@@ -17,7 +17,7 @@ import numpy as np
 from empriv.base.arguments import probability, whole_number
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.selection import Score
-from empriv.measuring.series.of_kinds import LookedAt, looked_at
+from empriv.measuring.series.of_kinds import LookedAt
 from empriv.results import FloatArray, Results
 
 _LARGEST_EPSILON = 64.0
@@ -125,4 +125,4 @@ def repeated_of(risk: RiskContract, times: int) -> RiskContract:
     if times == 1:
         return risk
     source = None if risk.made_from is None else repeated_of(risk.made_from, times)
-    return RepeatedRisk(risk.results, risk, times, looked_at(risk), made_from=source)
+    return RepeatedRisk(risk.results, risk, times, risk.one_look, made_from=source)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_of
 from empriv.errors import InputError
+from empriv.report.charts.again import publications_chart
 from empriv.report.charts.by_database import results_chart, scores_chart
 from empriv.report.charts.by_knowledge import adversary_chart
 from empriv.report.charts.chart import Chart
@@ -29,6 +30,7 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "joint": pair_chart,
     "known": known_chart,
     "adversary": adversary_chart,
+    "publications": publications_chart,
     "delta_i": delta_i_chart,
     "influence": influence_chart,
     "results": results_chart,

@@ -23,6 +23,7 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.base.harmless import script_json, shortened, visible
+from empriv.report.charts.again import publications_chart
 from empriv.report.charts.all_charts import charts_of
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.people import left_out_charts
@@ -73,7 +74,15 @@ def page_of(
     """The page of one audit; ``names`` are those of ``material.rows``."""
     audit = material.audit
     summary = audit.with_validity(audit.summary())
+    targets = [
+        (verdict.epsilon, target.limit)
+        for _, verdict in verdicts
+        for target in verdict.targets
+        if target.name == "delta"
+    ]
     drawn = [*charts_of(material), *extra]
+    if targets:  # the chart of publishing again knows them
+        drawn = [publications_chart(material, targets) or one if one.name == "publications" else one for one in drawn]
     rows = individuals_rows(material, names)
     bind = bindings(material)
     n, shown = audit.n_individuals, len(rows["names"])
@@ -179,7 +188,8 @@ def bindings(material: Material) -> dict[str, list[str]]:
             figure_sentence(
                 Figure(
                     float(epsilons[k]), float(curves.delta[k]), float(curves.total_risk[k]), int(curves.n_exposed[k])
-                )
+                ),
+                material.audit.times,
             )
             for k in range_
         ],

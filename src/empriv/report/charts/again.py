@@ -1,0 +1,100 @@
+"""The chart of publishing again: delta of the most exposed individual against the number of publications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from empriv.measuring.series import RepeatedRisk, composes
+from empriv.report.charts.chart import (
+    BLUE,
+    INK,
+    ORANGE,
+    VERMILION,
+    Chart,
+    Scale,
+    layer,
+    numbers,
+    records,
+    risk_scale,
+    spec_of,
+)
+from empriv.report.gather import Material
+from empriv.words.sentences import number, percent
+
+YEAR = 365
+_COUNTS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 52, 75, 100, 150, 200, 250, 300, YEAR, 500, 750, 1000)
+_MORE = (2_000, 5_000, 10_000, 100_000, 1_000_000)
+
+
+def publications_chart(material: Material, targets: Sequence[tuple[float, float]] = ()) -> Chart | None:
+    """delta after so many publications at the first epsilon, estimate and upper figure; None for a kind that has none.
+
+    ``targets`` are pairs of epsilon and delta, drawn where the epsilon is the chart's.
+    """
+    audit = material.audit
+    risk, epsilon = audit.once, float(material.epsilons[material.start])
+    if not composes(risk) or not np.isfinite(epsilon):
+        return None
+    counts = sorted({*_COUNTS, *(count for count in _MORE if count <= 2 * audit.times), audit.times})
+    grid = np.array([epsilon])
+    level = risk.usual_level
+    once = risk.bounds(epsilon, level)
+    estimate, upper = [], []
+    for count in counts:
+        repeated = risk.repeated(count)
+        seen, most = once.estimate, once.upper
+        if isinstance(repeated, RepeatedRisk):
+            seen = max(seen, float(repeated.composed(grid).max(initial=0.0)))
+            most = max(most, float(repeated.upper(grid, level).max(initial=0.0)))
+        estimate.append(seen)
+        upper.append(max(seen, most))
+    limits = [delta for at, delta in targets if at == epsilon]
+    x = Scale(1.0, float(counts[-1]), "log", tuple(c for c in (1, 7, 30, 100, YEAR, 1000, *_MORE) if c <= counts[-1]))
+    y = risk_scale(np.array([*estimate, *limits]), np.array(upper))
+    names = ["estimate", f"upper figure ({percent(level)})"]
+    rows = [
+        row
+        for name, line in zip(names, (estimate, upper), strict=True)
+        for row in records(count=counts, value=np.maximum(line, y.low), which=[name] * len(counts))
+    ]
+    encoding = {
+        "x": x.encoding("count", "publications", format=",d"),
+        "y": y.encoding("value", "delta (most exposed individual)"),
+        "color": {"field": "which", "type": "nominal", "scale": {"domain": names, "range": [BLUE, ORANGE]}},
+        "strokeDash": {"field": "which", "type": "nominal", "scale": {"domain": names, "range": [[1, 0], [6, 3]]}},
+    }
+    layers = [layer("lines", {"type": "line", "strokeWidth": 2}, rows, encoding)]
+    layers += [
+        layer("target", {"type": "rule", "color": VERMILION, "strokeDash": [2, 2]}, records(value=[limit]),
+              {"y": y.encoding("value", "delta (most exposed individual)")})
+        for limit in limits
+    ]  # fmt: skip
+    if audit.times > 1:
+        layers.append(
+            layer("now", {"type": "rule", "color": INK}, records(count=[audit.times]),
+                  {"x": x.encoding("count", "publications", format=",d")})
+        )  # fmt: skip
+    return Chart(
+        name="publications",
+        title="If you publish again",
+        caption=_caption(material, epsilon, dict(zip(counts, estimate, strict=True)), targets),
+        spec=spec_of(layer=layers),
+        data={"publications": counts, "estimate": numbers(estimate), "upper figure": numbers(upper)},
+    )
+
+
+def _caption(
+    material: Material, epsilon: float, estimate: dict[int, float], targets: Sequence[tuple[float, float]]
+) -> str:
+    often = [material.audit.how_often(epsilon=at, delta=delta).sentence for at, delta in targets]
+    return " ".join(
+        (
+            f"delta at epsilon {epsilon:.4g} after so many publications, each from a database of its own, for people "
+            "who are in all of these databases or in none; the chart stays at that epsilon. The estimate is "
+            f"{number(estimate[1])} for one publication and {number(estimate[YEAR])} for a year of daily ones.",
+            *often,
+            "Dotted lines are the targets." if any(at == epsilon for at, _ in targets) else "",
+        )
+    ).strip()
