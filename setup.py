@@ -30,6 +30,11 @@ if __name__ == "__main__":
                 extra_compile_args=["-O3", "-fno-math-errno"],
                 optional=True,  # without a compiler, numpy does the same work
             )
-            for name in ("measuring.line._laplace", "measuring.line._residues", "validate.bounds._ends")
+            for name in (
+                "measuring.line._laplace",
+                "measuring.line._residues",
+                "validate.bounds._ends",
+                "validate.bounds._structure",
+            )
         ],
     )

@@ -39,6 +39,7 @@ _CELLS = 120  # of the circle of residues
 _WINDOWS = (_CELLS // 24, _CELLS // 12, _CELLS // 6)  # to either side, of which the first with enough points counts
 _ENOUGH = 6
 _CLEAR = 1.645
+_SHARP = 4.0  # deviations from which on a cell is judged by itself
 _FEWEST_DATABASES = 30  # in fewer, a handful of results close together look like a pattern
 _FEWEST = 5  # results that must change before any window can be clearly uneven: 1.645 sqrt(6) > 4
 _LANES = 8  # results that the compiled function adds up at once
@@ -273,11 +274,11 @@ def _alike(strength: FloatArray, steps: FloatArray) -> list[tuple[FloatArray, In
     return [(steps[np.frombuffer(key, np.int64)], np.array(members)) for key, members in groups.items()]
 
 
-def marks(points: FloatArray, without: FloatArray, step: float, draws: int = 1) -> Marks:
+def marks(points: FloatArray, without: FloatArray, step: float, draws: int = 1, clear: float = _CLEAR) -> Marks:
     """(rows, 2, N): for points with everyone (N,), then without each (rows, N): 0 on the line, 1 where residues are
-    clearly more frequent with everyone, 2 where they are without."""
+    clearly more frequent with everyone, 2 where they are without. ``clear`` is from how many deviations on."""
     at = np.concatenate((_cells(points, step)[None, :], _cells(without, step)))
-    return _looked_up(_verdict(at, draws), at)
+    return _looked_up(_verdict(at, draws, clear), at)
 
 
 def _looked_up(verdict: Marks, at: IntArray) -> Marks:
@@ -288,21 +289,26 @@ def _looked_up(verdict: Marks, at: IntArray) -> Marks:
     return out
 
 
-def _verdict(at: IntArray, draws: int) -> Marks:
+def _verdict(at: IntArray, draws: int, clear: float = _CLEAR) -> Marks:
     """(rows, cells) where results with everyone, whose cells are the first row of ``at``, are more frequent than those
     without each, and where they are less."""
     rows = len(at) - 1
     places = at + (_CELLS + 1) * np.arange(rows + 1)[:, None]
     counts = np.bincount(places.ravel(), minlength=(rows + 1) * (_CELLS + 1)).reshape(rows + 1, _CELLS + 1)
-    a, b = (_windows(side[:, :_CELLS]) for side in (counts[:1], counts[1:]))
+    here, away = np.broadcast_to(counts[:1, :_CELLS], (rows, _CELLS)), counts[1:, :_CELLS]
+    # a cell that is uneven beyond doubt is judged by itself: in its neighbours' windows it would hide what they are
+    both, more = here + away, here - away
+    sharp = np.where((both >= _ENOUGH * draws) & (np.abs(more) > _SHARP * np.sqrt(both * draws)), np.sign(more), 0)
+    a, b = (_windows(np.where(sharp == 0, side, 0)) for side in (here, away))
     total = a + b  # (windows, rows, cells)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = (a - b) / np.sqrt(total * draws)
     enough = total >= _ENOUGH * draws
     first = np.argmax(enough, axis=0)[None]
     z = np.where(enough.any(axis=0), np.take_along_axis(z, first, axis=0)[0], 0.0)
+    z = np.where(sharp > 0, np.inf, np.where(sharp < 0, -np.inf, z))
     verdict = np.zeros((rows, _CELLS + 1), np.int8)  # the last is of atoms
-    verdict[:, :_CELLS] = np.where(z > _CLEAR, 1, np.where(z < -_CLEAR, 2, 0))
+    verdict[:, :_CELLS] = np.where(z > clear, 1, np.where(z < -clear, 2, 0))
     return verdict
 
 
@@ -346,7 +352,8 @@ def _cells(values: FloatArray, step: float) -> IntArray:
     """Which cell of the circle each value's residue is in; one more for atoms."""
     present = np.isfinite(values)
     turns = np.where(present, values, 0.0) / step
-    cell = np.minimum((turns - np.floor(turns)) * _CELLS, _CELLS - 1).astype(np.int64)
+    # multiples of the step are in the middle of a cell, whatever their rounding
+    cell = np.floor((turns - np.floor(turns)) * _CELLS + 0.5).astype(np.int64) % _CELLS
     return np.where(present, cell, _CELLS)
 
 

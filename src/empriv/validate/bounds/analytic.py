@@ -18,6 +18,7 @@ from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import ends
 from empriv.validate.bounds.half_lines import edges_of_draws
 from empriv.validate.bounds.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, groups, quantile
+from empriv.validate.bounds.structure import raise_bounds
 from empriv.validate.ground import BoolArray, Ground
 
 _ENDS = 512  # individuals whose ends are looked at together
@@ -67,6 +68,7 @@ def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
         out[rows] = np.maximum(out[rows], upper)
         exponent += losses
         spread += sums
+    raise_bounds(ground, grid, level, narrowing(n), out)
     upper_i = np.minimum(np.maximum(out, floor(n, level)), 1.0)
     return Upper(upper_i, total_bound(exponent, spread, level), exponent, spread)
 
@@ -198,8 +200,13 @@ def _inner(ground: Ground) -> BoolArray:
 
 
 def merged_of(ground: Ground, rows: IntArray) -> Merged:
-    """Both samples of these individuals, sorted together."""
-    return Merged.of(ground.values.points, ground.values.dense(rows), ground.smooth(rows), ground.tolerance)
+    """Both samples of these individuals, sorted together; stretched for people without whom results spread less, so
+    that one bandwidth is everyone's own."""
+    points, without = ground.values.points, ground.values.dense(rows)
+    if ground.marked.ratios is not None:
+        ratios = ground.marked.ratios[rows, None]
+        points, without = points / ratios, without / ratios
+    return Merged.of(points, without, ground.smooth(rows), ground.tolerance)
 
 
 def _block(

@@ -67,9 +67,10 @@ class Merged:
 
     @staticmethod
     def of(points: FloatArray, without: FloatArray, smooth: BoolArray | None, tolerance: float = 0.0) -> Merged:
-        both = np.empty((len(without), 2 * len(points)))
-        both[:, : len(points)] = points
-        both[:, len(points) :] = without
+        size = points.shape[-1]
+        both = np.empty((len(without), 2 * size))
+        both[:, :size] = points
+        both[:, size:] = without
         order = np.argsort(both, axis=1)
         sorted_smooth = None if smooth is None else np.take_along_axis(smooth, order, axis=1)
         return Merged(np.take_along_axis(both, order, axis=1), order, sorted_smooth, tolerance)
@@ -149,13 +150,13 @@ class Smooth:
         """(rows, n) W of the direction: 0 is with everyone over without, 1 the other way; without regard to weights."""
         if self.merged.smooth is None:
             # Where the set is empty every value is 0; at a larger e that is so for nearly everyone.
-            there = np.any(self.density[direction] > e * self.density[1 - direction], axis=1)
+            there = np.any(self.inside(direction, e), axis=1)
             if not there.all():
                 w = np.zeros((len(there), self.merged.size // draws))
                 if there.any():
                     w[there] = self._some(there).values(direction, e, draws)
                 return w
-        psi = self._share(direction, e)
+        psi = self.share(direction, e)
         rows, size = len(psi), self.merged.size
         at = np.empty_like(psi)
         np.put_along_axis(at, self.merged.order, psi, axis=1)
@@ -178,10 +179,13 @@ class Smooth:
             down=self.down[rows],
         )
 
-    def _share(self, direction: int, e: float) -> FloatArray:
+    def inside(self, direction: int, e: float) -> BoolArray:
+        """(rows, 2N) which points lie in the set; rounding alone puts none into it."""
+        return np.asarray(self.density[direction] > e * (1 + 1e-10) * self.density[1 - direction])
+
+    def share(self, direction: int, e: float) -> FloatArray:
         """(rows, 2N) psi: how much of the kernel at each point lies in the set; 0 or 1 for an atom."""
-        first, second = self.density[direction], self.density[1 - direction]
-        inside = first > e * second
+        inside = self.inside(direction, e)
         psi = self._share_scan(direction, e, inside) if self.forwards else self._share_direct(direction, e, inside)
         if self.merged.smooth is not None:
             runs = self.merged.runs()
