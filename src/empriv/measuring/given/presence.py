@@ -31,7 +31,8 @@ from empriv.measuring.line.atoms import Pairs, lattice, tie_tolerance
 from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
 from empriv.measuring.line.laplace import LaplaceBlock, slack
-from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.line.residues import shared_steps, telling_marks
+from empriv.measuring.line.risk import Risk, measure_line, pairs_of
 from empriv.results import FloatArray, IntArray, Results
 
 Answer = TypeVar("Answer")
@@ -138,7 +139,30 @@ class PresenceRisk(RiskContract):
         ranked = rows[np.argsort(-out[rows, 0], kind="stable")][:EXACT]
         for row in ranked.tolist():
             out[row] = self.curve_of(row, epsilons, exact=True)
+        for row, steps in self._digits.items():
+            out[row] = np.maximum(out[row], self._digit_curve(row, steps, epsilons))
         return out
+
+    @cached_property
+    def _digits(self) -> dict[int, FloatArray]:
+        """People who may change last digits where they are there, each with steps that results keep to."""
+        if self.context is not None:
+            return {}
+        source = self._source
+        seen = pairs_of(source, look=True, people=self.on_random_day.pairs.people)
+        steps = shared_steps(seen.points, seen.draws)
+        by_person = dict.fromkeys(np.flatnonzero(self.largest_shifts > 0).tolist(), steps) if len(steps) else {}
+        return {row: own for row, own in {**by_person, **dict(seen.sure_residues)}.items() if not self._irregular[row]}
+
+    def _digit_curve(self, row: int, steps: FloatArray, epsilons: FloatArray) -> FloatArray:
+        """(epsilons,) the part of delta that last digits make, whatever else is known."""
+        others, _ = self._others(row)
+        influences, _ = thin(self.influences(row), self.bandwidth, most=_GROUPS[4], keep=True)
+        moved = (others[:, None] + influences).reshape(-1)
+        draws = len(moved) // self.results.n_databases
+        _, shares = telling_marks(moved, np.repeat(others, len(influences))[None, :], steps, draws)
+        shares = np.concatenate((shares, 1.0 - shares.sum(axis=1, keepdims=True)), axis=1)
+        return np.asarray(Block(None, shares[0], shares[1:], slack=1e-15).curves(epsilons)[0])
 
     def in_blocks(self, rows: IntArray, task: Callable[[IntArray], Answer]) -> Iterator[tuple[IntArray, Answer]]:
         """``task`` of blocks of people, in threads; people there equally often together."""

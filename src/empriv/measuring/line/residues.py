@@ -223,6 +223,16 @@ def visible_share(pairs: Pairs) -> float:
     return min(1.0, float((np.sqrt(limits.max()) + 0.5) / np.sqrt(n)))
 
 
+def shared_steps(points: FloatArray, draws: int = 1) -> FloatArray:
+    """Steps that the results with everyone keep to for sure, the strongest four."""
+    tried = candidate_steps(points)
+    if len(points) < _FEWEST_DATABASES * draws or not len(tried.steps):
+        return np.zeros(0)
+    strength = strengths(points[None, :], tried.steps, draws)
+    sure = np.where(strength > tried.limits + np.log(_SURER), strength, 0.0)
+    return next((steps for steps, _ in _alike(sure, tried.steps)), np.zeros(0))
+
+
 def sure_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
     """Of the individuals and steps in ``pairs.residues``, those that chance would hardly show: a tenth as often.
 
@@ -331,10 +341,8 @@ def pairs_at_steps(pairs: Pairs, row: int, steps: FloatArray) -> Pairs:
     Of ``steps``, the one is taken at which these atoms tell the most.
     """
     q, without = pairs.points, pairs.dense(np.array([row]))
-    candidates = np.concatenate([fair_marks(q, without, step, pairs.draws) for step in steps])
-    shares = np.stack([(candidates == code).mean(axis=2) for code in (1, 2)], axis=2)  # (steps, sides, atoms)
-    best = int(np.argmax(np.abs(shares[:, 0] - shares[:, 1]).sum(axis=1)))
-    at = candidates[best] > 0
+    best, shares = telling_marks(q, without, steps, pairs.draws)
+    at = best > 0
     n = len(q) // pairs.draws
     return Pairs(
         points=np.where(at[0], np.inf, q),
@@ -343,9 +351,19 @@ def pairs_at_steps(pairs: Pairs, row: int, steps: FloatArray) -> Pairs:
         entry_database=np.arange(n, dtype=np.int32),
         entries=np.where(at[1], np.inf, without[0]).reshape(n, pairs.draws),
         names=(*pairs.names, "residues_with", "residues_without"),
-        mass=np.append(pairs.mass, shares[best, 0]),
-        mass_without=np.append(pairs.mass_without[row], shares[best, 1])[None, :],
+        mass=np.append(pairs.mass, shares[0]),
+        mass_without=np.append(pairs.mass_without[row], shares[1])[None, :],
     )
+
+
+def telling_marks(
+    points: FloatArray, without: FloatArray, steps: FloatArray, draws: int = 1
+) -> tuple[Marks, FloatArray]:
+    """(2, N) fair marks of one individual at the step where they tell the most, and the (2, 2) shares of both marks."""
+    candidates = np.concatenate([fair_marks(points, without, step, draws) for step in steps])
+    shares = np.stack([(candidates == code).mean(axis=2) for code in (1, 2)], axis=2)  # (steps, sides, atoms)
+    best = int(np.argmax(np.abs(shares[:, 0] - shares[:, 1]).sum(axis=1)))
+    return candidates[best], shares[best]
 
 
 def _cells(values: FloatArray, step: float) -> IntArray:
