@@ -18,6 +18,7 @@ from empriv.measuring.given.presence_block import block_of, grouped
 from empriv.measuring.given.regression import changing, fitted, prefers_logarithm
 from empriv.measuring.given.residuals import taken_out
 from empriv.measuring.given.terms import category_term, number_term, quantity_terms
+from empriv.measuring.line.risk import measure_line
 
 EPSILON = 0.1
 
@@ -583,3 +584,16 @@ def test_two_peaks_in_what_is_left_are_an_error_and_one_is_not() -> None:
         risk = empriv.measure_against(results, empriv.Given(calendar=True, logarithm=False))
         severity[name] = {check.code: check.severity for check in empriv.checks(risk, 0.1)}["peaks"]
     assert severity == {"normal": "info", "exponential": "info", "Student 3": "info", "two peaks": "error"}
+
+
+def test_results_with_many_ties_take_the_bandwidth_of_all() -> None:
+    """Of a person whose outcomes have a mass of their own, the bandwidth is not chosen again: close to choosing it."""
+    rng = np.random.default_rng(1)
+    x = rng.exponential(3.0, (20, 40))
+    rounded = [np.round(values / 30.0) * 30.0 for values in (x.sum(axis=0), x.sum(axis=0) - x)]
+    presence = empriv.measure(*rounded).given_presence()
+    irregular = np.flatnonzero(presence._irregular)
+    assert len(irregular)
+    for row in irregular[:4].tolist():
+        chosen_again = measure_line(presence._written_out(row)).curves(np.array([0.1]))[0, 0]
+        assert presence.curve_of(row, np.array([0.1]))[0] == pytest.approx(chosen_again, abs=0.02)

@@ -24,6 +24,7 @@ import numpy as np
 from empriv.base.threads import workers
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.density import Mixture
+from empriv.measuring.densities.kernels import kernel_named
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.given.presence_block import PresenceBlock, block_of, grouped
 from empriv.measuring.given.residuals import Left
@@ -40,6 +41,7 @@ Answer = TypeVar("Answer")
 THINNED = 0.002  # of delta, changed by thinning at most
 EXACT = 20  # people looked at without thinning, the most exposed
 _POINTS = 1_000_000  # of one person, held at once
+_WRITTEN_OUT = 20_000  # of one person whose outcomes have a mass of their own
 _BLOCK = 32  # people looked at together
 _MOST = 24  # groups of influences
 _GROUPS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -84,6 +86,17 @@ class GroupedPeople(NamedTuple):
     change: FloatArray  # (people, groups, n) by what the person moves it
     weights: FloatArray  # (people, groups)
     thinned: FloatArray  # (people,) what grouping changes of delta, at most
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A Laplace density whose bandwidth was chosen from the results with everyone."""
+
+    bandwidth: float
+
+    def fit(self, points: FloatArray, databases: IntArray) -> Mixture:  # noqa: ARG002 — nothing is chosen again
+        name = f"laplace kernel, bandwidth {self.bandwidth:.6g} (one-se)"
+        return Mixture(kernel_named("laplace"), np.full(len(points), self.bandwidth), name, rule="one-se")
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +224,9 @@ class PresenceRisk(RiskContract):
         """One person by position, influences thinned unless ``exact``, to ``most`` at most; a `Risk` where outcomes
         have a mass of their own, which no smoothing may blur."""
         if self._irregular[row]:
-            return measure_line(self._written_out(row), people=self.on_random_day.pairs.people)
+            # chosen once: for every person, draws and all, that would take the square of their number
+            density = Chosen(self.bandwidth) if isinstance(self.on_random_day.density, Mixture) else None
+            return measure_line(self._written_out(row), density, people=self.on_random_day.pairs.people)
         others, left = self._others(row)
         influences = self.influences(row)
         size = len(others)
@@ -337,6 +352,11 @@ class PresenceRisk(RiskContract):
         others, kinds = q.copy(), codes.copy()
         others[at] = results.entry_q[entries].reshape(len(at), -1)
         kinds[at] = results.entry_outcomes[entries].reshape(len(at), -1)
+        if n * q.shape[1] * len(at) > _WRITTEN_OUT:
+            # of influences in rising order, some from all along: those that were seen, and as often
+            most = max(1, _WRITTEN_OUT // (n * q.shape[1]))
+            rising = at[np.argsort((q[at] - others[at]).mean(axis=1), kind="stable")]
+            at = rising[((np.arange(most) + 0.5) * len(rising) / most).astype(np.int64)]
         was, is_now = kinds[at].reshape(-1), codes[at].reshape(-1)
         change = np.where((was == 0) & (is_now == 0), q[at].reshape(-1) - others[at].reshape(-1), 0.0)
         base, base_kinds = others.reshape(-1)[:, None], kinds.reshape(-1)[:, None]
