@@ -161,7 +161,7 @@ def one_presence(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, f
     """The same given presence; the last figure is the paper's, on a random day."""
     n = row.n
     others = law.draw(rng, n)
-    influences = SEVERAL if row.influence == "several" else np.array([0.5])
+    influences = PRESENT[row.influence]
     if row.law == "lattice":
         others, influences = np.round(20 * others), np.round(20 * influences)
     there = rng.choice(n, len(influences), replace=False)
@@ -177,7 +177,7 @@ def one_presence(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, f
     return bounds.estimate, bounds.upper, risk.delta(EPSILON)
 
 
-SEVERAL = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
+PRESENT = {"one": np.array([0.5]), "several": np.array([0.1, 0.25, 0.5, 0.75, 1.0]), "far": np.array([5.0])}
 
 
 def rows(quick: bool, only: str | None) -> list[Row]:
@@ -188,7 +188,7 @@ def rows(quick: bool, only: str | None) -> list[Row]:
         out += [Row(law, n, setting, "constant") for law in names for n in sizes]
     for influence in ("random", "rare", "context"):
         out += [Row(law, n, "calendar", influence) for law in names for n in sizes]
-    for influence in ("one", "several"):
+    for influence in PRESENT:
         out += [Row(law, n, "presence", influence) for law in names for n in sizes]
     return [row for row in out if only is None or only in str(row)]
 
@@ -201,7 +201,7 @@ def table(quick: bool, runs: int, only: str | None) -> None:
     for row in rows(quick, only):
         law = known[row.law]
         if row.setting == "presence":
-            shifts = SEVERAL if row.influence == "several" else np.array([0.5])
+            shifts = PRESENT[row.influence]
             truth = stick(law.pdf, spread_over(law.pdf, shifts, np.full(len(shifts), 1 / len(shifts))))
         else:
             truth = truth_of(law.pdf, row.influence, 0.5 if row.setting == "spread" else 1.0)

@@ -120,9 +120,11 @@ def _curvature(severity: str, numbers: Numbers, subject: str) -> str:
 def _peaks(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001 — as all sentences are asked
     if severity == "info":
         return "What is left shows no two peaks."
+    few = "with so few databases upper bounds may fall short there"
+    short = few if severity == "error" else "there may be two kinds of databases"
     return (
-        f"What is left has two peaks (coefficient {numbers['coefficient']:.2f}, 0.56 at most for one): upper bounds "
-        "given what is known fall short there. Hint: name the quantity that tells the two apart, such as days closed."
+        f"What is left has two peaks (coefficient {numbers['coefficient']:.2f}, 0.56 at most for one): {short}. "
+        "Hint: name the quantity that tells the two apart, such as days closed."
     )
 
 
