@@ -377,3 +377,14 @@ def test_an_audit_of_so_many_publications_is_an_audit():
     assert audit.verdict(epsilon=1.0, delta=0.01, basis="estimate") == "pass"
     assert year.when_present.delta(1.0) > audit.when_present.delta(1.0)
     assert "After 365 publications" in str(year)
+
+
+def test_last_digits_tell_more_every_time():
+    rng = np.random.default_rng(11)
+    q = np.round(rng.normal(1000.0, 100.0, 200)) + 0.5 * (rng.random(200) < 0.7)  # without them: whole, or halves
+    without = np.floor(q)
+    risk = empriv.measure(q, [without])
+    assert risk.delta(0.0) > 0.5
+    assert risk.repeated(12).delta(1.0) > 0.99
+    smooth = rng.normal(1000.0, 100.0, 200)
+    assert empriv.measure(smooth, [smooth - 0.35]).repeated(12).delta(1.0) < 0.1
