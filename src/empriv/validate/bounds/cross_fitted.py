@@ -3,8 +3,8 @@
 For any function psi from results to [0, 1], ``E psi(A) - e E psi(B)`` is at most delta_i. In each fold left out the
 other databases choose psi: the set where one Laplace density exceeds e times the other, convolved with the kernel
 (which costs little of the mean and takes most of the variance), its direction, and the individual. So every database
-has a value W that it had no part in choosing, and ``mean - z sd/sqrt(n)`` of all of them is the limit. It is normal
-theory, so approximate, where the bet of `lower` is exact; it is not mended for skewness, which would raise it.
+has a value W that it had no part in choosing, and ``mean - 1.2 z sd/sqrt(n)`` of all of them is the limit. It is normal
+theory, so approximate, where the bet of `lower` is exact; it is not corrected for skewness, which would raise it.
 
 What is chosen is the largest over individuals, and sums over individuals add up: stretches of a scan are `joined`.
 """
@@ -24,6 +24,7 @@ from empriv.validate.bounds.moments import LEAST_DATABASES, Merged, Smooth, quan
 from empriv.validate.ground import BoolArray, Ground
 
 FOLDS = 5
+WIDENED = 1.2  # standard errors: folds that choose share databases, so that what they choose varies together
 
 
 class Limits(NamedTuple):
@@ -137,11 +138,11 @@ def _off_grids(ground: Ground, without: FloatArray, train: BoolArray) -> list[tu
 
 
 def mean_limits(w: FloatArray, level: float, most: float | None = None) -> FloatArray:
-    """``mean - z sd/sqrt(n)`` of values (epsilons, n), from 0 to what n databases can demonstrate at all."""
+    """``mean - 1.2 z sd/sqrt(n)`` of values (epsilons, n), from 0 to what n databases can demonstrate at all."""
     n = w.shape[1]
     if n < LEAST_DATABASES:
         return np.zeros(len(w))
-    limit = w.mean(axis=1) - quantile(level) * w.std(axis=1, ddof=1) / np.sqrt(n)
+    limit = w.mean(axis=1) - WIDENED * quantile(level) * w.std(axis=1, ddof=1) / np.sqrt(n)
     # n successes in n say no more than this: the standard deviation is 0 where it cannot be.
     most = float((1.0 - level) ** (1.0 / n)) if most is None else most
     return np.asarray(np.clip(limit, 0.0, most))
