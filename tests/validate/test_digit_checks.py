@@ -90,6 +90,33 @@ def test_somebody_who_widens_the_results_is_told_of() -> None:
     assert pattern_checks(others + 5.0, others)["spread"].severity == "info"
 
 
+def structure(q: FloatArray, without: FloatArray) -> dict[str, str]:
+    risk = empriv.measure(q, np.atleast_2d(without))
+    return {check.code: check.severity for check in patterns.structure_checks(risk, np.array([0]), 0.1)}
+
+
+def test_a_peak_narrower_than_the_bandwidth_is_told_from_a_bell() -> None:
+    """exp(-|x|)/sqrt(|x|), and a spike that three results of ten are in; a normal law is not suspected."""
+    rng = np.random.default_rng(7)
+    bell = [structure(x + 0.2, x)["spike"] for x in rng.normal(size=(6, 100))]
+    assert bell.count("warning") <= 1
+    peaks = []
+    for _ in range(6):
+        spike = np.where(rng.random(100) < 0.3, rng.normal(0, 0.02, 100), rng.normal(size=100))
+        peaks.append(structure(spike + 0.05, spike)["spike"])
+    assert peaks.count("warning") >= 4
+
+
+def test_influence_that_jumps_is_told_from_influence_that_does_not() -> None:
+    rng = np.random.default_rng(8)
+    smooth, jumps = [], []
+    for x in rng.normal(size=(6, 100)):
+        smooth.append(structure(x + 0.2, x)["gap"])
+        jumps.append(structure(np.where(np.abs(x) > 1, x + 0.5 * np.sign(x), x), x)["gap"])
+    assert smooth.count("warning") <= 1
+    assert jumps.count("warning") >= 4
+
+
 def test_every_kind_has_them() -> None:
     rng = np.random.default_rng(6)
     frame = pd.DataFrame({"day": np.repeat(np.arange(40), 6), "who": np.tile(np.arange(6), 40)})
@@ -103,4 +130,4 @@ def test_every_kind_has_them() -> None:
         empriv.scan(data, "sum(x)", epsilon=0.1),
     ):
         codes = [check.code for check in audit.checks]
-        assert [codes.count(code) for code in ("residues", "steps", "spread")] == [1, 1, 1]
+        assert [codes.count(code) for code in ("gap", "spike", "residues", "steps", "spread")] == [1] * 5

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import empriv
 from empriv.measuring import measure
 from empriv.measuring.given.battery import _concordance
-from empriv.validate.checks.robustness import other_densities, peak_excess, risk_of_rows, sensitivity
+from empriv.validate.checks.robustness import other_densities, risk_of_rows, sensitivity
 
 
 @settings(max_examples=60, deadline=None)
@@ -28,19 +28,6 @@ def test_concordance_counts_pairs(values: list[int], seed: int) -> None:
 def test_concordance_of_a_trend() -> None:
     forth = np.arange(101)[None, :]
     assert _concordance(np.arange(101.0), np.concatenate((forth, forth[:, ::-1]))).tolist() == [5050.0, -5050.0]
-
-
-def test_peak_excess_is_that_of_all_pairs() -> None:
-    rng = np.random.default_rng(2)
-    for x in (rng.normal(size=300), rng.standard_t(2, size=50), np.array([0.0, 1.0])):
-        y = np.sort(x)
-        n = len(y)
-        z = 2.0 * (y[:, None] - y[None, :]) / 0.3
-        tail = 0.5 * np.exp(-np.abs(z))
-        mass = np.where(z < 0, tail, 1.0 - tail).mean(axis=1)
-        after, before = np.arange(1, n + 1) / n - mass, np.arange(n) / n - mass
-        plain = np.sqrt(n) * np.max(after - np.minimum.accumulate(before))
-        assert peak_excess(x, 0.3) == pytest.approx(plain, rel=1e-12)
 
 
 def test_some_individuals_have_the_same_risk() -> None:

@@ -23,13 +23,13 @@ TITLES = {
     "coming": "When people come",
     "context": "Influence that depends on what is known",
     "curvature": "Curvature in what is known",
-    "cusp": "Structure finer than the bandwidth",
     "databases": "Number of databases",
     "dependent": "Individuals who move together",
     "dimension": "Numbers released together",
     "drift": "Influence on the databases that people are in",
     "exact-leak": "Exact leak",
     "floor": "Smallest delta that can be supported",
+    "gap": "Influence that jumps",
     "held-out": "Representative individuals",
     "iid": "Independent, identically distributed databases",
     "modes": "Representative individuals",
@@ -40,6 +40,7 @@ TITLES = {
     "repeated": "Publishing again",
     "residues": "Patterns in the last digits",
     "shape": "Spread that depends on what is known",
+    "spike": "Structure finer than the bandwidth",
     "spread": "Individuals who widen the results",
     "steps": "Steps that are not looked for",
     "tails": "Heavy tails",
@@ -166,12 +167,23 @@ def _shape(severity: str, numbers: Numbers, subject: str) -> str:
     )
 
 
-def _cusp(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+def _gap(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     if severity == "info":
-        return "No peak narrower than the bandwidth is seen."
+        return "The riskiest individuals' influence does not jump from one result to the next."
     return (
-        f"Halving the bandwidth raises the bound by {percent(numbers['ratio'] - 1)}, and results crowd in a peak "
-        "narrower than the bandwidth: near such a peak the upper bound is known to fail."
+        "Somebody's influence jumps at some result, which leaves a gap there on one side; the upper bound counts it, "
+        f"and is {percent(numbers['ratio'] - 1)} larger for it, but the estimate blurs it. Hint: go by the upper "
+        "bound; such jumps come from thresholds in the query."
+    )
+
+
+def _spike(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "No structure finer than the bandwidth is seen."
+    return (
+        "Results crowd more closely than the bandwidth shows; the upper bound counts it, and is "
+        f"{percent(numbers['ratio'] - 1)} larger for it, but the estimate blurs it. Hint: go by the upper bound, or "
+        "round the answer coarser."
     )
 
 
@@ -312,13 +324,13 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "coming": _coming,
     "context": _context,
     "curvature": _curvature,
-    "cusp": _cusp,
     "databases": _databases,
     "dependent": _dependent,
     "dimension": _dimension,
     "drift": _drift,
     "exact-leak": _exact_leak,
     "floor": _floor,
+    "gap": _gap,
     "held-out": _held_out,
     "iid": _iid,
     "modes": _modes,
@@ -329,6 +341,7 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "repeated": _repeated,
     "residues": _residues,
     "shape": _shape,
+    "spike": _spike,
     "spread": _spread,
     "steps": _steps,
     "tails": _tails,

@@ -23,13 +23,11 @@ from empriv.validate.checks.check import (
     number_check,
     ties_check,
 )
-from empriv.validate.checks.patterns import digit_checks, spread_check
+from empriv.validate.checks.patterns import digit_checks, spread_check, structure_checks
 from empriv.validate.checks.shared_chance import chance_check
 from empriv.validate.ground import Ground, ground_of
 from empriv.words.outcomes import outcome_name
 
-_CUSP = 1.25  # an interior cusp gave 1.36, but any shape gives more where the risk is small for so many databases
-_PEAK, _SHARP_PEAK = 1.0, 1.3  # `python benchmarks/coverage.py --checks` prints how often
 _HEAVY = 0.5
 _FEW = 5  # individuals in a mode of contribution
 RISKIEST = 3
@@ -53,7 +51,7 @@ def _(risk: Risk, epsilon: float, rng: int) -> list[Check]:
         *leak_checks(risk),
         ties_check(risk.results),
         _bandwidth(risk, epsilon),
-        cusp_check(risk, ground, epsilon),
+        *structure_checks(risk, rows, epsilon),
         *digit_checks(risk.pairs, rows),
         spread_check(risk.pairs, rows),
         *representative_checks(risk, epsilon, rng),
@@ -91,17 +89,6 @@ def _bandwidth(risk: Risk, epsilon: float) -> Check:
     deltas = {"as measured": measured, **robustness.sensitivity(risk, epsilon)}
     far = max(deltas.values()) > 2 * max(measured, floor(risk.results.n_databases, 0.95))
     return Check("bandwidth", "warning" if far else "info", deltas)
-
-
-def cusp_check(risk: Risk, ground: Ground, epsilon: float) -> Check:
-    """Peaks narrower than the bandwidth."""
-    ratio = robustness.cusp_ratio(ground, robustness.riskiest(risk, epsilon, RISKIEST), epsilon)
-    points = ground.values.points[np.isfinite(ground.marked.points)]
-    excess = robustness.peak_excess(points, ground.bandwidth)
-    severity = "info"
-    if ratio > _CUSP and excess > _PEAK:
-        severity = "error" if excess > _SHARP_PEAK else "warning"
-    return Check("cusp", severity, {"ratio": ratio, "excess": excess})
 
 
 def representative_checks(risk: RiskContract, epsilon: float, rng: int) -> list[Check]:

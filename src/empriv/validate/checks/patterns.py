@@ -1,4 +1,7 @@
-"""Checks for structure finer than a bandwidth: last digits, steps not looked for, and people who change the spread."""
+"""Checks for structure finer than a bandwidth: gaps, spikes, last digits, and people who change the spread.
+
+Upper bounds count gaps, spikes and last digits; estimates count last digits, and blur the others.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,36 @@ import numpy as np
 
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.residues import pairs_at_steps, unlisted_step, visible_share
+from empriv.measuring.line.risk import Risk
 from empriv.results import IntArray
+from empriv.validate.bounds.analytic import floor, narrowing
+from empriv.validate.bounds.figures import LEAST_DATABASES
+from empriv.validate.bounds.structure import Part, raise_bounds
+from empriv.validate.checks import robustness
 from empriv.validate.checks.check import Check
+from empriv.validate.ground import ground_of
 
 _HIDDEN = 0.45  # share of the results that a pattern must have to be seen, from which on that is worth a warning
 _HALF = 0.5  # of the spread
+_GAP = 1.02  # times the bound that sees no gap: a gap is looked for by a test of its own, and is nothing or something
+_SPIKE, _MORE = 1.4, 0.05  # times the bound at half the bandwidth, and more than it: chance alone seldom makes both
+
+
+def structure_checks(risk: Risk, rows: IntArray, epsilon: float) -> list[Check]:
+    """By how much influence that jumps, and structure finer than the bandwidth, raise the bounds of the riskiest."""
+    ground = ground_of(robustness.risk_of_rows(risk, rows))
+    n, grid = ground.n_databases, np.array([float(epsilon)])
+    ratios, more = {"gap": 1.0, "spike": 1.0}, 0.0
+    if n >= LEAST_DATABASES and len(rows):
+        smooth, *parts = (np.full((len(rows), 1), floor(n, 0.95)) for _ in range(3))
+        for upper, part in zip((smooth, *parts), (Part(0), Part.GAPS, Part.FINE), strict=True):
+            raise_bounds(ground, grid, 0.95, narrowing(n), upper, part)
+        ratios = {code: float((upper / smooth).max()) for code, upper in zip(ratios, parts, strict=True)}
+        more = float((parts[1] - smooth).max())
+    return [
+        Check("gap", "warning" if ratios["gap"] > _GAP else "info", {"ratio": ratios["gap"]}),
+        Check("spike", "warning" if ratios["spike"] > _SPIKE and more > _MORE else "info", {"ratio": ratios["spike"]}),
+    ]
 
 
 def digit_checks(pairs: Pairs, rows: IntArray) -> list[Check]:

@@ -17,8 +17,6 @@ from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import largest_shifts
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.bounds.analytic import smooth_bounds
-from empriv.validate.ground import Ground
 
 FAMILIES: dict[str, Density] = {
     "laplace kernel": Kde("laplace"),
@@ -118,37 +116,6 @@ def _gaussian(risk: Risk) -> Risk:
     widths = risk.density.bandwidths * kernel.canonical / risk.density.kernel.canonical
     model = Mixture(kernel, widths, "gaussian kernel")
     return Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
-
-
-def cusp_ratio(ground: Ground, rows: IntArray, epsilon: float, level: float = 0.95) -> float:
-    """Largest ratio of the smooth bound at half the bandwidth to that at the whole, over these individuals.
-
-    Near an interior cusp the narrower bandwidth goes on finding more.
-    """
-    wide, narrow = (smooth_bounds(ground, rows, epsilon, width, level) for width in (1.0, 0.5))
-    large = wide > 2.0 / ground.n_databases  # ratios of next to nothing say nothing
-    return float((narrow[large] / wide[large]).max()) if large.any() else 1.0
-
-
-def peak_excess(points: FloatArray, bandwidth: float) -> float:
-    """Most points in an interval beyond what the density smoothed with half the bandwidth has there, over sqrt(n).
-
-    Below about 0.8 for smooth laws at any n; grows where a peak is narrower than the bandwidth. Tied values are
-    counted once; 0 where most are tied, which is another matter.
-    """
-    x = np.unique(points)
-    n = len(x)
-    if 2 * n < len(points) or n < 2:
-        return 0.0
-    # Sums of Laplace tails over the points before and behind, each from its neighbour's.
-    decay = np.exp(-2.0 * np.diff(x) / bandwidth)
-    left, right = np.ones(n), np.zeros(n)
-    for k in range(1, n):
-        left[k] += decay[k - 1] * left[k - 1]
-        right[n - 1 - k] = decay[n - 1 - k] * (1.0 + right[n - k])
-    mass = (np.arange(1, n + 1) - 0.5 * left + 0.5 * right) / n
-    after, before = np.arange(1, n + 1) / n - mass, np.arange(n) / n - mass
-    return float(np.sqrt(n) * np.max(after - np.minimum.accumulate(before)))
 
 
 @dataclass(frozen=True)

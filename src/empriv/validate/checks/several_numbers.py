@@ -25,14 +25,13 @@ from empriv.validate.checks.check import (
 )
 from empriv.validate.checks.one_number import (
     RISKIEST,
-    cusp_check,
     dependent_check,
     influences,
     leak_checks,
     representative_checks,
     tails_check,
 )
-from empriv.validate.checks.patterns import digit_checks, spread_check
+from empriv.validate.checks.patterns import digit_checks, spread_check, structure_checks
 from empriv.validate.checks.shared_chance import chance_check
 from empriv.validate.ground import ground_of
 from empriv.words.checks import JOINTLY
@@ -49,7 +48,10 @@ def _(risk: JointRisk, epsilon: float, rng: int) -> list[Check]:
     for name, (_, ground) in alone.items():
         series[f"the results of {name}"] = ground.values.points.reshape(n, -1).mean(axis=1)
         series[f"the influence of the riskiest individuals on {name}"] = influences(ground, rows).sum(axis=0)
-    patterns = [[*digit_checks(part.pairs, rows), spread_check(part.pairs, rows)] for part, _ in alone.values()]
+    patterns = [
+        [*structure_checks(part, rows, epsilon), *digit_checks(part.pairs, rows), spread_check(part.pairs, rows)]
+        for part, _ in alone.values()
+    ]
     return [
         _dimension(risk, epsilon),
         iid_check(n, series, rng),
@@ -59,7 +61,6 @@ def _(risk: JointRisk, epsilon: float, rng: int) -> list[Check]:
         *(check for name, (part, _) in alone.items() for check in leak_checks(part, name)),
         gravest({name: ties_check(part.results) for name, (part, _) in alone.items()}),
         _bandwidth(risk, epsilon),
-        gravest({name: cusp_check(part, ground, epsilon) for name, (part, ground) in alone.items()}),
         *(gravest(dict(zip(alone, checks, strict=True))) for checks in zip(*patterns, strict=True)),
         *representative_checks(risk, epsilon, rng),
         gravest({name: tails_check(ground) for name, (_, ground) in alone.items()}),
