@@ -123,12 +123,6 @@ def total_bound(exponent: FloatArray, spread: FloatArray, level: float) -> Float
     return np.where(np.isfinite(exponent), total, 1.0)
 
 
-def smooth_bounds(ground: Ground, rows: IntArray, epsilon: float, width: float, level: float) -> FloatArray:
-    """The smooth part alone at ``width`` times the one-SE bandwidth, for these individuals."""
-    merged = merged_of(ground, rows)
-    return _smooth(merged, ground, np.array([np.exp(epsilon)]), width * ground.bandwidth, level)[:, 0]
-
-
 class _Calm(NamedTuple):
     """Shifts below which the floor is proved to cover the half-lines, the end runs, and the smooth sets.
 

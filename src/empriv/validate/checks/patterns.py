@@ -21,7 +21,10 @@ from empriv.validate.ground import ground_of
 _HIDDEN = 0.45  # share of the results that a pattern must have to be seen, from which on that is worth a warning
 _HALF = 0.5  # of the spread
 _GAP = 1.02  # times the bound that sees no gap: a gap is looked for by a test of its own, and is nothing or something
-_SPIKE, _MORE = 1.4, 0.05  # times the bound at half the bandwidth, and more than it: chance alone seldom makes both
+_SPIKE, _MORE = (
+    1.4,
+    0.7,
+)  # times the bound at half the bandwidth, and by how much over sqrt(n): chance seldom makes both
 
 
 def structure_checks(risk: Risk, rows: IntArray, epsilon: float) -> list[Check]:
@@ -37,7 +40,11 @@ def structure_checks(risk: Risk, rows: IntArray, epsilon: float) -> list[Check]:
         more = float((parts[1] - smooth).max())
     return [
         Check("gap", "warning" if ratios["gap"] > _GAP else "info", {"ratio": ratios["gap"]}),
-        Check("spike", "warning" if ratios["spike"] > _SPIKE and more > _MORE else "info", {"ratio": ratios["spike"]}),
+        Check(
+            "spike",
+            "warning" if ratios["spike"] > _SPIKE and more > _MORE / n**0.5 else "info",
+            {"ratio": ratios["spike"]},
+        ),
     ]
 
 
