@@ -12,7 +12,7 @@ from empriv.measuring.line.residues import pairs_at_steps, unlisted_step, visibl
 from empriv.measuring.line.risk import Risk
 from empriv.results import IntArray
 from empriv.validate.bounds.analytic import floor, narrowing
-from empriv.validate.bounds.figures import LEAST_DATABASES
+from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.validate.bounds.structure import Part, raise_bounds
 from empriv.validate.checks import robustness
 from empriv.validate.checks.check import Check
