@@ -15,7 +15,7 @@ from scipy import stats
 import empriv
 from empriv.measuring.line.risk import measure_line
 from empriv.results import FloatArray, Outcome
-from empriv.validate.bounds import structure
+from empriv.validate.bounds import analytic, structure
 from empriv.validate.bounds.analytic import floor, narrowing, upper_bounds
 from empriv.validate.bounds.structure import PARTS, Part, raise_bounds, share_limits
 from empriv.validate.checks.robustness import subset
@@ -192,3 +192,18 @@ def test_fine_structure_must_be_clearer_among_many() -> None:
     ]
     assert bounds[0] >= bounds[1] >= bounds[2]
     assert bounds[0] > bounds[2]
+
+
+def test_ties_that_a_fine_lattice_has_by_chance_are_no_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """41 results rounded to a tenth of their sd, and somebody who adds a tenth; then values that are no chance."""
+    rng = np.random.default_rng(7)
+    rounded = np.round(rng.normal(size=(30, 41)), 1)
+    bounds = np.array([upper(q + 0.1, q)[0] for q in rounded])
+    assert np.median(bounds) < 0.15
+    assert np.mean(bounds >= 0.0089) == 1
+    # half of the results are whole numbers, which somebody's tenth leaves at no whole number
+    whole = np.where(rng.random((30, 41)) < 0.5, np.rint(rounded), rounded)
+    seen = [upper(q + 0.1, q)[0] for q in whole]
+    monkeypatch.setattr(analytic, "_chance_ties", lambda _: -1.0)  # all ties are looked at
+    np.testing.assert_allclose(seen, [upper(q + 0.1, q)[0] for q in whole])
+    assert np.median([upper(q + 0.1, q)[0] for q in rounded]) > 0.25

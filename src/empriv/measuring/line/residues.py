@@ -78,7 +78,8 @@ def candidate_steps(points: FloatArray) -> Steps:
     usual += [clock for clock in _CLOCKS if not np.any(np.isclose(clock, usual, rtol=1e-9))]
     multiples = [] if grid is None else [m * grid[1] for m in range(2, _MULTIPLES + 1)]
     usual = [step for step in usual if not np.any(np.isclose(step, multiples, rtol=1e-6))]
-    own = [step for step in multiples[:5] if least < step <= wide]
+    # quartiles of counts are whole numbers, so that their spread is a rough figure
+    own = [step for step in multiples[:5] if least < step <= 4 / 3 * wide]
     others = [step for step in (*usual, *multiples[5:]) if least < step <= wide]
     chances = [_ALPHA * 2.0 ** -(k + 1) for k in range(len(own))] + [_ALPHA / max(1, len(others))] * len(others)
     steps = np.array(own + others, float)

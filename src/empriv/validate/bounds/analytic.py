@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from empriv.measuring.line.atoms import lattice
 from empriv.measuring.line.screening import log_reach
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import ends
@@ -135,6 +136,7 @@ class _Calm(NamedTuple):
     runs: float
     smooth: float
     one_pair: bool  # whether the floor covers half-lines that tell no pair apart, or one
+    ties: float = -1.0  # tied pairs that results on a fine lattice have by chance, at most; below 0 on none
 
 
 def _calm(ground: Ground, epsilons: FloatArray, level: float) -> _Calm:
@@ -161,7 +163,25 @@ def _calm(ground: Ground, epsilons: FloatArray, level: float) -> _Calm:
     first, last = np.concatenate(([0], cuts + 1)), np.concatenate((cuts, [n - 1]))
     beside = gaps[np.clip(np.concatenate((first, last - 1)), 0, n - 2)]
     alone = np.count_nonzero(last - first + 1 >= 5) <= 1  # with more clusters, single points add up
-    return _Calm(at_edges, float(0.5 * beside.min()) if alone else 0.0, smooth, one_pair)
+    return _Calm(at_edges, float(0.5 * beside.min()) if alone else 0.0, smooth, one_pair, _chance_ties(ground))
+
+
+def _chance_ties(ground: Ground) -> float:
+    """Tied pairs that a density that smooth has on the results' lattice, and 1.645 deviations more.
+
+    A pair is tied with probability step times mean density, which is that of the kernels at each other's points. On a
+    lattice wider than the bandwidth, or on none, ties are no matter of chance.
+    """
+    h, points = ground.bandwidth, np.sort(ground.marked.points[np.isfinite(ground.marked.points)])
+    grid = lattice(points) if len(points) else None
+    if grid is None or grid[1] > h:
+        return -1.0
+    reach, total = 0.0, 0.0
+    for decay in np.exp(-np.diff(points) / h).tolist():
+        reach = (reach + 1.0) * decay
+        total += reach  # kernels of all points to the left, at each point
+    expected = grid[1] * total / (2 * h)
+    return float(expected + 1.645 * np.sqrt(expected + 1) + 1)
 
 
 def _inner(ground: Ground) -> BoolArray:
@@ -226,7 +246,10 @@ def _block(
         best[runs] = np.maximum(best[runs], _run_bound(alone, n, level)[:, None])
     if smooth.any():
         part, width, columns = merged.some(smooth[some]), narrowing(n) * h, epsilons < looks.smooth[smooth].max()
-        found = _smooth(part, ground, e[columns], width, level), _guarded(part, ground, e[columns], width, level)
+        found = (
+            _smooth(part, ground, e[columns], width, level),
+            _guarded(part, ground, e[columns], width, level, calm.ties),
+        )
         place = np.ix_(smooth, columns)
         best[place] = np.maximum(best[place], np.maximum(*found))
     if total.any():
@@ -256,8 +279,11 @@ def _smooth(merged: Merged, ground: Ground, e: FloatArray, bandwidth: float, lev
     return out
 
 
-def _guarded(merged: Merged, ground: Ground, e: FloatArray, bandwidth: float, level: float) -> FloatArray:
-    """The smooth part without values that a sample has three times or more, where these are not the rule."""
+def _guarded(
+    merged: Merged, ground: Ground, e: FloatArray, bandwidth: float, level: float, chance: float
+) -> FloatArray:
+    """The smooth part without values that a sample has three times or more, where these are neither the rule nor, with
+    at most ``chance`` tied pairs, what a lattice makes of a smooth law."""
     out = np.zeros((len(merged.x), len(e)))
     if merged.x.shape[1] < 3:
         return out
@@ -271,7 +297,11 @@ def _guarded(merged: Merged, ground: Ground, e: FloatArray, bandwidth: float, le
         tied &= some.smooth
     sides = some.sides()
     held = np.maximum(np.count_nonzero(tied & sides, axis=1), np.count_nonzero(tied & ~sides, axis=1))
-    mixed = (held > 0) & (2 * held <= some.size)
+    own = np.where(sides, without, with_all) - 1.0
+    if some.smooth is not None:
+        own *= some.smooth
+    pairs = 0.5 * np.maximum((own * sides).sum(axis=1), (own * ~sides).sum(axis=1))
+    mixed = (held > 0) & (2 * held <= some.size) & (pairs > chance)
     if not mixed.any():
         return out
     smooth = ~tied if some.smooth is None else some.smooth & ~tied

@@ -7,6 +7,8 @@ own pair of laws, which also looks at ties and clusters.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from empriv.measuring.given.presence import GroupedPeople, PresenceRisk, WhenPresent
@@ -74,9 +76,10 @@ def ground_of_person(risk: PresenceRisk, row: int, *, most: int = 64) -> tuple[G
     if not isinstance(person, WhenPresent):
         return ground_of(person), 0.0
     numbers = risk.results.q[risk.results.outcomes == 0]
+    pairs = replace(person.pairs, people=risk.on_random_day.pairs.people)
     ground = Ground(
-        values=person.pairs,
-        marked=person.pairs,
+        values=pairs,
+        marked=pairs,
         bandwidth=person.bandwidth,
         shifts=np.array([person.shift]),
         tolerance=tie_tolerance(numbers),
