@@ -99,7 +99,8 @@ class TestSummary:
         assert [row[0] for row in rows] == ["0.1", "0.2"]
         for row, figure in zip(rows, said.figures, strict=True):
             assert float(row[1]) == pytest.approx(figure.delta, rel=5e-3)
-            assert float(row[2].lstrip(">")) == pytest.approx(figure.total_risk, rel=5e-3)
+            assert float(row[2]) == pytest.approx(figure.delta_when_present, rel=5e-3)
+            assert float(row[3].lstrip(">")) == pytest.approx(figure.total_risk, rel=5e-3)
             assert row[3:] == [str(figure.n_exposed), "of", "6"]
         assert "●" in shown
         assert "delta is 0 from epsilon" in flat

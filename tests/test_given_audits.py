@@ -52,8 +52,8 @@ def test_what_is_known_is_collected_and_taken_out(audit: empriv.Audit) -> None:
 
 def test_the_words_say_what_was_counted_as_known(audit: empriv.Audit) -> None:
     said = str(audit)
-    assert "Counted as known: count(*), trend, weekday" in said
-    assert "Against somebody who knows nothing" in said
+    assert "Counted as known: count(*), the trend, the weekday" in said
+    assert "Ignoring what is known, delta would be " in said
 
 
 def test_json_and_files_hold_it(audit: empriv.Audit, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_presence_of_several_numbers_is_refused(data: empriv.Databases) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--adversary", "calendar"], "trend, weekday"),
+        (["--adversary", "calendar"], "the trend, the weekday"),
         (["--adversary", "auto"], "The ladder"),
         (["--previous", "1", "--spread", "no"], "previous answer"),
     ],

@@ -70,6 +70,7 @@ class Results:
     draws : number of draws per database of a randomised query, or None for a deterministic one
     made_from : the answers that these were computed from, number by number, on the same databases and with the same
         entries: they tell at least as much. None if these are the first.
+    ordered : False says that the databases have no order, whatever their labels look like
 
     Examples
     --------
@@ -89,6 +90,7 @@ class Results:
     components: tuple[str, ...] | None = None
     draws: int | None = None
     made_from: Results | None = None
+    ordered: bool = True
 
     def __post_init__(self) -> None:
         trailing = self.trailing_shape
@@ -262,6 +264,7 @@ class Results:
             entry_outcomes=np.ascontiguousarray(self.entry_outcomes[..., c]),
             draws=self.draws,
             made_from=None if self.made_from is None else self.made_from.component(self.made_from.components[c]),  # type: ignore[index]
+            ordered=self.ordered,
         )
 
     def select(self, names: Sequence[str]) -> Results:
@@ -405,6 +408,7 @@ class Results:
             ),
             draws=draws,
             made_from=_stacked_sources(parts),
+            ordered=first.ordered,
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -423,7 +427,7 @@ class Results:
         for name in ("databases", "individuals"):
             if arrays[name].dtype == object:
                 arrays[name] = arrays[name].astype(np.str_)
-        facts: dict[str, Any] = {"components": self.components, "draws": self.draws}
+        facts: dict[str, Any] = {"components": self.components, "draws": self.draws, "ordered": self.ordered}
         sources = list(self._sources())
         if sources:
             facts["made_from"] = [{"components": part.components, "draws": part.draws} for part in sources]
@@ -459,11 +463,15 @@ def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]],
         raise TypeError("components")
     if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
         raise TypeError("draws")
+    ordered = meta.get("ordered", True)  # files of earlier versions do not say
+    if not isinstance(ordered, bool):
+        raise TypeError("ordered")
     results = Results(
         **{name: arrays[name] for name in _ARRAYS},
         components=None if components is None else tuple(components),
         draws=draws,
         made_from=made_from,
+        ordered=ordered,
     )
     results.check_values()
     return results

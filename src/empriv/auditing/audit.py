@@ -7,7 +7,8 @@ releases from `ledger`, and pages and charts from `report`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, singledispatch
 from importlib.metadata import version
@@ -18,17 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
-from empriv.auditing.knowledge import adversary_facts, adversary_to_parts
+from empriv.auditing.knowledge import adversary_facts, adversary_to_parts, nothing_known_to_json
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
 from empriv.base.arguments import one_of, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
+from empriv.errors import InputError
 from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, Risk, RiskContract, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.series import HowOften
-from empriv.noise.measured import one_number, several_numbers
+from empriv.noise.measured import asks_presence, holds_no_answers, one_number, several_numbers
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
 from empriv.validate.bounds import bounds
@@ -36,7 +38,7 @@ from empriv.validate.checks import checks
 from empriv.validate.publications import how_often
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED, verdict
 from empriv.words import sentences as words
-from empriv.words.facts import JointFacts, Question
+from empriv.words.facts import JointFacts, Question, RiskFacts
 from empriv.words.findings import Finding
 from empriv.words.summary import Summary, summarise, tail_sentence
 
@@ -66,7 +68,9 @@ class Audit:
     origin : where the rows came from, or None if results were given
     density : the recipe for the density
     component : the component audited, if the query was a vector, and how many it has
-    against : the risk against an adversary who knows part of the data, if one was named; figures are then this risk's
+    against : the risk to somebody who knows part of the data, if anything was counted as known; figures are then this
+        risk's, and ``risk`` has the paper's, which ignore it
+    nothing_known : why nothing was counted as known, if nobody said what is
     composition : earlier releases that the query was measured together with, if a ledger was given and held any
     text : the query in canonical form, or None if only its code could ask it again
     scope : name of the body of data in the ledger
@@ -77,9 +81,9 @@ class Audit:
     >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
     >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
     >>> print(f"{audit.delta(0.1):.4f}, total risk {audit.total_risk(0.1):.3f}")
-    0.0032, total risk 0.157
+    0.0282, total risk 0.922
     >>> audit.individuals(0.1, top=2)["databases"]
-    array([148, 158])
+    array([205, 194])
     """
 
     results: Results = field(repr=False)
@@ -91,11 +95,13 @@ class Audit:
     component: str | None = None
     n_components: int | None = None
     against: AdversaryRisk | GivenRisk | None = field(default=None, repr=False)
+    nothing_known: Finding | None = field(default=None, repr=False)
     composition: Composition | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
     scope: str = ""
     times: int = 1
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
+    _there: dict[tuple[float, ...], tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
     _certified: dict[str, Noise | JointNoise] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -201,6 +207,14 @@ class Audit:
         return bounds_whenever(self, epsilon, level)
 
     @cached_property
+    def _present(self) -> RiskContract | None:
+        """`when_present`, or None for a kind of risk that has no such figures."""
+        try:
+            return self.when_present
+        except InputError:
+            return None
+
+    @cached_property
     def components(self) -> dict[str, Audit]:
         """The audit of each number alone; empty if the query gives a single number."""
         parts = self.risk.each_number
@@ -231,11 +245,7 @@ class Audit:
         """Lower bound, estimate and upper bound of delta, of each delta_i and of total risk; see `empriv.bounds`."""
         level = self.measured.usual_level if level is None else level
         key = _key(epsilon, level, method, rng)
-        if key not in self._bounds:
-            while len(self._bounds) >= _MOST_BOUNDS:
-                del self._bounds[next(iter(self._bounds))]
-            self._bounds[key] = bounds(self.measured, epsilon, level, method, rng=rng, progress=progress)
-        return self._bounds[key]
+        return self._kept_bounds(key, lambda: bounds(self.measured, epsilon, level, method, rng=rng, progress=progress))
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
@@ -250,27 +260,43 @@ class Audit:
         total_risk: float | None = None,
         basis: str = "bound",
         level: float | None = None,
-        presence: str = "random",
+        presence: str = "both",
     ) -> Verdict:
         """ "pass", "fail" or "unresolved" against targets, with reasons.
 
         ``basis="bound"`` asks whether the upper bound meets the target or a lower one breaks it, ``basis="estimate"``
-        what the point estimate does, as in the paper; the verdict holds both. ``presence="random"`` asks about a random
-        database, as the paper does; ``presence="both"`` also about one that the person is in, and gives the worse
-        verdict.
+        what the point estimate does, as in the paper; the verdict holds both. ``presence="both"`` asks about a random
+        database, as the paper does, and about one that the person is in, and gives the worse verdict;
+        ``presence="random"`` asks as the paper does alone. Where there are no figures for a database that people are
+        in, that is said.
         """
         one_of("presence", presence, PRESENCES)
-        on_random_day = verdict(
-            self.measured, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level,
-            bounds_there=self.bounds(float(epsilon), level), checks_made=self.checks,
+        asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "total_risk": total_risk, "basis": basis}
+        in_random = verdict(
+            self.measured, **asked, level=level, bounds_there=self.bounds(float(epsilon), level),
+            checks_made=self.checks,
         )  # fmt: skip
         if presence == "random":
-            return on_random_day
+            return in_random
+        if self._present is None:
+            in_random.findings = (*in_random.findings, Finding("presence-not-measured"))
+            return in_random
         there = verdict(
-            self.when_present, epsilon=epsilon, delta=delta, total_risk=total_risk, basis=basis, level=level
+            self._present, **asked, level=level, bounds_there=self._bounds_when_present(float(epsilon), level)
         )
-        there.findings = (Finding("when-present"), *there.findings)
-        return max(on_random_day, there, key=lambda found: (PASS, UNRESOLVED, FAIL).index(str(found)))
+        return _worse_of(in_random, there)
+
+    def _bounds_when_present(self, epsilon: float, level: float | None) -> Bounds:
+        """The same as `bounds`, in a database that people are in."""
+        key = ("when present", *_key(epsilon, self.measured.usual_level if level is None else level))
+        return self._kept_bounds(key, lambda: bounds(self.when_present, epsilon, level))
+
+    def _kept_bounds(self, key: tuple[Any, ...], compute: Callable[[], Bounds]) -> Bounds:
+        if key not in self._bounds:
+            while len(self._bounds) >= _MOST_BOUNDS:
+                del self._bounds[next(iter(self._bounds))]
+            self._bounds[key] = compute()
+        return self._bounds[key]
 
     def how_often(self, *, epsilon: float, delta: float, level: float | None = None) -> HowOften:
         """How often the query may be published, each time from a database of its own, within a target."""
@@ -283,7 +309,22 @@ class Audit:
     def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
         """The audit in words, at the epsilons asked for or at others."""
         grid = self.epsilons if epsilons is None else rising_epsilons(epsilons)
-        return summarise(facts_of(self.measured, grid), self._asked)
+        return summarise(self._facts(grid), self._asked)
+
+    def _facts(self, epsilons: Sequence[float]) -> RiskFacts:
+        """What the words need to know, with the figures for a database that people are in beside the paper's."""
+        facts = facts_of(self.measured, epsilons)
+        if self._present is None:
+            return facts
+        asked = tuple(map(float, epsilons))
+        if asked not in self._there:
+            grid = np.array(asked)
+            self._there[asked] = (self._present.delta(grid), self._present.total_risk(grid))
+        figures = tuple(
+            replace(figure, delta_when_present=float(delta), total_risk_when_present=float(total))
+            for figure, delta, total in zip(facts.figures, *self._there[asked], strict=True)
+        )
+        return replace(facts, figures=figures)
 
     @property
     def _asked(self) -> Question:
@@ -298,6 +339,8 @@ class Audit:
             component=self.component,
             n_components=self.n_components,
             earlier=0 if self.composition is None else len(self.composition.entries),
+            nothing_known=self.nothing_known,
+            n_databases=self.n_databases,
         )
 
     def with_validity(self, said: Summary) -> Summary:
@@ -330,7 +373,7 @@ class Audit:
         summary = self.summary(epsilons)
         grid = [figure.epsilon for figure in summary.figures]
         bounded = self.bounds(np.array(grid))
-        full_summary, facts = self.with_validity(summary), facts_of(self.measured, grid)
+        full_summary, facts = self.with_validity(summary), self._facts(grid)
         model = self.risk.model
         return {
             "format": "empriv audit figures",
@@ -341,10 +384,11 @@ class Audit:
             "n_components": self.n_components,
             "times": self.times,
             "source": origin_to_json(self.origin),
-            "n_databases": facts.n_databases,
+            "n_databases": self.n_databases,
             "n_individuals": facts.n_individuals,
             "draws": facts.draws,
             "adversary": adversary_facts(self.against, grid),
+            "nothing_known": nothing_known_to_json(self.nothing_known),
             "earlier_releases": [] if self.composition is None else list(self.composition.entries),
             "joint": None if facts.joint is None else _joint_json(facts.joint),
             "figures": [asdict(figure) for figure in facts.figures],
@@ -392,6 +436,7 @@ class Audit:
         adversary, known_arrays = adversary_to_parts(self.against)
         facts = {
             "adversary": adversary,
+            "nothing_known": nothing_known_to_json(self.nothing_known),
             "composition": None if self.composition is None else self.composition.to_json(),
             "text": self.text,
             "scope": self.scope,
@@ -436,7 +481,7 @@ class Audit:
         """
         asked = Asked(
             self.alone.risk, self.query, self.text, self.component, self.origin, self.scope, self.composition,
-            self._certified,
+            self._certified, _hidden_given(self.against),
         )  # fmt: skip
         further = None
         if rows is not None:
@@ -466,18 +511,31 @@ class Audit:
 
 @one_number.register
 def _(audit: Audit) -> Risk:
-    return _to_hide(audit.against, audit)
+    # noise must do without the randomness that is known; earlier releases it is designed without
+    given = _hidden_given(audit.against)
+    return one_number(audit.alone.risk) if given is None else given
+
+
+@asks_presence.register
+def _(audit: Audit) -> bool:
+    return audit.alone._present is not None
+
+
+@holds_no_answers.register
+def _(audit: Audit) -> bool:
+    return _hidden_given(audit.against) is not None
 
 
 @singledispatch
-def _to_hide(against: object, audit: Audit) -> Risk:  # noqa: ARG001 — dispatched on
-    """The risk that noise is designed for: without the earlier releases that it was measured together with, if any."""
-    return one_number(audit.alone.risk)
+def _hidden_given(against: object) -> Risk | None:  # noqa: ARG001 — dispatched on
+    """The risk given what is known, as noise is designed for it; None where it is designed for the results."""
+    return None
 
 
-@_to_hide.register
-def _(against: GivenRisk, audit: Audit) -> Risk:  # noqa: ARG001 — as above
-    return one_number(against)  # noise must do without the randomness that is known
+@_hidden_given.register
+def _(against: GivenRisk) -> Risk | None:
+    # Where outcomes have a mass of their own, what is left of the results does not show them.
+    return None if len(against.atoms.names) or against.atoms.own else one_number(against)
 
 
 @several_numbers.register
@@ -488,6 +546,19 @@ def _(audit: Audit) -> JointRisk:
 def _key(epsilon: npt.ArrayLike, level: float, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:
     """The key under which bounds are cached."""
     return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level, method, rng)
+
+
+def _worse_of(in_random: Verdict, there: Verdict) -> Verdict:
+    """The worse of two verdicts, with the reasons of both under the name of each."""
+    order = (PASS, UNRESOLVED, FAIL)
+    worse = max(in_random, there, key=order.index)
+    out = copy(worse)
+    out.by_bound = max(in_random.by_bound, there.by_bound, key=order.index)
+    out.by_estimate = max(in_random.by_estimate, there.by_estimate, key=order.index)
+    out.findings = (
+        Finding("in-random-database"), *in_random.findings, Finding("when-present"), *there.findings,
+    )  # fmt: skip
+    return out
 
 
 def _joint_json(joint: JointFacts) -> dict[str, Any]:

@@ -144,6 +144,7 @@ class Asked:
     Attributes
     ----------
     risk : of the query alone
+    given : the same given what is known, if noise can be designed for that
     query, text, component, origin, scope, composition : as in `Audit`
     certified : noise that was certified for this risk already, by what it claims
     """
@@ -156,6 +157,7 @@ class Asked:
     scope: str
     composition: Composition | None
     certified: dict[str, Noise | JointNoise] = field(repr=False)
+    given: RiskContract | None = field(default=None, repr=False)
 
 
 def release_through(
@@ -267,9 +269,11 @@ def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:
     """The noise with a certificate for the audit at hand: what it says of itself, and of its results, is a claim."""
     claim = f"{type(noise).__name__} {noise.claim}"
     if claim not in asked.certified:
-        if not noise.risk.results.same_as(asked.risk.results):
+        measured = [risk for risk in (asked.given, asked.risk) if risk is not None]
+        risk = next((risk for risk in measured if noise.risk.results.same_as(risk.results)), None)
+        if risk is None:
             raise InputError("`noise` must be designed for this audit, got noise for other results.")
-        asked.certified[claim] = noise.certified_for(asked.risk)
+        asked.certified[claim] = noise.certified_for(risk)
     return asked.certified[claim]
 
 

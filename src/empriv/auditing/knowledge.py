@@ -14,11 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density
+from empriv.measuring.densities.density import Density, density_or_default
+from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.given.adversaries import Adversary, Buckets, Given, OwnContribution, Weighted, kind_of
 from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
+from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
+from empriv.measuring.given.ladder import LEAST_CLIMBED
 from empriv.results import Results
+from empriv.words.findings import Finding
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases
@@ -61,6 +65,36 @@ def known_values(
     return columns[0] if len(columns) == 1 else columns
 
 
+def known_to_everybody(
+    results: Results, density: Density, *, ledger: bool = False
+) -> tuple[GivenRisk | None, Finding | None]:
+    """The risk given what everybody knows, as far as it takes; or None, and why nothing was counted as known.
+
+    Never an error: an audit for which nobody said what is known gives the plain figures where this cannot be measured.
+    """
+    n = results.n_databases
+    reasons = {
+        "ledger": ledger,
+        "several": results.components is not None,
+        "draws": results.draws is not None,
+        "density": density_to_json(density) != density_to_json(density_or_default(None)),
+        "no-order": order_of(results) is None,
+        "few": int(np.count_nonzero(results.outcomes == 0)) < LEAST_CLIMBED,
+    }
+    why, p = next((reason for reason, holds in reasons.items() if holds), ""), float("nan")
+    risk = None
+    if not why:
+        climbed = measure_given(results, Given(climb=True), density=density)
+        last = climbed.steps[-1]
+        if last.name == "nothing":
+            why, p = ("constant" if climbed.left.fit.determined else "silent"), last.p
+        else:
+            risk = climbed
+    if risk is not None:
+        return risk, None
+    return None, Finding("nothing-known", {"why": why, "n": n, "least": LEAST_CLIMBED, "p": p})
+
+
 def _collected(
     asked: Any,
     data: Databases | None,
@@ -84,6 +118,29 @@ def _collected(
     if set(place) != set(databases.tolist()):
         raise InputError("`adversary` must be known for the same databases as the results, got different ones.")
     return collected.q[[place[label] for label in databases.tolist()]]
+
+
+def nothing_known_from_json(facts: Any) -> Finding | None:
+    """Why nothing was counted as known, from a saved audit; invalid facts raise KeyError, TypeError or ValueError."""
+    if facts is None:
+        return None
+    p = facts["p"]
+    numbers = {
+        "why": str(facts["why"]), "n": int(facts["n"]), "least": int(facts["least"]),
+        "p": float("nan") if p is None else float(p),
+    }  # fmt: skip
+    finding = Finding("nothing-known", numbers)
+    if not finding.sentence:
+        raise ValueError("why")
+    return finding
+
+
+def nothing_known_to_json(finding: Finding | None) -> dict[str, Any] | None:
+    """The inverse of `nothing_known_from_json`, with its sentence."""
+    if finding is None:
+        return None
+    p = finding.numbers["p"]
+    return {**finding.numbers, "p": p if p == p else None, "sentence": finding.sentence}
 
 
 @singledispatch

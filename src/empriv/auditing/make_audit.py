@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.composing import Composition, composition
-from empriv.auditing.knowledge import adversary_from_parts, known_values
+from empriv.auditing.knowledge import adversary_from_parts, known_to_everybody, known_values, nothing_known_from_json
 from empriv.base.arguments import rising_epsilons, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
@@ -41,7 +41,8 @@ def audit(
     epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
     density: Density | None = None,
     component: str | None = None,
-    adversary: Any = None,
+    adversary: Any = "auto",
+    order: bool = True,
     ledger: Ledger | None = None,
     scope: str = "",
     draws: int | None = None,
@@ -66,8 +67,12 @@ def audit(
     epsilon : the epsilons to report; you can ask for others later
     density : how densities are estimated; default ``Kde("laplace", "one-se")``
     component : audit this component of a vector query alone, by name; otherwise all are audited together
-    adversary : what an adversary knows about each database: an SQL expression, a function of the rows, an array, or
-        `Weighted`, `Buckets` or `OwnContribution` of these; delta is then the largest over what they may see
+    adversary : what is known of each database. "auto" counts as known what everybody knows of databases that have an
+        order (the calendar, previous answers), as far as it takes until what is left looks independent and identically
+        distributed. None counts nothing as known, as in the paper. "calendar", "previous" and "public" (both) say it
+        themselves, and `Given` takes quantities too. An SQL expression, a function of the rows, an array, or
+        `Weighted`, `Buckets` or `OwnContribution` of these: delta is then the largest over what they may see.
+    order : False says that the databases have no order, although their labels are dates or numbers
     ledger : audit the query together with all that was released from the same databases before
     scope : name of the body of data in the ledger, if the ledger covers several
     draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`
@@ -81,12 +86,13 @@ def audit(
     >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
     >>> audit = empriv.audit(data, "avg(delay)", epsilon=[0.1, 0.5])
     >>> print(f"{audit.delta(0.1):.4f}")
-    0.0032
+    0.0282
     >>> audit.verdict(epsilon=0.1, delta=0.05)
     'unresolved'
     """
     epsilons, density = rising_epsilons(epsilon), density_or_default(density)
-    if adversary is not None and ledger is not None:
+    by_default = isinstance(adversary, str) and adversary == "auto"
+    if adversary is not None and not by_default and ledger is not None:
         raise InputError(
             "`adversary` must not be given with `ledger`: several numbers are not measured against an adversary."
         )
@@ -101,7 +107,8 @@ def audit(
             raise InputError("`query` must not be given with `Results`, which already hold its answers.")
         if ledger is not None:
             raise InputError("`ledger` must go with the rows, on which earlier queries are run again, got `Results`.")
-        return with_adversary(_measured(data, epsilons, density, component, grouped=True), adversary, None, run)
+        results = data if order else replace(data, ordered=False)
+        return with_adversary(_measured(results, epsilons, density, component, grouped=True), adversary, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
     from empriv.collecting.pipeline import run_query
@@ -113,6 +120,8 @@ def audit(
     if post is not None:
         queries = [replace(single_query, post=post) for single_query in queries]
     results = run_query(data, queries if several else queries[0], run)
+    if not order or data.draws is not None:  # random databases have no order
+        results = replace(results, ordered=False)
     origin = describe(data)
     asked_text = "; ".join(
         single_query.text if single_query.post is None else f"{single_query.text}, then {_name(single_query.post)}"
@@ -129,6 +138,8 @@ def audit(
             return run_query(data, earlier if len(earlier) > 1 else earlier[0], run.of_another_query())
 
         identity = identity_of(results.databases.tolist(), origin, scope=scope)
+        if by_default:
+            alone = replace(alone, nothing_known=known_to_everybody(alone.results, density, ledger=True)[1])
         return _composed(alone, composition(alone.results, ledger, identity, ask_again))
     return with_adversary(alone, adversary, data, run)
 
@@ -207,6 +218,9 @@ def with_adversary(alone: Audit, adversary: Any, data: Databases | None, run: Ru
     """The audit against an adversary, if one is named."""
     if adversary is None:
         return alone
+    if isinstance(adversary, str) and adversary == "auto":
+        against, nothing_known = known_to_everybody(alone.results, alone.density)
+        return replace(alone, against=against, nothing_known=nothing_known)
     adversary = as_adversary(adversary)
     known = known_values(adversary, data, databases=alone.results.databases, run=run)
     risk = measure_against(
@@ -251,6 +265,7 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
             "text": text_or_none(meta.get("text")),
             "scope": text(meta.get("scope", "")),
             "times": whole_number("times", meta.get("times", 1), least=1),
+            "nothing_known": nothing_known_from_json(meta.get("nothing_known")),
         }
     except WRONG_FACTS as error:
         raise FileFormatError(_DAMAGED) from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from empriv.auditing.knowledge import known_to_everybody
 from empriv.base.arguments import confidence_level
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk, RiskContract, measure
@@ -130,6 +131,9 @@ def unlike(results: Results, further: Results) -> str | None:
 def remeasured(audit: Audit, results: Results) -> Audit:
     """The same audit of other results of its query."""
     risk = measure(results, density=audit.density)
+    if audit.nothing_known is not None:  # nobody said what is known: more databases may show it
+        against, nothing_known = known_to_everybody(results, audit.density)
+        return replace(audit, results=results, risk=risk, against=against, nothing_known=nothing_known)
     return replace(audit, results=results, risk=risk, against=_against(audit, results))
 
 

@@ -90,9 +90,10 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, **gi
 
         audited = empriv.audit(
             source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
-            component=settings.component, adversary=adversary_of(settings), ledger=ledger_of(settings),
-            scope=settings.scope, engine=engine, progress=False if settings.quiet else None,
-            notice=_unsaid if settings.quiet else None,
+            component=settings.component, adversary=adversary_of(settings, unnamed="auto"),
+            order=settings.order,
+            ledger=ledger_of(settings), scope=settings.scope, engine=engine,
+            progress=False if settings.quiet else None, notice=_unsaid if settings.quiet else None,
         )  # fmt: skip
         return audited if settings.times is None else audited.repeated(settings.times)
 

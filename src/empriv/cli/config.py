@@ -37,6 +37,9 @@ PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+NOBODY = "none"  # of --adversary: count nothing as known
+
+
 @dataclass(frozen=True)
 class Settings:
     """What `empriv audit` should do; each field is a key of audit.toml."""
@@ -55,6 +58,7 @@ class Settings:
     spread: str | None = None
     buckets: int | None = None
     own_contribution: bool = False
+    order: bool = True
     ledger: str | None = None
     scope: str = ""
     memory_limit: str | None = None
@@ -67,6 +71,7 @@ class Settings:
     fail_if: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     basis: str = "bound"
+    presence: str = "both"
     show_ids: bool = False
     top: int = 5
     quiet: bool = False
@@ -83,13 +88,15 @@ class Settings:
 
     def check_adversary(self) -> None:
         """Refuse adversaries that do not go together."""
+        if NOBODY in self.adversary and (len(self.adversary) > 1 or self.previous or self.own_contribution):
+            raise InputError("`adversary` must be none alone, or what is known, got both.")
         if self.own_contribution and (self.adversary or self.buckets is not None or self.previous):
             raise InputError("`own_contribution` must not be given with `adversary`, `previous` or `buckets`.")
         if self.buckets is not None and (self.previous or self.spread is not None):
             raise InputError("`buckets` must not be given with `previous` or `spread`, which need no buckets.")
-        if self.spread is not None and not (self.adversary or self.previous):
+        if self.spread is not None and not (set(self.adversary) - {NOBODY} or self.previous):
             raise InputError("`spread` must be given with `adversary` or `previous`, which say what is known.")
-        if self.buckets is not None and not self.adversary:
+        if self.buckets is not None and not set(self.adversary) - {NOBODY}:
             raise InputError("`buckets` must be given with `adversary`, which says what is known.")
 
     def check_comparison(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from empriv.cli.config import Settings
+from empriv.cli.config import NOBODY, Settings
 from empriv.errors import InputError, SourceError
 
 if TYPE_CHECKING:
@@ -36,14 +36,18 @@ def density_from_name(name: str) -> Any:
     return density_from_text(name)
 
 
-def adversary_of(settings: Settings) -> Any:
-    """The adversary; None if none is named."""
+def adversary_of(settings: Settings, *, unnamed: str | None = None) -> Any:
+    """The adversary: ``unnamed`` if nobody said what is known, None if nothing is to be counted as known."""
     if settings.own_contribution:
         from empriv.measuring.given.adversaries import OwnContribution
 
         return OwnContribution()
     if not settings.adversary and not settings.previous:
+        return unnamed
+    if settings.adversary == (NOBODY,):
         return None
+    if settings.adversary == ("auto",) and not settings.previous and settings.spread is None:
+        return "auto"
     from empriv.measuring.given.adversaries import WORDS, Buckets, Weighted
 
     if settings.previous or settings.spread is not None or set(settings.adversary) & set(WORDS):
@@ -54,7 +58,7 @@ def adversary_of(settings: Settings) -> Any:
 
 def given_of(settings: Settings) -> Any:
     """What is known and taken out of the results; None if nothing is named."""
-    if not settings.adversary and not settings.previous:
+    if settings.adversary in ((), (NOBODY,)) and not settings.previous:
         return None
     from empriv.measuring.given.adversaries import Given
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from empriv.cli.inputs import check_targets, load_audit
+from empriv.cli.options import PRESENCES
 from empriv.cli.output import POLICY_FAILED, write_json
 from empriv.cli.running import interruptible
 from empriv.errors import CertificateError, InputError
@@ -67,6 +68,12 @@ class _Designed:
     metavar="N",
     help="Publications, each from a database of its own, that together keep the target. [default: 1]",
 )
+@click.option(
+    "--presence",
+    type=click.Choice(PRESENCES),
+    help="Where the target must be met: in a random database and in one that people are in, or in a random one alone. "
+    "[default: both]",
+)
 @click.option("--compare", is_flag=True, help="Compare the designs of all methods.")
 @click.option("--save", metavar="PATH", help="Save the noise, for `empriv release` (mode 0600).")
 @click.option("--json", "json_path", metavar="PATH", help="Write the figures; - prints them instead.")
@@ -80,6 +87,7 @@ def noise(
     granularity: float | None,
     bound: float | None,
     times: int,
+    presence: str | None,
     compare: bool,
     save: str | None,
     json_path: str | None,
@@ -99,7 +107,7 @@ def noise(
     from empriv.noise.design.design import design_noise
 
     if audit.results.components is not None:
-        if method != "robust" or compare or bound is not None or total_risk is not None or times > 1:
+        if method != "robust" or compare or times > 1 or any(x is not None for x in (bound, total_risk, presence)):
             raise click.UsageError("Several numbers together take only --epsilon, --delta and --granularity.")
         try:
             _design_jointly(
@@ -113,8 +121,9 @@ def noise(
     def work() -> _Designed:
         def design(chosen: str, publications: int = 1) -> Noise:
             return design_noise(
-                audit.risk, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen,
-                granularity=granularity, bound=bound, times=publications, progress=False if quiet else None,
+                audit, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen, granularity=granularity,
+                bound=bound, times=publications, presence=presence if publications == 1 else None,
+                progress=False if quiet else None,
             )  # fmt: skip
 
         designed = design(method, times)
@@ -126,7 +135,14 @@ def noise(
                     others[name] = design(name)
                 except (CertificateError, InputError) as error:
                     missed[name] = str(error)
-        return _Designed(audit, designed, others, missed, tuple(dict.fromkeys(names)), *_verdicts(audit, designed))
+        return _Designed(
+            audit,
+            designed,
+            others,
+            missed,
+            tuple(dict.fromkeys(names)),
+            *_verdicts(audit, designed, presence or "both"),
+        )
 
     try:
         outcome = interruptible(work, quiet=quiet, saying="Designing noise")
@@ -158,12 +174,14 @@ def _missed(error: CertificateError) -> NoReturn:
     click.get_current_context().exit(POLICY_FAILED)
 
 
-def _verdicts(audit: Any, designed: Noise) -> tuple[Any, Any, int]:
+def _verdicts(audit: Any, designed: Noise, presence: str) -> tuple[Any, Any, int]:
     """The verdict on the audit, the verdict on noisy answers of the riskiest measured again (or None), and how many."""
     from empriv.validate.checks.one_number import leak_checks
     from empriv.validate.verdict import verdict
 
-    before = audit.verdict(epsilon=designed.epsilon, delta=designed.delta, total_risk=designed.total_risk)
+    before = audit.verdict(
+        epsilon=designed.epsilon, delta=designed.delta, total_risk=designed.total_risk, presence=presence
+    )
     if designed.delta is None:  # total risk over the riskiest says nothing about everyone
         return before, None, 0
     draws = max(1, min(_DRAWS, _POINTS // max(1, audit.results.q.size)))
@@ -174,7 +192,8 @@ def _verdicts(audit: Any, designed: Noise) -> tuple[Any, Any, int]:
 
 
 def _held(designed: Noise) -> str:
-    return "pass" if designed.certificate.holds else "fail"
+    held = designed.certificate.holds and (designed.present is None or designed.present.holds)
+    return "pass" if held else "fail"
 
 
 def _show(outcome: _Designed, console: Console) -> None:

@@ -19,6 +19,7 @@ else:
 F = TypeVar("F", bound=Callable[..., Any])
 UNIDENTIFIED = ("error", "keep", "drop")
 BASES = ("bound", "estimate")
+PRESENCES = ("both", "random")
 
 
 class Separated(ParamType):
@@ -141,6 +142,12 @@ target_options = options(
         type=click.Choice(BASES),
         help="What decides a verdict: the upper bound, or the estimate, as in the paper. [default: bound]",
     ),
+    click.option(
+        "--presence",
+        type=click.Choice(PRESENCES),
+        help="Where a target must be met: in a random database, as in the paper, and in one that people are in; or in "
+        "a random one alone. [default: both]",
+    ),
 )
 limit_options = options(
     click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk."),
@@ -182,10 +189,11 @@ known_options = options(
     click.option(
         "--adversary",
         multiple=True,
-        metavar="SQL",
-        help="What an adversary knows about each database, such as count(*): delta is the largest over what they may "
-        "see. Or a word: calendar, previous, public (both), auto (as much as it takes): what is known is taken out of "
-        "the results, and what is left is judged. Repeated: they know all of it.",
+        metavar="WHAT",
+        help="What is known. auto, the default of an audit: what everybody knows of databases with an order, as far as "
+        "it takes (the calendar, previous answers); it is taken out of the results, and what is left is judged. none: "
+        "nothing, as in the paper. calendar, previous, public (both): these. SQL such as count(*): a quantity of each "
+        "database; delta is the largest over what they may see. Repeated: all of it is known.",
     ),
     click.option(
         "--previous",
@@ -211,6 +219,11 @@ adversary_options = options(
         "--own-contribution/--no-own-contribution",
         default=None,
         help="Treat every individual as an adversary who knows their own contribution.",
+    ),
+    click.option(
+        "--order/--no-order",
+        default=None,
+        help="Whether databases whose labels are dates or numbers have that order. [default: order]",
     ),
 )
 ledger_options = options(

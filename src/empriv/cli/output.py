@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
-def verdict_on(audited: Audit, target: Target, basis: str) -> Verdict:
+def verdict_on(audited: Audit, target: Target, basis: str, presence: str) -> Verdict:
     """The verdict on a target of --target."""
     limits: dict[str, Any] = {target.figure: target.limit}
-    return audited.verdict(epsilon=target.epsilon, basis=basis, **limits)
+    return audited.verdict(epsilon=target.epsilon, basis=basis, presence=presence, **limits)
 
 
 def exit_by(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> None:

@@ -15,6 +15,7 @@ from empriv.cli.output import POLICY_FAILED
 from empriv.errors import InputError, RefusalError
 
 if TYPE_CHECKING:
+    from empriv.auditing.audit import Audit
     from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
 
@@ -69,14 +70,17 @@ def release(
     if not isinstance(saved, empriv.Noise | JointNoise):
         raise InputError("NOISE must be a file that `empriv noise --save` wrote, got a different one.")
     saved.check_release()
-    answer: Any = None if rows is not None else _answers(saved, values) if values else _audited(saved, str(database))
+    loaded = None if audit is None else load_audit(str(audit), (saved.epsilon,))
+    answer: Any = None
+    if rows is None:
+        answer = _answers(saved, values) if values else _audited(saved, loaded, str(database))
     if ledger is None:
         noisy: Any = saved.release(answer)
         noisy = tuple(noisy.values()) if isinstance(noisy, dict) else noisy
     else:
         from empriv.ledger import Ledger
 
-        loaded = load_audit(str(audit), (saved.epsilon,))
+        assert loaded is not None
         label = None if database is None else _label(loaded.results.databases.tolist(), database)
         book = Ledger(ledger, create=False)
         try:
@@ -118,9 +122,16 @@ def _number(text: str) -> float:
         raise InputError("`--value` must be a number.") from None  # the message must not repeat the answer
 
 
-def _audited(saved: Noise | JointNoise, database: str) -> float | dict[str, float]:
+def _audited(saved: Noise | JointNoise, audit: Audit | None, database: str) -> float | dict[str, float]:
     """The answer, or the answers by name, of one audited database."""
     results = saved.risk.results
+    if getattr(saved, "given", False):
+        if audit is None:
+            raise InputError(
+                "`--database` must go with --audit and --ledger for noise given what is known, whose file holds no "
+                "answers. Hint: --value."
+            )
+        results = audit.alone.results
     from empriv.ledger.values import label_text
 
     # 2023-12-01 finds 2023-12-01 00:00:00

@@ -50,6 +50,7 @@ class Wanted:
     policies: tuple[str, ...]
     targets: tuple[str, ...]
     basis: str
+    presence: str
     show_ids: bool
     top: int
     quiet: bool
@@ -63,8 +64,8 @@ class Wanted:
     def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None, config: str | None = None) -> Wanted:
         check_report(settings)
         return Wanted(
-            settings.json, settings.fail_if, settings.target, settings.basis, settings.show_ids, settings.top,
-            settings.quiet or settings.json == "-", settings.report, settings.public,
+            settings.json, settings.fail_if, settings.target, settings.basis, settings.presence, settings.show_ids,
+            settings.top, settings.quiet or settings.json == "-", settings.report, settings.public,
             settings.beside, epsilons, config,
         )  # fmt: skip
 
@@ -145,7 +146,9 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
     summary = audit.summary(wanted.epsilons)
     figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
     outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
-    verdicts = tuple((text, verdict_on(audit, parse_target(text), wanted.basis)) for text in wanted.targets)
+    verdicts = tuple(
+        (text, verdict_on(audit, parse_target(text), wanted.basis, wanted.presence)) for text in wanted.targets
+    )
     if figures is not None:
         figures |= judged(outcomes, verdicts)
     if wanted.quiet:

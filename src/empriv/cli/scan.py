@@ -120,7 +120,7 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
 def tell(scanned: Scan, settings: Settings, policies: Sequence[Condition], targets: Sequence[Target]) -> None:
     """Print and write the scan, and end with the exit code of policies and targets."""
     outcomes = [judge(policy, scanned) for policy in policies]
-    verdicts = [(target.text, verdict_on(scanned, target, settings.basis)) for target in targets]
+    verdicts = [(target.text, verdict_on(scanned, target, settings.basis, settings.presence)) for target in targets]
     if not (settings.quiet or settings.json == "-"):
         with printing():
             _print(scanned, settings, verdicts, outcomes)

@@ -190,12 +190,16 @@ def _figures(page: Page, console: Console) -> Table:
     from empriv.words.sentences import number
 
     alone = [] if page.once is None else ["published once"]
-    table = _table("epsilon", "delta (most exposed)", *alone, "total risk (anybody)", "individuals exposed")
+    there = any(figure.delta_when_present is not None for figure in page.summary.figures)
+    present = ["delta in a database they are in"] if there else []
+    table = _table("epsilon", "delta (most exposed)", *alone, *present, "total risk (anybody)", "individuals exposed")
     for place, figure in enumerate(page.summary.figures):
+        shown = [] if figure.delta_when_present is None else [_text(number(figure.delta_when_present, 3), console)]
         table.add_row(
             _text(f"{figure.epsilon:g}", console, "bold"),
             _text(number(figure.delta, 3), console),
             *([] if page.once is None else [_text(number(page.once[place], 3), console)]),
+            *shown,
             _text(number(figure.total_risk, 3), console),
             _text(f"{figure.n_exposed:,} of {page.n_individuals:,}", console),
         )

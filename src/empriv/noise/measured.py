@@ -79,6 +79,23 @@ def sharpened(risk: Risk) -> Risk:
 
 
 @singledispatch
+def asks_presence(risk: Any) -> bool:  # noqa: ARG001 — dispatched on
+    """Whether noise must serve in a database that people are in too, unless somebody says otherwise."""
+    return False
+
+
+@singledispatch
+def holds_no_answers(risk: Any) -> bool:  # noqa: ARG001 — dispatched on
+    """Whether the results that noise is designed for are what is left of the answers given what is known."""
+    return False
+
+
+@holds_no_answers.register
+def _(risk: GivenRisk) -> bool:  # noqa: ARG001 — as above
+    return True
+
+
+@singledispatch
 def several_numbers(risk: Any) -> JointRisk:
     """The risk of several numbers that was given."""
     raise InputError(f"`risk` must be a JointRisk, got {type(risk).__name__}. Hint: design_noise for one number.")

@@ -22,11 +22,13 @@ from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
+from empriv.measuring.given.presence import presence_of
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.measures import measure
 from empriv.measuring.series import HowOften, largest
 from empriv.noise.certify.certificate import Certificate, certify
 from empriv.noise.certify.composed import ComposedCertificate
+from empriv.noise.certify.present import PresentCertificate
 from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
 from empriv.noise.law import Law
@@ -63,6 +65,8 @@ class Noise:
     study : whether the law may miss its target, and is for study only
     times : publications, each from a database of its own, that together keep the target
     composed : what the law achieves over all of them, if there are several
+    present : what it achieves in a database that people are in; None if it was designed for a random one alone
+    given : whether the risk's results are what is left of the answers given what is known, and hold no answers
 
     Examples
     --------
@@ -109,6 +113,9 @@ class Noise:
             largest(lambda times: once.of(times).achieved_delta() <= once.delta),
             largest(lambda times: once.of(times).estimated_delta() <= once.delta),
         )
+
+    present: PresentCertificate | None = field(default=None, repr=False)
+    given: bool = False
 
     @property
     def achieved_epsilon(self) -> float:
@@ -182,9 +189,13 @@ class Noise:
         if not certificate.holds:
             raise CertificateError(_ANOTHER_AUDIT)
         composed = None if self.composed is None else replace(self.composed, risk=certificate.risk, rows=None)
-        if composed is not None and not composed.holds:
+        present = None if self.present is None else self._present_for(certificate.risk)
+        if (composed is not None and not composed.holds) or (present is not None and not present.holds):
             raise CertificateError(_ANOTHER_AUDIT)
-        return replace(self, risk=certificate.risk, certificate=certificate, composed=composed)
+        return replace(self, risk=certificate.risk, certificate=certificate, composed=composed, present=present)
+
+    def _present_for(self, risk: Risk) -> PresentCertificate:
+        return PresentCertificate(presence_of(risk), self.law, self.epsilon, self.delta, self.total_risk)
 
     @property
     def claim(self) -> str:
@@ -199,10 +210,14 @@ class Noise:
             raise CertificateError("Noise must have a certificate of its own law and results, got that of others.")
         if (proof.epsilon, proof.delta, proof.total_risk) != target:
             raise CertificateError("Noise must have a certificate of its own target, got that of another.")
-        composed = self.composed
+        composed, present = self.composed, self.present
         whole = self.times == 1 or (composed is not None and composed.times == self.times and composed.law == self.law)
         if not whole:
             raise CertificateError("Noise must have a certificate of its own publications, got that of others.")
+        if present is not None and (present.law != self.law or not present.holds):
+            raise CertificateError(
+                "Noise must keep its promise in a database that people are in, and this one does not."
+            )
         if self.study or not self.certificate.holds or (composed is not None and not composed.holds):
             raise CertificateError(
                 "Noise must keep its promise to be released, and this one is for study: its certificate misses "
@@ -249,6 +264,7 @@ class Noise:
             "expected_error": self.expected_error,
             "achieved_epsilon": achieved if math.isfinite(achieved) else None,
             "achieved_delta": self.achieved_delta(),
+            "achieved_delta_when_present": None if self.present is None else self.present.achieved_delta(),
             "holds": self.certificate.holds and (self.composed is None or self.composed.holds),
             "achieved_delta_of_all": None if self.composed is None else self.composed.achieved_delta(),
             "notes": list(self.notes),
@@ -282,7 +298,8 @@ class Noise:
             law = Law.from_json(meta["law"])
             target = {name: _number_or_none(meta[name]) for name in ("epsilon", "delta", "total_risk")}
             notes, method = tuple(map(_text, meta["notes"])), _text(meta["method"])
-            flags = [meta["declared_granularity"], meta["study"]]
+            flags = [meta["declared_granularity"], meta["study"], meta.get("given", False)]
+            both = meta.get("presence", "random") == "both"
             bound = _number_or_none(meta["declared_bound"])
             times = whole_number("times", meta.get("times", 1), least=1)
             if target["epsilon"] is None or not all(isinstance(flag, bool) for flag in flags):
@@ -305,11 +322,14 @@ class Noise:
             declared_granularity=flags[0],
             notes=notes,
             study=flags[1],
+            given=flags[2],
             times=times,
             composed=None
             if times == 1
             else ComposedCertificate(risk, law, target["epsilon"], target["delta"] or 0.0, times),
         )
+        if both:  # asked when it is released: it takes longer than the rest
+            noise = replace(noise, present=noise._present_for(risk))
         kept = certificate.holds and (noise.composed is None or noise.composed.holds)
         if not noise.study and not kept:
             raise CertificateError("Noise must keep its promise, and that in the file does not: it was altered.")
@@ -326,6 +346,8 @@ class Noise:
             "declared_granularity": self.declared_granularity,
             "study": self.study,
             "times": self.times,
+            "presence": "random" if self.present is None else "both",
+            "given": self.given,
         }
 
 

@@ -236,6 +236,8 @@ def _iid(severity: str, numbers: Numbers, subject: str) -> str:
         return words.departure(numbers["statistic"], numbers["p"], subject)
     if severity == "warning":
         return f"{words.databases(numbers['n'])} are too few to test for independence."
+    if "p" not in numbers:
+        return words.no_order()
     return words.no_departure(numbers["n"], numbers["power_trend"])
 
 

@@ -13,12 +13,17 @@ from empriv.words.findings import Finding
 
 @dataclass(frozen=True)
 class Figure:
-    """The privacy at one epsilon."""
+    """The privacy at one epsilon: in a random database, as in the paper, and for people in a database they are in.
+
+    The latter are None where they were not measured.
+    """
 
     epsilon: float
     delta: float
     total_risk: float
     n_exposed: int
+    delta_when_present: float | None = None
+    total_risk_when_present: float | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,8 @@ class Question:
     sources, database, drawn : where the rows came from, and how they were cut or drawn into databases
     component, n_components : the component audited, if the query was a vector, and how many it has
     earlier : releases that it was measured together with
+    nothing_known : why nothing was counted as known, if nobody said what is
+    n_databases : of which it was asked; None where all of them were measured
     """
 
     query: str
@@ -147,3 +154,5 @@ class Question:
     component: str | None = None
     n_components: int | None = None
     earlier: int = 0
+    nothing_known: Finding | None = None
+    n_databases: int | None = None

@@ -66,6 +66,9 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "given-ladder": what_is_known.given_ladder,
     "given-dropped": what_is_known.given_dropped,
     "given-contexts": what_is_known.given_contexts,
+    "nothing-known": what_is_known.nothing_known,
+    "in-random-database": what_is_known.in_random_database,
+    "presence-not-measured": what_is_known.presence_not_measured,
     "when-present": what_is_known.when_present,
     "given-presence": what_is_known.given_presence,
 }

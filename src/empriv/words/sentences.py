@@ -80,6 +80,10 @@ def no_departure(n: int, power: float) -> str:
     )
 
 
+def no_order() -> str:
+    return "The databases have no order, so that no test of order was run: they are taken to be alike."
+
+
 def departure(name: str, p: float, where: str) -> str:
     return (
         f"The databases do not look independent and identically distributed: {name} in {where} (p = {number(p)}). "

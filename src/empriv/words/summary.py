@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from empriv.words import sentences as words
 from empriv.words.facts import AdversaryFacts, Figure, JointFacts, NotNumbers, Question, RiskFacts
 from empriv.words.sentences import number, people, percent
-from empriv.words.what_is_known import knowing_nothing
+from empriv.words.what_is_known import what_it_changed
 
 _LONGEST = 160
 _MOST_LISTED = 8
@@ -58,7 +58,9 @@ def summarise(facts: RiskFacts, question: Question) -> Summary:
         notes += joint_sentences(facts.joint, first)
     if facts.adversary is not None:
         alarms += [caution.sentence for caution in facts.adversary.cautions if caution.code == "determined"]
-        notes += _adversary_sentences(facts.adversary)
+        notes += _adversary_sentences(facts.adversary, first)
+    if question.nothing_known is not None:
+        notes.append(question.nothing_known.sentence)
     if question.earlier:
         notes.append(
             f"Measured together with {question.earlier:,} earlier "
@@ -99,9 +101,10 @@ def _warnings(facts: RiskFacts, question: Question) -> list[str]:
     return warnings
 
 
-def _adversary_sentences(facts: AdversaryFacts) -> list[str]:
-    nothing = [knowing_nothing(alone.delta, alone.epsilon) for alone in facts.knowing_nothing[:1]]
-    return [*(finding.sentence for finding in facts.findings), *nothing]
+def _adversary_sentences(facts: AdversaryFacts, knowing: Figure) -> list[str]:
+    changed = [what_it_changed(plain.delta, knowing.delta, knowing.epsilon) for plain in facts.knowing_nothing[:1]]
+    first, *others = (finding.sentence for finding in facts.findings)
+    return [first, *changed, *others]
 
 
 def joint_sentences(joint: JointFacts, figure: Figure) -> list[str]:
@@ -142,10 +145,11 @@ def asked_sentence(facts: RiskFacts, question: Question) -> str:
     """What was asked of what."""
     text = shorten(" ".join(question.query.split()))
     draws = "" if facts.draws is None else f", {facts.draws:,} draws each"
-    databases, individuals = words.databases(facts.n_databases), people(facts.n_individuals)
+    n = facts.n_databases if question.n_databases is None else question.n_databases
+    databases, individuals = words.databases(n), people(facts.n_individuals)
     if question.individual is None:
         return f"{text} was asked of {databases}{draws}, with everyone and without each of {individuals}."
-    source = _source_words(question, facts.n_databases)
+    source = _source_words(question, n)
     return (
         f"{text} was asked of {databases} ({source}{draws}), with everyone and without each of {individuals} "
         f"(by {', '.join(question.individual)})."
@@ -172,12 +176,14 @@ def figure_sentence(figure: Figure, times: int = 1) -> str:
         if times == 1
         else f"After {times:,} publications, at epsilon {figure.epsilon:g},"
     )
-    if figure.delta == 0:
+    there = figure.delta_when_present
+    if figure.delta == 0 and not there:
         return f"{where} nobody's privacy is seen to fail: the estimated delta is 0."
+    present = "" if there is None else f" in a random database and {percent(there)} in a database that they are in"
     return (
         f"{where} the most exposed individual's failure probability is "
-        f"{percent(figure.delta)}, and the chance that anybody's privacy fails is {percent(figure.total_risk)} "
-        "(if failures are independent)."
+        f"{percent(figure.delta)}{present}, and the chance that anybody's privacy fails is "
+        f"{percent(figure.total_risk)} (if failures are independent)."
     )
 
 

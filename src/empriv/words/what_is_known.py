@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from empriv.base.harmless import shortened
 from empriv.words.sentences import number
 
+_CALENDAR = {name: f"the {name}" for name in ("trend", "weekday", "month", "season", "previous answer")}
+
 
 def conditions(kind: str, adversaries: int, count: int, least: float, most: float, n: int) -> str:
     """Who the adversary is, and over how many values of what they know delta is the largest."""
@@ -74,9 +76,10 @@ def determined(views: int, kind: str) -> str:
 def given(names: Sequence[str], parameters: int, n: int, logarithm: bool, spread: bool) -> str:
     """What was counted as known, and how it was taken out."""
     if not names:
-        said = "Nothing was counted as known"
+        said = f"Nothing was counted as known of {n:,} databases"
     else:
-        listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        named = [_CALENDAR.get(name, f"the {name}" if name.startswith("answer ") else name) for name in names]
+        listed = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
         said = f"Counted as known: {listed} ({parameters} parameters, fitted to {n:,} databases)"
     if logarithm:
         said += ", after taking logarithms"
@@ -115,6 +118,26 @@ def given_contexts(
     )
 
 
+def nothing_known(why: str, n: int, least: int, p: float) -> str:
+    """Why nothing was counted as known, where nobody said what is."""
+    if why == "silent":
+        return (
+            "Nothing had to be counted as known: nothing suggests that the calendar or previous answers tell about "
+            f"the results (p = {p:.2f})."
+        )
+    reason = {
+        "several": "that is measured of one number, and these are several",
+        "ledger": "that is not measured together with earlier releases",
+        "draws": "the query is randomised",
+        "density": "that is measured with the usual density, and another was chosen",
+        "constant": "the results hardly vary",
+        "no-order": "the databases have no order",
+        "few": f"that takes at least {least} databases, got {n}",
+    }[why]
+    hint = ' Hint: name what is known of each as the adversary, such as its size, "count(*)".'
+    return f"Nothing was counted as known: {reason}.{hint if why == 'no-order' else ''}"
+
+
 def given_presence() -> str:
     return (
         "Given presence: the law of the others on all databases, against it plus one of the influences that the person "
@@ -123,10 +146,24 @@ def given_presence() -> str:
     )
 
 
+def in_random_database() -> str:
+    return "In a random database:"
+
+
 def when_present() -> str:
-    return "On a database that the person is in:"
+    return "In a database that they are in:"
 
 
-def knowing_nothing(delta: float, epsilon: float) -> str:
-    """The figure beside that against the adversary."""
-    return f"Against somebody who knows nothing, delta is {number(delta)} at epsilon {epsilon:g}."
+def presence_not_measured() -> str:
+    return (
+        "Judged in a random database alone: for a database that people are in, there are figures of one number only, "
+        "plain or given what is known."
+    )
+
+
+def what_it_changed(ignoring: float, knowing: float, epsilon: float) -> str:
+    """The figure beside the one to somebody who knows nothing, the paper's."""
+    return (
+        f"Ignoring what is known, delta would be {number(ignoring)} at epsilon {epsilon:g}; knowing it, it is "
+        f"{number(knowing)}."
+    )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.given.terms import Term, category_term, number_term
-from empriv.results import FloatArray, IntArray
+from empriv.results import FloatArray, IntArray, Results
 
 LEAST_WEEKDAYS = 35  # databases from which the day of the week is fitted: five for each
 LEAST_SEASON = 90  # databases from which months or the season are
@@ -30,6 +30,7 @@ _MONTHS = np.array(
     ]
 )
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[T ].*)?")
+_DIGITS = re.compile(r"(\D*)(\d.*\d)(\D*)", re.DOTALL)
 _MONTH = re.compile(r"(\d{4})-(\d{1,2})")
 
 
@@ -64,16 +65,22 @@ def times_of(labels: npt.NDArray[Any]) -> Times | None:
     if labels.dtype.kind in "iuf":
         return _ordered(labels.astype(float), "numbers")
     listed = labels.tolist()
-    for read, unit in ((_day, "days"), (_month, "months"), (_number, "numbers")):
-        values = [read(label) for label in listed]
+    named = _without_names(listed)
+    for read, texts, unit in ((_day, named, "days"), (_month, named, "months"), (_number, listed, "numbers")):
+        values = [read(label) for label in texts]
         if all(value is not None for value in values):
             return _ordered(np.array(values, float), unit)
     return None
 
 
-def required_times(labels: npt.NDArray[Any], asked: str) -> Times:
+def order_of(results: Results) -> Times | None:
+    """When the databases of results were; None if they have no order, or are said to have none."""
+    return times_of(results.databases) if results.ordered else None
+
+
+def required_times(results: Results, asked: str) -> Times:
     """The same, and an error where there is no order; ``asked`` is what needs it."""
-    times = times_of(labels)
+    times = order_of(results)
     if times is None:
         raise InputError(
             f"{asked} must go with databases that have an order: labels that are all different dates (2024-03-31), "
@@ -120,6 +127,15 @@ def _season(times: Times) -> list[Term]:
     angles = [2 * np.pi * wave * phase for wave in range(1, waves + 1)]
     columns = np.column_stack([side(angle) for angle in angles for side in (np.sin, np.cos)])
     return [Term("season", columns, None)]
+
+
+def _without_names(labels: list[Any]) -> list[Any]:
+    """Labels without what stands around the digits of all of them: files are called sales-2024-03-31.csv."""
+    if not all(isinstance(label, str) for label in labels):
+        return labels
+    parts = [_DIGITS.fullmatch(label) for label in labels]
+    around = {(part[1], part[3]) for part in parts if part is not None}
+    return [part[2] for part in parts if part is not None] if None not in parts and len(around) == 1 else labels
 
 
 def _ordered(place: FloatArray, unit: str) -> Times | None:

@@ -20,7 +20,7 @@ from empriv.errors import InputError
 from empriv.measuring.contract import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.adversaries import Given
-from empriv.measuring.given.calendar import Times, calendar_terms, required_times, times_of
+from empriv.measuring.given.calendar import Times, calendar_terms, order_of, required_times
 from empriv.measuring.given.contexts import Context, average_of, contexts_of, groups_of, largest_in_context
 from empriv.measuring.given.ladder import Rung, climb
 from empriv.measuring.given.presence import PresenceRisk, presence_of
@@ -187,7 +187,7 @@ class GivenRisk(Risk):
 
     @property
     def _times(self) -> Times | None:
-        return times_of(self.whole.databases)
+        return order_of(self.whole)
 
     @property
     def _terms(self) -> list[Term]:
@@ -228,14 +228,14 @@ def measure_given(
     quantities = _quantities(adversary, columns, results)
     terms = list(quantities)
     spread = None if adversary.spread == "auto" else bool(adversary.spread)
-    times = times_of(results.databases)
+    times = order_of(results)
     if adversary.logarithm and not all_positive(results):
         raise InputError(NOT_POSITIVE)
     steps: tuple[Rung, ...] = ()
     if adversary.calendar:
-        terms += calendar_terms(required_times(results.databases, "`calendar`"))
+        terms += calendar_terms(required_times(results, "`calendar`"))
     if adversary.previous:
-        times = required_times(results.databases, "`previous`")
+        times = required_times(results, "`previous`")
     order = None if times is None else times.order
     if adversary.climb:
         left, steps = climb(results, terms, times, spread=spread, positive=positive)

@@ -15,7 +15,7 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.given.battery import battery, same_within
 from empriv.measuring.given.calendar import Times, calendar_terms
-from empriv.measuring.given.regression import explained_by, prefers_logarithm
+from empriv.measuring.given.regression import LEAST_LEFT, explained_by, prefers_logarithm
 from empriv.measuring.given.residuals import Left, all_positive, taken_out
 from empriv.measuring.given.terms import Term
 from empriv.measuring.line.atoms import tie_tolerance
@@ -23,6 +23,7 @@ from empriv.results import FloatArray, Results
 
 SILENT = 0.05
 FEWEST = 8  # databases that the battery can be asked about
+LEAST_CLIMBED = LEAST_LEFT + 2  # databases: a level and a trend are fitted at least
 _RUNGS = ("nothing", "logarithm", "calendar", "previous", "lags", "spread")
 
 

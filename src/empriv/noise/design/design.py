@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,24 @@ from empriv.base.arguments import one_of, whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.errors import CertificateError, InputError
 from empriv.measuring.densities.density import Mixture
+from empriv.measuring.given.presence import presence_of
 from empriv.noise import METHODS
 from empriv.noise.design.again import least_again
 from empriv.noise.design.constraints import Cases
 from empriv.noise.design.deconvolution import DISTANCES, fourier, laplace_share, largest_distance
 from empriv.noise.design.least import ATTEMPTS, least
+from empriv.noise.design.present import for_presence
 from empriv.noise.design.programme import smallest_scale
 from empriv.noise.design.search import Aim, HopelessError, least_noise
 from empriv.noise.design.task import NONE, WIDER, Task
 from empriv.noise.law import Law
+from empriv.noise.measured import asks_presence, holds_no_answers
 from empriv.noise.noise import Noise
 
 __all__ = ["FAMILIES", "METHODS", "design_noise"]
 
 FAMILIES = ("laplace", "gaussian")
+PRESENCES = ("both", "random")
 
 
 def design_noise(
@@ -48,6 +53,7 @@ def design_noise(
     times: int = 1,
     rng: int | np.random.Generator = 0,
     study: bool = False,
+    presence: str | None = None,
     progress: bool | None = None,
 ) -> Noise:
     """The least noise, by a method, under which every individual's delta_i at ``epsilon`` is at most ``delta``.
@@ -74,6 +80,8 @@ def design_noise(
         their exact composition
     rng : seed of the resamples; nothing that is released is drawn from it
     study : return a design that misses its target instead of raising; it cannot be released
+    presence : "both" asks that the target be met in a random database and in one that people are in, as the verdict on
+        an audit does; "random" in a random one alone, as in the paper. Default: both for an audit, random for a risk
     progress : show a progress bar; None shows it on a terminal, once the work takes long
 
     Returns
@@ -102,17 +110,30 @@ def design_noise(
     )
     times = whole_number("times", times, least=1)
     _check_choices(task, method=method, distance=distance, family=family, shape=shape)
+    if presence is not None:
+        one_of("presence", presence, PRESENCES)
+    if presence == "both" and times > 1:
+        raise InputError("`presence` must be 'random' for several publications, which are composed for all databases.")
+    noise = replace(_designed(task, times, distance, family, rng, progress), given=holds_no_answers(risk))
+    both = times == 1 and (asks_presence(risk) if presence is None else presence == "both")
+    return for_presence(task, noise, presence_of(task.risk)) if both else noise
+
+
+def _designed(
+    task: Task, times: int, distance: str, family: str, rng: int | np.random.Generator, progress: bool | None
+) -> Noise:
+    """The design for a random database."""
     with progress_bar(ATTEMPTS, "Designing noise", show=progress) as advance:
         try:
             if times > 1:
                 return least_again(task, times, advance)
-            if bound is not None and method == "classical":
+            if task.bound is not None and task.method == "classical":
                 return task.finish(task.bounded(), "The scale is the declared bound over epsilon.")
-            if method == "classical":
+            if task.method == "classical":
                 return _classical(task)
-            if method == "paper":
+            if task.method == "paper":
                 return _paper(task, distance)
-            if method == "calibrated" and family == "gaussian":
+            if task.method == "calibrated" and family == "gaussian":
                 return _gaussian(task)
             return least(task, rng, advance)
         except HopelessError:

@@ -101,6 +101,7 @@ def page_of(
         "asked": visible(summary.asked),
         "n_individuals": f"{n:,}",
         "asked_rows": asked_rows(material, bind),
+        "present": summary.figures[0].delta_when_present is not None,
         "notes": (*summary.notes, *([tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else [])),
         "warnings": [visible(warning) for warning in summary.warnings],
         "unchecked": unchecked(audit),
@@ -198,12 +199,15 @@ def bindings(material: Material) -> dict[str, list[str]]:
 
 def asked_rows(material: Material, bind: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
     """A row for each epsilon asked for."""
+    there = {figure.epsilon: figure.delta_when_present for figure in material.audit.summary().figures}
     at = np.flatnonzero(np.isin(material.epsilons, material.audit.epsilons)).tolist()
     lower, upper = material.band["lower"], material.band["upper"]
     return [
         (
             bind["epsilon"][k], number(float(lower[k]), 2), bind["delta"][k],
-            "none" if upper[k] >= 1 else number(float(upper[k]), 2), bind["total_risk"][k], bind["exposed"][k],
+            "none" if upper[k] >= 1 else number(float(upper[k]), 2),
+            *([] if (delta := there[float(material.epsilons[k])]) is None else [number(delta, 3)]),
+            bind["total_risk"][k], bind["exposed"][k],
         )
         for k in at
     ]  # fmt: skip
@@ -273,9 +277,14 @@ def notebook_html(audit: Audit) -> str:
         asked=visible(summary.asked),
         alarms=summary.alarms,
         rows=[
-            (f"{f.epsilon:g}", number(f.delta, 3), number(f.total_risk, 3), f"{f.n_exposed:,} of {n:,}")
+            (
+                f"{f.epsilon:g}", number(f.delta, 3),
+                *([] if f.delta_when_present is None else [number(f.delta_when_present, 3)]),
+                number(f.total_risk, 3), f"{f.n_exposed:,} of {n:,}",
+            )
             for f in summary.figures
         ],
+        present=summary.figures[0].delta_when_present is not None,
         sentence=summary.sentences[0],
         warnings=[visible(warning) for warning in summary.warnings],
         notes=summary.notes,

@@ -17,6 +17,7 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.given.battery import battery, power_at
+from empriv.measuring.given.calendar import order_of
 from empriv.measuring.line.atoms import lattice
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds.analytic import floor
@@ -109,7 +110,7 @@ def checks_of(risk: RiskContract, epsilon: float, rng: int) -> list[Check]:  # n
         parts = {name: results.component(name) for name in results.components}
     series = {f"the results of {name}" if name else "the results": _by_database(part) for name, part in parts.items()}
     return [
-        iid_check(n, series, rng),
+        order_check(results, series, rng),
         number_check(n),
         floor_check(n),
         gravest({name: ties_check(part) for name, part in parts.items()}),
@@ -122,6 +123,14 @@ def gravest(by_component: Mapping[str, Check]) -> Check:
     if check.severity == "info" or not name:
         return check
     return Check(check.code, check.severity, check.numbers, check.subject, name)
+
+
+def order_check(results: Results, series: Mapping[str, FloatArray], rng: int) -> Check:
+    """Whether series on the databases look i.i.d. in their order; databases without an order are not tested for it."""
+    times = order_of(results)
+    if times is None:
+        return Check("iid", "info", {"n": results.n_databases})
+    return iid_check(results.n_databases, {name: values[times.order] for name, values in series.items()}, rng)
 
 
 def iid_check(n: int, series: Mapping[str, FloatArray], rng: int) -> Check:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.given.battery import battery, same_within
-from empriv.measuring.given.calendar import times_of
+from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.presence import PresenceRisk, influences_of, without
 from empriv.measuring.given.regression import changing, explained_by
@@ -68,7 +68,7 @@ def _left_check(risk: GivenRisk, rng: int) -> Check:
     left = risk.left.fit.left
     here = np.isfinite(left)
     values = same_within(left[here], tie_tolerance(risk.left.original.q))
-    ordered = times_of(risk.whole.databases) is not None
+    ordered = order_of(risk.whole) is not None
     if not ordered:
         values = values[np.argsort(risk.left.fit.level[here], kind="stable")]
     name = "what is left of the results" if ordered else "what is left of the results, sorted by the fitted value"
@@ -135,7 +135,7 @@ def presence_checks(results: Results, left: Left | None, rows: IntArray) -> list
     drift, coming, others = 1.0, 1.0, 1.0
     statistic = ""
     n = results.n_databases
-    ordered = times_of(results.databases) is not None
+    ordered = order_of(results) is not None
     looked_at = 0
     for row in rows.tolist():
         there = np.zeros(n, bool)

@@ -18,9 +18,9 @@ from empriv.validate.checks.check import (
     Check,
     checks_of,
     floor_check,
-    iid_check,
     leak_check,
     number_check,
+    order_check,
     ties_check,
 )
 from empriv.validate.checks.patterns import digit_checks, spread_check, structure_checks
@@ -45,7 +45,7 @@ def _(risk: Risk, epsilon: float, rng: int) -> list[Check]:
         "the influence of the riskiest individuals": same_within(influence, 2 * RISKIEST * ground.tolerance),
     }
     return [
-        iid_check(n, series, rng),
+        order_check(risk.results, series, rng),
         number_check(n),
         floor_check(n),
         *leak_checks(risk),

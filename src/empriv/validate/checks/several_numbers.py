@@ -18,9 +18,9 @@ from empriv.validate.checks.check import (
     checks_of,
     floor_check,
     gravest,
-    iid_check,
     leak_check,
     number_check,
+    order_check,
     ties_check,
 )
 from empriv.validate.checks.one_number import (
@@ -54,7 +54,7 @@ def _(risk: JointRisk, epsilon: float, rng: int) -> list[Check]:
     ]
     return [
         _dimension(risk, epsilon),
-        iid_check(n, series, rng),
+        order_check(risk.results, series, rng),
         number_check(n),
         floor_check(n),
         *(leak_check(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),

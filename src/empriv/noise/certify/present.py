@@ -1,0 +1,114 @@
+"""What noise achieves in a database that people are in, where `certificate` looks at a random one.
+
+Each person has a pair of laws of their own: the others, and the others plus one of the influences that the person had
+when they were there. Noise never makes a pair easier to tell apart, so that people who meet the target without noise
+are not looked at, unless their sum counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from empriv.measuring.contract import total_risk_of
+from empriv.measuring.densities.density import Kde
+from empriv.measuring.given.presence import PresenceRisk, WhenPresent
+from empriv.measuring.line.risk import Risk
+from empriv.noise.certify.certificate import Certificate
+from empriv.noise.law import Law
+from empriv.results import FloatArray, IntArray, Results
+
+_SMALL = 0.1  # of the target: what grouping influences may change at most, or they are taken one by one
+
+
+@dataclass(frozen=True, eq=False)
+class PresentCertificate:
+    """What a law of noise achieves in a database that people are in; computed when asked, and kept.
+
+    Attributes
+    ----------
+    risk, law : what was certified
+    epsilon, delta, total_risk : the target
+    narrower : share of the bandwidth that is relied on
+    """
+
+    risk: PresenceRisk = field(repr=False)
+    law: Law = field(repr=False)
+    epsilon: float
+    delta: float | None
+    total_risk: float | None
+    narrower: float = 1.0
+
+    @cached_property
+    def holds(self) -> bool:
+        """Whether every individual's target is met, and that of total risk."""
+        if next(self.missed(self.subject), None) is not None:
+            return False
+        return self.total_risk is None or self.achieved_total_risk <= self.total_risk
+
+    @property
+    def largest(self) -> float:
+        """The largest delta_i that anybody may have: nobody's exceeds the total."""
+        return min(limit for limit in (self.delta, self.total_risk) if limit is not None)
+
+    @cached_property
+    def subject(self) -> IntArray:
+        """People who do not meet the target without noise, those who move the results most first."""
+        shifts = self.risk.largest_shifts / self.narrower
+        rows = np.flatnonzero(shifts > self.epsilon)  # others are proved to stay within e^epsilon
+        if self.largest > 0 and self.narrower == 1.0:
+            rows = rows[self.risk.delta_i(self.epsilon)[rows] > self.largest]
+        return np.asarray(rows[np.argsort(-shifts[rows], kind="stable")])
+
+    def missed(self, rows: IntArray) -> Iterator[int]:
+        """Those of these people whose target is missed."""
+        for row in rows.tolist():
+            risk, thinned = self._alone(row)
+            limit = self.largest - thinned
+            # at delta = 0 the largest influence decides, which grouping keeps only where there is none of it
+            if limit < 0 or not Certificate(risk, self.law, self.epsilon, limit, None).holds:
+                yield row
+
+    def achieved_delta_i(self, epsilon: float | None = None) -> FloatArray:
+        """Failure probability of each individual, of the noisy answer, by default at the target's epsilon."""
+        epsilon = self.epsilon if epsilon is None else epsilon
+        plain = self.risk.delta_i(epsilon)
+        for row in np.flatnonzero(plain > 0).tolist():
+            risk, thinned = self._alone(row)
+            noisy = Certificate(risk, self.law, epsilon, 0.0, None).achieved_delta(epsilon)
+            plain[row] = min(float(plain[row]), noisy + thinned)
+        return np.asarray(plain)
+
+    @cached_property
+    def achieved_total_risk(self) -> float:
+        """Chance that somebody's privacy fails at the target's epsilon, if failures are independent."""
+        return float(total_risk_of(self.achieved_delta_i()[:, None])[0])
+
+    def achieved_delta(self, epsilon: float | None = None) -> float:
+        """Largest delta_i of the noisy answer, by default at the target's epsilon."""
+        return float(self.achieved_delta_i(epsilon).max(initial=0.0))
+
+    def _alone(self, row: int) -> tuple[Risk, float]:
+        """One person's pair of laws as a risk, and what grouping their influences may change of delta."""
+        person = self.risk.person(row)
+        if isinstance(person, WhenPresent) and person.thinned > _SMALL * self.narrower**2 * self.largest:
+            person = self.risk.person(row, exact=True)
+        if not isinstance(person, WhenPresent):
+            return person, 0.0
+        return _written(person, self.risk.results.n_databases, self.narrower), person.thinned / self.narrower**2
+
+
+def _written(person: WhenPresent, n: int, narrower: float) -> Risk:
+    """The pair as a risk of one individual, the others' results taking the place of those with everyone."""
+    pairs = person.pairs
+    points, entries = pairs.points.reshape(n, -1), pairs.entries
+    codes = np.zeros(points.shape, np.int8)
+    results = Results(
+        q=points, outcomes=codes, databases=np.arange(n), individuals=np.zeros(1, np.int64), starts=np.array([0, n]),
+        entry_database=np.arange(n, dtype=np.int32), entry_q=entries, entry_outcomes=codes, draws=points.shape[1],
+    )  # fmt: skip
+    density = Kde("laplace", narrower * person.bandwidth).fit(pairs.points, np.repeat(np.arange(n), points.shape[1]))
+    return Risk(results, density, pairs, np.array([person.shift / narrower]))
