@@ -99,7 +99,7 @@ def test_given_presence_is_asked_like_any_risk(audit: empriv.Audit) -> None:
     assert len(there.individuals(EPSILON, top=3)["individual"]) == 3
     both = audit.verdict(epsilon=EPSILON, delta=0.9 * there.delta(EPSILON), presence="both", basis="estimate")
     assert both == "fail"
-    assert "On a database that the person is in:" in both.reasons
+    assert "In a database that they are in:" in both.reasons
     with pytest.raises(empriv.InputError, match="presence"):
         audit.verdict(epsilon=EPSILON, delta=0.1, presence="always")
 
