@@ -18,6 +18,7 @@ from empriv.cli.release import release
 from empriv.errors import CertificateError
 from empriv.noise.design import design
 from empriv.noise.law import Law
+from empriv.noise.measured import one_number
 from empriv.noise.noise import certified
 
 
@@ -56,7 +57,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         granularity = options["granularity"]
         law = Law.of(granularity or 0.25, [("laplace", 1.0, 80.0 if method == "classical" else 40.0)])
         return certified(
-            risk, law, method=method, epsilon=epsilon, delta=delta, total_risk=options["total_risk"],
+            one_number(risk), law, method=method, epsilon=epsilon, delta=delta, total_risk=options["total_risk"],
             declared_granularity=granularity is not None,
         )  # fmt: skip
 

@@ -121,6 +121,11 @@ class Material:
         return _curves(self.audit.measured, self)
 
     @cached_property
+    def present(self) -> dict[float, float | None]:
+        """delta in a database that people are in, at each epsilon asked for; None where it is not measured."""
+        return {figure.epsilon: figure.delta_when_present for figure in self.audit.summary().figures}
+
+    @cached_property
     def bounded(self) -> Bounds:
         """Bounds along the epsilons asked for (of many, at some of them) and the first shown, rising."""
         grid = self.epsilons[self.bounded_at]

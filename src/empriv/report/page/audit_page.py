@@ -188,7 +188,11 @@ def bindings(material: Material) -> dict[str, list[str]]:
         "sentence": [
             figure_sentence(
                 Figure(
-                    float(epsilons[k]), float(curves.delta[k]), float(curves.total_risk[k]), int(curves.n_exposed[k])
+                    float(epsilons[k]),
+                    float(curves.delta[k]),
+                    float(curves.total_risk[k]),
+                    int(curves.n_exposed[k]),
+                    material.present.get(float(epsilons[k])),
                 ),
                 material.audit.times,
             )
@@ -199,14 +203,13 @@ def bindings(material: Material) -> dict[str, list[str]]:
 
 def asked_rows(material: Material, bind: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
     """A row for each epsilon asked for."""
-    there = {figure.epsilon: figure.delta_when_present for figure in material.audit.summary().figures}
     at = np.flatnonzero(np.isin(material.epsilons, material.audit.epsilons)).tolist()
     lower, upper = material.band["lower"], material.band["upper"]
     return [
         (
             bind["epsilon"][k], number(float(lower[k]), 2), bind["delta"][k],
             "none" if upper[k] >= 1 else number(float(upper[k]), 2),
-            *([] if (delta := there[float(material.epsilons[k])]) is None else [number(delta, 3)]),
+            *([] if (delta := material.present[float(material.epsilons[k])]) is None else [number(delta, 3)]),
             bind["total_risk"][k], bind["exposed"][k],
         )
         for k in at

@@ -116,7 +116,6 @@ def public_page(
             caption=f"The chance that anybody's privacy fails, if failures are independent.{rounded}",
         ),
     ]
-    present = {figure.epsilon: figure.delta_when_present for figure in audit.summary().figures}
     at_asked = np.flatnonzero(np.isin(material.epsilons, audit.epsilons))
     content = {
         "title": title_of(audit, title),
@@ -132,12 +131,12 @@ def public_page(
         "asked_rows": [
             (texts[k], number(float(lower[k]), 1), number(float(delta[k]), 1),
              "none" if upper[k] >= 1 else number(float(upper[k]), 1),
-             *([] if (there := present[float(material.epsilons[k])]) is None
+             *([] if (there := material.present[float(material.epsilons[k])]) is None
                else [number(max(coarse_up(there), float(delta[k])), 1)]),
              number(float(total[k]), 1))
             for k in at_asked
         ],
-        "present": None not in present.values(),
+        "present": None not in material.present.values(),
         "notes": (
             "All figures are rounded up to one of 1, 2 and 5 times a power of ten, lower bounds down.",
             words.floor(n, least),
