@@ -28,7 +28,7 @@ from empriv.measuring.measures import measure
 from empriv.measuring.series import HowOften, largest
 from empriv.noise.certify.certificate import Certificate, certify
 from empriv.noise.certify.composed import ComposedCertificate
-from empriv.noise.certify.present import PresentCertificate
+from empriv.noise.certify.there import PresentCertificate
 from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
 from empriv.noise.law import Law

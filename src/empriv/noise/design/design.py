@@ -24,10 +24,10 @@ from empriv.noise.design.again import least_again
 from empriv.noise.design.constraints import Cases
 from empriv.noise.design.deconvolution import DISTANCES, fourier, laplace_share, largest_distance
 from empriv.noise.design.least import ATTEMPTS, least
-from empriv.noise.design.present import for_presence
 from empriv.noise.design.programme import smallest_scale
 from empriv.noise.design.search import Aim, HopelessError, least_noise
 from empriv.noise.design.task import NONE, WIDER, Task
+from empriv.noise.design.widened import for_presence
 from empriv.noise.law import Law
 from empriv.noise.measured import asks_presence, holds_no_answers
 from empriv.noise.noise import Noise

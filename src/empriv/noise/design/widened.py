@@ -13,7 +13,7 @@ import numpy as np
 
 from empriv.errors import CertificateError
 from empriv.measuring.given.presence import PresenceRisk
-from empriv.noise.certify.present import PresentCertificate
+from empriv.noise.certify.there import PresentCertificate
 from empriv.noise.design.least import HALF, MARGIN
 from empriv.noise.design.programme import smallest_scale
 from empriv.noise.design.task import Task
