@@ -31,7 +31,7 @@ def village(households: int, years: int, seed: int = 0) -> pa.Table:
     kwh = (home + workshop) * (1 + heating * np.maximum(0, 22 - temperature[:, None])) * chance
     return pa.table(
         {
-            "month": np.repeat(months, households),
+            "month": np.repeat([f"{2016 + month // 12}-{month % 12 + 1:02}" for month in months], households),
             "household": np.tile(np.arange(households), len(months)),
             "temperature": np.repeat(temperature, households),
             "kwh": kwh.ravel(),
@@ -43,17 +43,24 @@ def main(out: str, *, quick: bool) -> None:
     table = village(households=40, years=6) if quick else village(households=300, years=10)
     data = empriv.databases(table, database="month", individual="household")
     alone = empriv.audit(data, "sum(kwh)", adversary=None)
-    informed = empriv.audit(data, "sum(kwh)", adversary="min(temperature)")
+    calendar = empriv.audit(data, "sum(kwh)")
+    informed = empriv.audit(data, "sum(kwh)", adversary=empriv.Given("min(temperature)", calendar=True))
 
     results, ranked = alone.results, alone.individuals(0.1)
     print(f"{results.n_databases} months, {results.n_individuals} households")
     print(f"a month's total: {results.q.mean():,.0f} kWh on average, {results.q.std():,.0f} standard deviation")
     print(f"the largest use of one household in one month: {np.max(ranked['largest_influence']):,.0f} kWh")
     print("                       delta at 0.1   delta at 0.5")
-    for name, audit in (("knows nothing else", alone), ("knows the temperature", informed)):
-        print(f"{name:21} {audit.delta(0.1):14.3f} {audit.delta(0.5):14.3f}")
+    rows = {
+        "knows nothing else": alone, "knows what everybody does": calendar, "knows the temperature": informed,
+    }  # fmt: skip
+    for name, audit in rows.items():
+        print(f"{name:25} {audit.delta(0.1):10.3f} {audit.delta(0.5):14.3f}")
+    verdict = calendar.verdict(epsilon=0.1, delta=0.05, presence="random")
+    print(f"is delta at most 0.05? {verdict}")
     alike = [check.sentence for check in alone.checks if check.code == "iid"]
-    for sentence in (*informed.against.sentences, *informed.against.warnings, *alike):
+    known = [finding.sentence for finding in (*calendar.against.findings, *informed.against.findings)]
+    for sentence in (*alike, *known, *verdict.reasons):
         print(textwrap.fill(f"- {sentence}", 110, subsequent_indent="  "))
 
     picture(empriv.collect(data, "min(temperature)").q, results.q, results.without(ranked["individual"][0])).save(out)

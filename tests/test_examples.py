@@ -76,10 +76,12 @@ def test_an_aircraft_moves_the_average(run, tmp_path):
 def test_knowing_the_temperature_exposes_a_household(run, tmp_path):
     said = run("electricity", "--quick")
     assert is_picture(tmp_path / "electricity.svg")
-    nothing, temperature = numbers(said, "knows nothing else"), numbers(said, "knows the temperature")
-    assert temperature[0] > 1.5 * nothing[0]
-    assert temperature[1] > 1.5 * nothing[1]
+    names = ("knows nothing else", "knows what everybody does", "knows the temperature")
+    nothing, calendar, temperature = (numbers(said, name) for name in names)
+    for place in (0, 1):
+        assert temperature[place] > calendar[place] > 1.5 * nothing[place]
     assert "do not look independent and identically distributed" in said  # seasons
+    assert "is delta at most 0.05? fail" in said
 
 
 def test_the_guard_is_exposed_and_visitors_are_not(run, tmp_path):
