@@ -118,7 +118,7 @@ def test_what_cannot_be_measured_falls_back_to_the_plain_figures() -> None:
 
 
 def test_results_that_are_not_numbers_do_no_harm() -> None:
-    results = series()
+    results = series(60, trend=6.0)
     outcomes, q = results.outcomes.copy(), results.q.copy()
     outcomes[[3, 50]], q[[3, 50]] = empriv.Outcome.NULL, np.nan
     entries, entry_q = results.entry_outcomes.copy(), results.entry_q.copy()
