@@ -125,6 +125,27 @@ def test_the_command_line_takes_it(sales: Path, options: list[str], said: str) -
     assert said in " ".join(done.output.split())
 
 
+def test_scans_and_comparisons_take_it_on_the_command_line(
+    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [str(sales), "--database", "day", "--individual", "client", "--query", "sum(amount)", "--epsilon", "0.1"]
+    known = ["--adversary", "calendar", "--adversary", "count(*)", "--spread", "no"]
+    figures = {}
+    for command in ("audit", "scan"):
+        done = CliRunner().invoke(main, [command, *asked, *known, "--json", "-"])
+        assert done.exit_code == 0, done.output
+        figures[command] = json.loads(done.output)["bounds"][0]["estimate"]
+    assert figures["scan"] == pytest.approx(figures["audit"])
+    monkeypatch.chdir(tmp_path)
+    protocols = '[protocols.raw]\nkind = "plain"\n[protocols.rounded]\nkind = "rounded"\nto = 5\n'
+    head = f'files = "{sales}"\ndatabase = "day"\nindividual = "client"\nquery = "sum(amount)"\nepsilon = 0.1\n'
+    Path("compare.toml").write_text(f'{head}adversary = ["calendar", "count(*)"]\nspread = "no"\n{protocols}')
+    done = CliRunner().invoke(main, ["compare", "--config", "compare.toml", "--trust-config", "--json", "-"])
+    assert done.exit_code == 0, done.output
+    compared = json.loads(done.output)["protocols"][0]
+    assert compared["figures"][0]["estimate"] == pytest.approx(figures["audit"])
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
