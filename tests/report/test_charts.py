@@ -192,7 +192,7 @@ def test_scales() -> None:
 
 
 def test_publishing_again_shows_the_figures_after_so_many_publications() -> None:
-    from empriv.report.charts.again import publications_chart
+    from empriv.report.charts.publications_chart import publications_chart
 
     q = np.random.default_rng(2).normal(size=120)
     audit = empriv.audit(empriv.Results.from_arrays(q, np.stack([q - 0.1, q])), epsilon=1.0)

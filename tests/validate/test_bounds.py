@@ -83,7 +83,7 @@ def obvious_upper(a: FloatArray, b: FloatArray, h: float, epsilon: float) -> flo
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
 def test_the_analytic_bound_is_the_obvious_one(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(structure, "PARTS", structure.Part(0))  # test_structure.py is about the others
+    monkeypatch.setattr(structure, "PARTS", structure.BoundPart(0))  # test_structure.py is about the others
     rng = np.random.default_rng(1)
     q = np.concatenate((rng.normal(size=30), 60 + rng.normal(size=14)))
     without = q - np.stack([np.full(44, 0.4), rng.exponential(0.1, 44), rng.normal(0, 0.3, 44), np.full(44, 1e-4)])

@@ -17,7 +17,7 @@ from empriv.measuring.line.risk import measure_line
 from empriv.results import FloatArray, Outcome
 from empriv.validate.bounds import analytic, structure
 from empriv.validate.bounds.analytic import floor, narrowing, upper_bounds
-from empriv.validate.bounds.structure import PARTS, Part, raise_bounds, share_limits
+from empriv.validate.bounds.structure import PARTS, BoundPart, raise_bounds, share_limits
 from empriv.validate.checks.robustness import subset
 from empriv.validate.ground import Ground, ground_of
 
@@ -55,23 +55,23 @@ def rare(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
 
 # Runs in which the part alone covers the truth, at least, and in which a bound without any part does, at most.
 CASES = [
-    pytest.param(Part.SPREAD, spread_out, 100, 0.8814, 0.95, 0.0, id="spread"),
-    pytest.param(Part.COUNTS, rare, 41, 0.0900, 0.93, 0.90, id="counts"),
-    pytest.param(Part.GAPS, gap, 365, 0.1039, 0.90, 0.70, id="gaps"),
-    pytest.param(Part.RESIDUES, comb, 100, 0.9966, 0.95, 0.0, id="residues"),
-    pytest.param(Part.FINE, spike, 100, 0.2051, 0.90, 0.1, id="fine"),
+    pytest.param(BoundPart.SPREAD, spread_out, 100, 0.8814, 0.95, 0.0, id="spread"),
+    pytest.param(BoundPart.COUNTS, rare, 41, 0.0900, 0.93, 0.90, id="counts"),
+    pytest.param(BoundPart.GAPS, gap, 365, 0.1039, 0.90, 0.70, id="gaps"),
+    pytest.param(BoundPart.RESIDUES, comb, 100, 0.9966, 0.95, 0.0, id="residues"),
+    pytest.param(BoundPart.FINE, spike, 100, 0.2051, 0.90, 0.1, id="fine"),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "draw", "n", "truth", "at_least", "at_most"), CASES)
 def test_every_part_covers_what_the_others_do_not(
-    part: Part, draw: Draw, n: int, truth: float, at_least: float, at_most: float, monkeypatch: pytest.MonkeyPatch
+    part: BoundPart, draw: Draw, n: int, truth: float, at_least: float, at_most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(1)
     runs = [draw(rng, n) for _ in range(60 if n < 100 else 20)]
     shares = []
-    for parts in (part, Part(0)):
+    for parts in (part, BoundPart(0)):
         monkeypatch.setattr(structure, "PARTS", parts)
         shares.append(np.mean([upper(*run, 0.5)[0] >= truth for run in runs]))
     assert shares[0] >= at_least
@@ -101,7 +101,7 @@ def test_rare_points_alone_are_bounded_by_exact_counts(monkeypatch: pytest.Monke
     without = q.copy()
     without[:5] += 50.0 + np.arange(5)
     assert upper(q, without)[0] == pytest.approx(stats.beta.ppf(0.95, 6, 55))
-    monkeypatch.setattr(structure, "PARTS", PARTS & ~Part.COUNTS)
+    monkeypatch.setattr(structure, "PARTS", PARTS & ~BoundPart.COUNTS)
     assert upper(q, without)[0] < stats.beta.ppf(0.95, 6, 55) - 0.002
 
 
@@ -118,7 +118,7 @@ def test_smooth_laws_are_bounded_little_wider(monkeypatch: pytest.MonkeyPatch) -
     rng = np.random.default_rng(3)
     runs = [(x + 0.5, x) for x in rng.normal(size=(40, 100))]
     mended = np.array([upper(*run)[0] for run in runs])
-    monkeypatch.setattr(structure, "PARTS", Part(0))
+    monkeypatch.setattr(structure, "PARTS", BoundPart(0))
     plain = np.array([upper(*run)[0] for run in runs])
     assert np.all(mended >= plain - 1e-12)
     assert mended.mean() < 1.1 * plain.mean()
@@ -156,9 +156,9 @@ KINDS = ("smooth", "tied", "counts", "clusters", "atoms", "euros")
 @pytest.mark.skipif(
     structure.compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
 )
-@pytest.mark.parametrize("part", [*Part, PARTS])
+@pytest.mark.parametrize("part", [*BoundPart, PARTS])
 @pytest.mark.parametrize("kind", KINDS)
-def test_compiled_parts_are_those_in_numpy(kind: str, part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_parts_are_those_in_numpy(kind: str, part: BoundPart, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed, n in ((0, 40), (1, 61)):
         ground = people(seed, kind, n)
         answers = []

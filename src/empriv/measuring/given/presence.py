@@ -89,7 +89,7 @@ class GroupedPeople(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenOnce:
     """A Laplace density whose bandwidth was chosen from the results with everyone."""
 
     bandwidth: float
@@ -225,7 +225,7 @@ class PresenceRisk(RiskContract):
         have a mass of their own, which no smoothing may blur."""
         if self._irregular[row]:
             # chosen once: for every person, draws and all, that would take the square of their number
-            density = Chosen(self.bandwidth) if isinstance(self.on_random_day.density, Mixture) else None
+            density = ChosenOnce(self.bandwidth) if isinstance(self.on_random_day.density, Mixture) else None
             return measure_line(self._written_out(row), density, people=self.on_random_day.pairs.people)
         others, left = self._others(row)
         influences = self.influences(row)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_of
 from empriv.errors import InputError
-from empriv.report.charts.again import publications_chart
 from empriv.report.charts.by_database import results_chart, scores_chart
 from empriv.report.charts.by_knowledge import adversary_chart
 from empriv.report.charts.chart import Chart
@@ -19,6 +18,7 @@ from empriv.report.charts.curves import delta_chart, sensitivity_chart, total_ri
 from empriv.report.charts.known import known_chart
 from empriv.report.charts.laws import density_chart, outcomes_chart
 from empriv.report.charts.people import delta_i_chart, influence_chart
+from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.charts.together import pair_chart
 from empriv.report.gather import Material, gather
 

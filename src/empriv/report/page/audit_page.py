@@ -23,10 +23,10 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.base.harmless import script_json, shortened, visible
-from empriv.report.charts.again import publications_chart
 from empriv.report.charts.all_charts import charts_of
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.people import left_out_charts
+from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.words.facts import Figure

@@ -36,7 +36,7 @@ COPIES = 8  # noises that fine structure is compared with: half of them the nega
 APART = 20.0  # bandwidths between an atom and what is next to it: no kernel reaches so far
 
 
-class Part(IntFlag):
+class BoundPart(IntFlag):
     """What is looked for."""
 
     COUNTS = 1
@@ -46,7 +46,7 @@ class Part(IntFlag):
     SPREAD = 16
 
 
-PARTS = Part.COUNTS | Part.GAPS | Part.RESIDUES | Part.FINE | Part.SPREAD
+PARTS = BoundPart.COUNTS | BoundPart.GAPS | BoundPart.RESIDUES | BoundPart.FINE | BoundPart.SPREAD
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Look:
     noise: FloatArray
     odds: float
     apart: float
-    parts: Part
+    parts: BoundPart
 
     @property
     def n(self) -> int:
@@ -103,7 +103,7 @@ class Look:
 
 
 def raise_bounds(
-    ground: Ground, epsilons: FloatArray, level: float, narrow: float, upper: FloatArray, parts: Part | None = None
+    ground: Ground, epsilons: FloatArray, level: float, narrow: float, upper: FloatArray, parts: BoundPart | None = None
 ) -> None:
     """Raises everyone's bounds ``upper`` (individuals, epsilons) to the largest that a part gives.
 
@@ -115,8 +115,8 @@ def raise_bounds(
     if not len(rows):
         return
     look, places = _look(ground, epsilons, level, narrow, PARTS if parts is None else parts)
-    steps = dict(ground.marked.residues) if look.parts & Part.RESIDUES else {}
-    ratios = ground.marked.ratios if look.parts & Part.SPREAD else None
+    steps = dict(ground.marked.residues) if look.parts & BoundPart.RESIDUES else {}
+    ratios = ground.marked.ratios if look.parts & BoundPart.SPREAD else None
     orders = _orders(look)
 
     def task(people: IntArray) -> FloatArray:
@@ -131,7 +131,7 @@ def raise_bounds(
 
 
 def _look(
-    ground: Ground, epsilons: FloatArray, level: float, narrow: float, parts: Part
+    ground: Ground, epsilons: FloatArray, level: float, narrow: float, parts: BoundPart
 ) -> tuple[Look, Callable[[IntArray], FloatArray]]:
     """What everyone shares, and how people's points are placed."""
     n, people = ground.n_databases, max(ground.marked.people, 1)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from empriv.measuring.line.residues import Marks
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.moments import Merged, Smooth, bound_of
-from empriv.validate.bounds.structure import APART, COPIES, Look, Part
+from empriv.validate.bounds.structure import APART, COPIES, BoundPart, Look
 from empriv.validate.ground import BoolArray
 
 
@@ -35,14 +35,14 @@ def structure_in_numpy(
         for column, e in enumerate(look.e):
             for direction in (0, 1):
                 _raise(out, moving[wide], column, bound_of(cut.values(direction, float(e), look.draws), look.level))
-    fine = np.full(len(moving), bool(look.parts & Part.FINE))
+    fine = np.full(len(moving), bool(look.parts & BoundPart.FINE))
     if look.lattice > 0:
         fine &= 0.25 * look.narrow * bandwidths[moving] >= look.lattice
     if fine.any():
         rows = moving[fine]
         found = _fine(look, without[fine], bandwidths[rows], merged.some(fine), smooth[fine], half[fine])
         out[rows] = np.maximum(out[rows], found)
-    if look.parts & Part.RESIDUES:
+    if look.parts & BoundPart.RESIDUES:
         for step in range(int(counts[moving].max(initial=0))):
             here = np.flatnonzero(counts[moving] > step)
             _residues(look, without[here], bandwidths[moving[here]], at[moving[here], step], out, moving[here])
@@ -59,7 +59,7 @@ def _from_smooth_sets(
     """Raises ``out`` to what smooth sets give, with exact counts and gaps; and their bounds and means, for `_fine`."""
     cut = Smooth.of(merged, look.narrow)
     smooth, half = np.zeros((2, len(rows), len(look.e)))
-    counting = bool(look.parts & Part.COUNTS)
+    counting = bool(look.parts & BoundPart.COUNTS)
     for column, e in enumerate(map(float, look.e)):
         for direction in (0, 1):
             psi = cut.share(direction, e)
@@ -113,7 +113,7 @@ def _counted(look: Look, merged: Merged, inside: BoolArray, w: FloatArray, direc
 
 def _jumps(look: Look, without: FloatArray, scale: FloatArray, merged: Merged) -> tuple[BoolArray, BoolArray] | None:
     """(rows, 2N) for each direction: points where a jump of the influence makes a hole or an overlap."""
-    if not look.parts & Part.GAPS or look.draws > 1:
+    if not look.parts & BoundPart.GAPS or look.draws > 1:
         return None
     marked = np.zeros((2, *merged.x.shape), bool)
     for row, own in enumerate(without):
