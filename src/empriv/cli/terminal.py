@@ -191,7 +191,7 @@ def _figures(page: Page, console: Console) -> Table:
 
     alone = [] if page.once is None else ["published once"]
     there = any(figure.delta_when_present is not None for figure in page.summary.figures)
-    present = ["delta in a database they are in"] if there else []
+    present = ["delta when present"] if there else []
     table = _table("epsilon", "delta (most exposed)", *alone, *present, "total risk (anybody)", "individuals exposed")
     for place, figure in enumerate(page.summary.figures):
         shown = [] if figure.delta_when_present is None else [_text(number(figure.delta_when_present, 3), console)]
