@@ -81,9 +81,9 @@ class Audit:
     >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
     >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
     >>> print(f"{audit.delta(0.1):.4f}, total risk {audit.total_risk(0.1):.3f}")
-    0.0282, total risk 0.922
+    0.0190, total risk 0.824
     >>> audit.individuals(0.1, top=2)["databases"]
-    array([205, 194])
+    array([153, 173])
     """
 
     results: Results = field(repr=False)

@@ -86,7 +86,7 @@ def audit(
     >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
     >>> audit = empriv.audit(data, "avg(delay)", epsilon=[0.1, 0.5])
     >>> print(f"{audit.delta(0.1):.4f}")
-    0.0282
+    0.0190
     >>> audit.verdict(epsilon=0.1, delta=0.05)
     'unresolved'
     """
