@@ -108,3 +108,23 @@ def test_rows_and_a_value_are_not_both_given(audited: Path, tmp_path: Path) -> N
     code, _, said = release(audited, book, tmp_path / "today.parquet", "--value", "3")
     assert code == 2
     assert "--rows must be given with --ledger, and without --value" in said
+
+
+def test_a_saved_audit_grows_by_a_day(audited: Path, tmp_path: Path) -> None:
+    pq.write_table(day(100), tmp_path / "today.parquet")
+    grown = tmp_path / "grown.empriv"
+    command = ["audit", "--update", str(audited / "audit.empriv"), str(tmp_path / "today.parquet")]
+    done = CliRunner().invoke(main, [*command, "--save", str(grown)])
+    assert done.exit_code == 0, done.output
+    audit = empriv.load(grown)
+    assert audit.n_databases == 101
+    assert "Whenever you look (95% for all looks together): delta at epsilon 1 is between 0 and" in done.output
+    at_any_time = audit.bounds_whenever(1.0)
+    assert at_any_time.looks == (30, 60)
+    done = CliRunner().invoke(main, [*command[:2], str(grown), command[3]])
+    assert done.exit_code == 1
+    assert "label that is there already" in done.stderr
+    assert empriv.load(grown).n_databases == 101
+    done = CliRunner().invoke(main, [*command, "--query", "sum(amount)"])
+    assert done.exit_code == 2
+    assert "--update must not be given with --query" in done.stderr

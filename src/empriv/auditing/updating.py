@@ -19,6 +19,7 @@ from empriv.measuring import GivenRisk, RiskContract, measure
 from empriv.measuring.given.adversary_risk import measure_against
 from empriv.results import Results
 from empriv.validate.bounds import LEAST_DATABASES, bounds
+from empriv.words import sentences as words
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
@@ -43,6 +44,12 @@ class Whenever:
     lower: float
     upper: float
     looks: tuple[int, ...]
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        looked_at = self.looks[-1] if self.looks else 0
+        return words.whenever(self.epsilon, self.level, self.lower, self.upper, looked_at, self.next_look)
 
     @property
     def next_look(self) -> int:

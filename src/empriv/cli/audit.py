@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from empriv.cli.inputs import (
     check_targets,
     density_from_name,
     ledger_of,
+    load_audit,
     paths_read,
     source_of,
 )
@@ -33,6 +35,7 @@ from empriv.cli.options import (
     top_option,
 )
 from empriv.cli.running import Wanted, finish, limits_of
+from empriv.cli.terminal import printable
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
@@ -62,7 +65,12 @@ from empriv.errors import InputError
 @quiet_option
 @config_options("Read options from this audit.toml; those given here win.")
 @click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
-def audit(config: str | None, trust_config: bool, write_config: str | None, **given: Any) -> None:
+@click.option(
+    "--update", metavar="SAVED",
+    help="Add the databases in FILES to this saved audit, whose query, individual and database hold. Only FILES are "
+    "read. The file is replaced, unless --save names another.",
+)  # fmt: skip
+def audit(config: str | None, trust_config: bool, write_config: str | None, update: str | None, **given: Any) -> None:
     """Audit a query: run it with everyone and without each individual, and measure what the difference reveals.
 
     FILES are Parquet, CSV or JSON files, globs, file.duckdb::table, or SQL over the tables given by --table.
@@ -73,7 +81,11 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, **gi
       empriv audit "sales/*.csv" --database "date_trunc('month', t)" --individual client_id \\
         --query "SELECT sum(amount) FROM data JOIN clients USING (client_id) WHERE adult" \\
         --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
+      empriv audit --update audit.empriv today.parquet
     """
+    if update is not None:
+        _update(update, config, write_config, given)
+        return
     settings = _settings(config, trust_config, given)
     read = paths_read(settings)
     check_targets((settings.json, settings.save, settings.report, write_config), read)
@@ -100,6 +112,36 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, **gi
     wanted = Wanted.of(settings, config=to_toml(settings))
     written = None if write_config is None else (write_config, to_toml(settings))
     finish(run, wanted, save=settings.save, config=written, limits=limits_of(settings))
+
+
+def _update(path: str, config: str | None, write_config: str | None, given: dict[str, Any]) -> None:
+    """Add databases to a saved audit, and show it as it is then."""
+    settings = settings_of({}, given)
+    if not settings.files:
+        raise click.UsageError("Missing argument 'FILES...'.")
+    held = ("query", "individual", "database", "adversary", "previous", "own_contribution", "ledger", "component")
+    wrong = [f"--{name.replace('_', '-')}" for name in held if getattr(settings, name)]
+    if wrong or config is not None or write_config is not None:
+        raise click.UsageError(
+            f"--update must not be given with {wrong[0] if wrong else '--config'}: the audit has it."
+        )
+    check_targets((settings.json, settings.save, settings.report), [*paths_read(settings), path])
+    saved = load_audit(path, settings.epsilon)
+    origin = saved.origin
+    if origin is None:
+        raise InputError("SAVED must be an audit of rows, got one of results.")
+    settings = replace(
+        settings, database=origin.database, individual=origin.individual, unidentified=origin.unidentified
+    )
+
+    def run(engine: Any) -> Any:
+        grown = saved.updated(source_of(settings), engine=engine, progress=False if settings.quiet else None)
+        if not (settings.quiet or settings.json == "-"):
+            click.echo(printable(grown.bounds_whenever(grown.epsilons[0]).sentence))
+        return grown if settings.times is None else grown.repeated(settings.times)
+
+    wanted = Wanted.of(settings)
+    finish(run, wanted, save=settings.save or path, limits=limits_of(settings))
 
 
 def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Settings:

@@ -276,3 +276,14 @@ def needed(n: int | None) -> str:
 def side_by_side(by_estimate: str, by_bound: str, level: float, n_needed: str) -> str:
     more = f", {n_needed}" if n_needed else ""
     return f"By the paper's definition: {by_estimate}; at {percent(level)} confidence: {by_bound}{more}."
+
+
+def whenever(epsilon: float, level: float, lower: float, upper: float, looked_at: int, next_look: int) -> str:
+    """What holds for somebody who looks again and again while databases are added; 0 databases before the first look."""
+    if not looked_at:
+        return f"Whenever you look: no bound yet. The first look is at {next_look:,} databases."
+    return (
+        f"Whenever you look ({level:.0%} for all looks together): delta at epsilon {epsilon:g} is between "
+        f"{number(lower)} and {number(upper)}, from the first {looked_at:,} databases. The next look is at "
+        f"{next_look:,}. The bounds below are for today's look alone."
+    )
