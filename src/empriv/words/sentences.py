@@ -279,7 +279,7 @@ def side_by_side(by_estimate: str, by_bound: str, level: float, n_needed: str) -
 
 
 def whenever(epsilon: float, level: float, lower: float, upper: float, looked_at: int, next_look: int) -> str:
-    """What holds for somebody who looks again and again while databases are added; 0 databases before the first look."""
+    """What holds for somebody who looks again and again while databases are added; before the first look, of 0."""
     if not looked_at:
         return f"Whenever you look: no bound yet. The first look is at {next_look:,} databases."
     return (
