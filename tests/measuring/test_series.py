@@ -42,6 +42,7 @@ def test_normal_pairs_compose_to_the_gaussian_curve(shift, times):
     assert np.all(delta >= truth - 1e-9)  # dots are connected from above
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 12, 365])
 def test_normal_pairs_compose_as_dp_accounting_says(times):
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="pip install dp-accounting")
@@ -50,6 +51,7 @@ def test_normal_pairs_compose_as_dp_accounting_says(times):
     np.testing.assert_allclose(composed_delta(*normal_masses(0.1), times, EPSILONS), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 3])
 def test_composition_agrees_with_dp_accounting(times):
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="pip install dp-accounting")
@@ -63,6 +65,7 @@ def test_composition_agrees_with_dp_accounting(times):
     np.testing.assert_allclose(composed_delta(p, q, times, EPSILONS), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_laplace_noise_composes_as_dp_accounting_says():
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="pip install dp-accounting")
     edges = np.linspace(-40.0, 41.0, 81_001)
@@ -121,6 +124,7 @@ def slow_moments(q, without, b, cells=12):
     return hellinger, chi, unbiased, np.sqrt((influence**2).sum() / n**2 + 2 * pairs / n**4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["normal", "student", "gamma"])
 @pytest.mark.parametrize("influence", [0.3, 1.0, "varies", "seldom", "far"])
 def test_moments_agree_with_slow_integrals(law, influence):
@@ -190,6 +194,7 @@ def test_one_publication_is_the_risk_itself_and_more_never_tell_less():
     assert risk.repeated(365).repeated(12).delta(1.0) == risk.repeated(12).delta(1.0)
 
 
+@pytest.mark.slow
 def test_the_estimate_is_near_the_truth_of_normal_laws():
     estimates = [shifted(seed=seed).repeated(52).delta(1.0) for seed in range(12)]
     truth = float(gaussian_delta(0.1 * np.sqrt(52), 1.0))
@@ -197,6 +202,7 @@ def test_the_estimate_is_near_the_truth_of_normal_laws():
     assert abs(np.median(estimates) - 3 * truth) > 0.35 * truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["normal", "gamma"])
 def test_the_upper_figure_covers_where_the_estimate_does_not(law):
     from scipy.special import gammainc
@@ -216,6 +222,7 @@ def test_the_upper_figure_covers_where_the_estimate_does_not(law):
     assert np.median(upper) < 1
 
 
+@pytest.mark.slow
 def test_bounds_hold_the_estimate_and_those_of_one_publication():
     risk = shifted(people=3)
     year = risk.repeated(52)

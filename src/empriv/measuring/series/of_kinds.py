@@ -22,7 +22,16 @@ from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series.effects import Looks, Moments, looks_of, moments
-from empriv.measuring.series.sizes import NARROW, WIDE, Sizes, judged, likeliest, mean_influence, sizes_of
+from empriv.measuring.series.sizes import (
+    NARROW,
+    WIDE,
+    Sizes,
+    judged,
+    likeliest,
+    mean_influence,
+    share_at_most,
+    sizes_of,
+)
 from empriv.results import FloatArray, IntArray, Results
 
 _CERTAIN = 60.0  # epsilon: who is told apart beyond it is told apart for certain
@@ -41,10 +50,12 @@ class LookedAt:
     sizes: Sizes
     share: FloatArray
 
-    def looks(self, times: int, error: float = 0.0) -> FloatArray:
-        """(individuals,) looks that so many publications are, at least one; shares ``error`` standard errors higher."""
-        share = self.share + error * np.sqrt(self.share * (1.0 - self.share) / self.sizes.n_databases)
-        return np.asarray(np.maximum(1.0, times * np.minimum(share, 1.0)))
+    def looks(self, times: int, level: float | None = None) -> FloatArray:
+        """(individuals,) looks that so many publications are, at least one; at most so many at a level."""
+        share, n = self.share, self.sizes.n_databases
+        if level is not None:
+            share = np.where(share < 1, share_at_most(np.rint(share * n), n, level), 1.0)
+        return np.asarray(np.maximum(1.0, times * share))
 
 
 @singledispatch

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import NormalDist
 
 import numpy as np
 
@@ -62,8 +61,7 @@ class RepeatedRisk(RiskContract):
 
     def upper(self, epsilons: FloatArray, level: float) -> FloatArray:
         """(individuals, epsilons) the upper figure by effect sizes alone; 1 where none is given."""
-        looks = self.looked_at.looks(self.times, NormalDist().inv_cdf(level))
-        return self.looked_at.sizes.upper(looks, epsilons, level)
+        return self.looked_at.sizes.upper(self.looked_at.looks(self.times, level), epsilons, level)
 
     def own_epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.

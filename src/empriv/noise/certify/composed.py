@@ -31,6 +31,7 @@ _FINE = 8  # cells in the narrowest width
 _MOST_CELLS = 3_000
 _TAIL = 9.0  # standard deviations of a Gaussian beyond the last result
 _Z = 1.6448536269514722
+_SHORT = 15.0  # over n: by how much of itself a normal quantile is short where databases are few
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +159,11 @@ class _OneLook:
         squared, apart = np.zeros((2, pairs.n_individuals))
         # the narrowest kernel tells most: one Laplace kernel stands for the noise
         width = min(width for _, _, width in self._kernels(upper=upper))
+        z = _Z * (1.0 + _SHORT * pairs.draws / len(pairs.points))
         rows = np.flatnonzero(moving(pairs)) if self.rows is None else self.rows
         for block in blocks_of(pairs, rows, width):
             found = moments(looks_of(pairs, block), width, errors=upper)
-            squared[block] = found.squared + (_Z * found.error * found.ratio if upper else 0.0)
+            squared[block] = found.squared + (z * found.error * found.ratio if upper else 0.0)
             apart[block] = found.hellinger
         return squared, apart
 
