@@ -191,8 +191,9 @@ def _figures(page: Page, console: Console) -> Table:
 
     alone = [] if page.once is None else ["published once"]
     there = any(figure.delta_when_present is not None for figure in page.summary.figures)
-    present = ["delta when present"] if there else []
-    table = _table("epsilon", "delta (most exposed)", *alone, *present, "total risk (anybody)", "individuals exposed")
+    # with the column of presence, short heads fit into 80 columns
+    heads = ["delta", *alone, "when present", "total risk"] if there else ["delta (most exposed)", *alone]
+    table = _table("epsilon", *heads, *([] if there else ["total risk (anybody)"]), "individuals exposed")
     for place, figure in enumerate(page.summary.figures):
         shown = [] if figure.delta_when_present is None else [_text(number(figure.delta_when_present, 3), console)]
         table.add_row(
