@@ -187,6 +187,11 @@ def prepare_shop(folder: Path) -> Path:
         for place in ("sales/sales.parquet", "sales.parquet"):
             source, target = folder / "sales" / "sales.csv", folder / place
             connection.execute(f"COPY (SELECT * FROM '{source}') TO '{target}'")
+        # the day after the last: as a Saturday in July was
+        connection.execute(
+            f"COPY (SELECT t + INTERVAL 120 DAY AS t, day + 120 AS day, client_id, amount FROM '{source}' "
+            f"WHERE day = DATE '2026-07-04') TO '{folder / 'today.parquet'}'"
+        )
     data = empriv.databases(str(folder / "sales.parquet"), database="day", individual="client_id")
     audit = empriv.audit(data, "avg(amount)", epsilon=[0.05, 0.1])
     rounded = empriv.audit(data, "round(avg(amount), 0)", epsilon=[0.05, 0.1])

@@ -277,7 +277,9 @@ def _lines(entry: Entry) -> list[str]:
 
 def _figures_words(figures: Figures) -> str:
     parts = (("delta", figures.delta), ("total_risk", figures.total_risk))
-    figures_text = " and ".join(f"{name} {value:.4g}" for name, value in parts if value is not None)
+    figures_text = " and ".join(
+        f"{name} {'below 1e-9' if 0 < value < 1e-9 else f'{value:.4g}'}" for name, value in parts if value is not None
+    )
     return f"{figures_text or 'no figures'} at epsilon {figures.epsilon:g}"
 
 
