@@ -42,7 +42,7 @@ def floor(n_databases: int, level: float) -> float:
 
 def narrowing(n_databases: int) -> float:
     """Share of the one-SE bandwidth at which the smooth part is taken."""
-    return 0.5 * min(1.0, float((1000 / n_databases) ** (1 / 6)))
+    return 0.7 * min(1.0, float((1000 / n_databases) ** (1 / 6)))
 
 
 def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: float) -> Upper:
