@@ -116,9 +116,10 @@ def _jumps(look: Look, without: FloatArray, scale: FloatArray, merged: Merged) -
     if not look.parts & BoundPart.GAPS or look.draws > 1:
         return None
     marked = np.zeros((2, *merged.x.shape), bool)
+    by_points = np.argsort(look.points, kind="stable")
     for row, own in enumerate(without):
         for x, y in ((look.points, own), (own, look.points)):
-            order = np.argsort(x, kind="stable")
+            order = by_points[np.argsort(x[by_points], kind="stable")]  # ties as the points with everyone rise
             influence, other = (own - look.points)[order], y[order]
             for up, left, right in _intervals(look, influence, other):
                 low, high = min(left, right) * scale[row, 0], max(left, right) * scale[row, 0]
