@@ -58,7 +58,7 @@ class Verdict(str):
     >>> verdict == "unresolved"
     True
     >>> verdict.sentence
-    "By the paper's definition: pass; at 95% confidence: unresolved, would need 489 databases."
+    "By the paper's definition: pass; at 95% confidence: unresolved, would need 54,225 databases."
     """
 
     basis: str
