@@ -66,11 +66,12 @@ def known_values(
 
 
 def known_to_everybody(
-    results: Results, density: Density, *, ledger: bool = False
+    results: Results, density: Density, *, ledger: bool = False, positive: bool = True
 ) -> tuple[GivenRisk | None, Finding | None]:
     """The risk given what everybody knows, as far as it takes; or None, and why nothing was counted as known.
 
     Never an error: an audit for which nobody said what is known gives the plain figures where this cannot be measured.
+    ``positive`` is as for `climb`.
     """
     n = results.n_databases
     reasons = {
@@ -84,7 +85,7 @@ def known_to_everybody(
     why, p = next((reason for reason, holds in reasons.items() if holds), ""), float("nan")
     risk = None
     if not why:
-        climbed = measure_given(results, Given(climb=True), density=density)
+        climbed = measure_given(results, Given(climb=True), density=density, positive=positive)
         last = climbed.steps[-1]
         if last.name == "nothing":
             why, p = ("constant" if climbed.left.fit.determined else "silent"), last.p

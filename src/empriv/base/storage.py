@@ -35,7 +35,9 @@ _RESULTS: dict[str, np.dtype[Any] | None] = {
     "entry_database": _INT32, "entry_q": _FLOAT, "entry_outcomes": _INT8,
 }  # fmt: skip
 _TALLY: dict[str, np.dtype[Any] | None] = {
-    **dict.fromkeys(("worst", "kept", "upper", "exponent", "spread", "epsilon_at"), _FLOAT),
+    **dict.fromkeys(
+        ("worst", "kept", "upper", "capped", "made_from_bounds", "exponent", "spread", "epsilon_at"), _FLOAT
+    ),
     **dict.fromkeys(("cross_scores", "cross_values", "cross_sums"), _FLOAT),
     **dict.fromkeys(("riskiest_delta_i", "riskiest_influence"), _FLOAT),
     **dict.fromkeys(("exposed", "histogram", "not_numbers"), _INT64),

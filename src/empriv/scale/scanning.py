@@ -10,24 +10,27 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
-from empriv.auditing.knowledge import known_values
+from empriv.auditing.knowledge import known_to_everybody, known_values
 from empriv.base.arguments import confidence_level, rising_deltas, rising_epsilons, whole_number
 from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.origins import Origin, describe
 from empriv.errors import InputError
-from empriv.measuring.densities.density import Density, density_or_default
+from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.adversaries import Given, as_adversary, kind_of
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
 from empriv.measuring.given.residuals import all_positive
-from empriv.results import Results
+from empriv.results import FloatArray, Results
 from empriv.scale.scans import Scan, scan_of
-from empriv.scale.stretches import Yardstick, check_component, measure_stretch, nobody_listed, parts_of, yardstick_of
+from empriv.scale.stretches import Yardstick, check_component, measure_stretch, parts_of, yardstick_of
+from empriv.scale.tallied import TalliedRisk
 from empriv.scale.tally import Tally, merge
 from empriv.scale.tally import from_bytes as tally_from_bytes
 from empriv.scale.tally import to_bytes as tally_to_bytes
+from empriv.validate.bounds.figures import BoundsAsked, bounds_of
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine, Query
@@ -265,6 +268,8 @@ class _Asked:
         """What is known, taken out of the results with everyone; None if nothing is."""
         if self.adversary is None:
             return None
+        if self.adversary.climb and not self.adversary.quantities:  # the word "auto", as an audit understands it
+            return known_to_everybody(everyone, self.density, positive=positive)[0]
         columns = known(everyone.databases)
         return measure_given(everyone, self.adversary, columns, density=self.density, positive=positive)
 
@@ -276,11 +281,15 @@ class _Asked:
         self, results: Results, query: str, origin: Origin | None, known: Callable[[npt.NDArray[Any]], Any]
     ) -> Scan:
         """A scan of results that are in memory."""
-        results = replace(self.component_of(results), made_from=None)
+        results = self.component_of(results)
+        if is_literal(self.density):  # a stated bandwidth is in the unit of these answers alone
+            results = replace(results, made_from=None)
         if results.n_individuals == 0:
             raise InputError("There must be at least one individual, got 0: all rows are nobody's.")
-        everyone = nobody_listed(results.q, results.outcomes, results.databases, results.draws)
-        given = self.given(everyone, known, positive=all_positive(results))
+        everyone = results.of_individuals(np.arange(0))
+        # whether logarithms may be taken of what these were made from hangs on everybody
+        whole = everyone if results.made_from is None else results
+        given = self.given(whole, known, positive=all_positive(results))
         yardstick = self.yardstick(everyone, results.n_individuals, given)
         tally: Tally | None = None
         for stretch in parts_of(results, 4_000_000):
@@ -295,6 +304,7 @@ class _Asked:
         return scan_of(
             tally,
             yardstick.risk_of(tally.riskiest),
+            source=self._source(yardstick, tally),
             epsilons=self.epsilons,
             deltas=self.deltas,
             level=self.level,
@@ -304,6 +314,18 @@ class _Asked:
             density=self.density,
             component=self.component,
         )
+
+    def _source(self, yardstick: Yardstick, tally: Tally) -> FloatArray | None:
+        """Figures and bounds of what the answers were made from, as `TalliedRisk.source` has them."""
+        if yardstick.source is None or tally.source is None:
+            return None
+        riskiest = yardstick.source.risk_of(tally.source.riskiest)
+        source = self._source(yardstick.source, tally.source)
+        risk = TalliedRisk(
+            riskiest.results, riskiest, tally.source, self.epsilons, self.deltas, self.level, self.bounds, source
+        )
+        bounds = bounds_of(risk, np.array(self.epsilons), BoundsAsked(self.level))
+        return np.array((bounds.estimate, bounds.upper, bounds.total_risk_upper))
 
 
 def _given_or_none(adversary: Any) -> Given | None:

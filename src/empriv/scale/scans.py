@@ -26,8 +26,8 @@ from empriv.measuring import GivenRisk, Risk, measure_line
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_from_json, density_to_json
+from empriv.results import FloatArray, Results
 from empriv.scale.resampling import resampled_upper
-from empriv.scale.stretches import nobody_listed
 from empriv.scale.tallied import TalliedRisk, with_resampled
 from empriv.scale.tally import Tally
 from empriv.validate.bounds import LEAST_DATABASES, Bounds
@@ -156,7 +156,10 @@ class Scan(Audit):
             "density": density_to_json(self.density),
             "component": self.component,
             "draws": self.results.draws,
+            "ordered": self.results.ordered,
         }
+        if self.risk.source is not None:
+            arrays["made_from_bounds"] = self.risk.source
         arrays |= {name: everyone[name] for name in ("q", "outcomes", "databases")}
         write_archive(path, kind="scan", meta={**meta, **facts}, arrays=arrays | known)
 
@@ -173,8 +176,10 @@ class Scan(Audit):
         if density is not None and saved_density is not None and density_to_json(density) != saved_density:
             raise InputError(_OTHER_DENSITY)
         try:
-            everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"], meta["draws"])
-            tally = Tally.from_parts(meta, arrays, everyone)
+            tally = Tally.from_parts(meta, arrays, Results.from_parts({**meta, "components": None}, arrays))
+            source = arrays.get("made_from_bounds")
+            if source is not None and source.shape != (3, len(tally.worst)):
+                raise ValueError("made_from_bounds")
             if (len(meta["epsilons"]), len(meta["deltas"])) != (len(tally.worst), len(tally.epsilon_at)):
                 raise ValueError("epsilons and deltas")
             if not (0.0 < meta["level"] < 1.0 and _rising(meta["epsilons"], math.inf) and _rising(meta["deltas"], 1.0)):
@@ -183,6 +188,7 @@ class Scan(Audit):
             loaded = scan_of(
                 tally,
                 _measured_again(meta, arrays, tally, recipe),
+                source=source,
                 epsilons=tuple(map(float, meta["epsilons"])),
                 deltas=tuple(map(float, meta["deltas"])),
                 level=float(meta["level"]),
@@ -207,6 +213,7 @@ def scan_of(
     tally: Tally,
     riskiest: Risk,
     *,
+    source: FloatArray | None,
     epsilons: tuple[float, ...],
     deltas: tuple[float, ...],
     level: float,
@@ -217,7 +224,7 @@ def scan_of(
     component: str | None,
 ) -> Scan:
     """The scan of a tally whose riskiest individuals were measured."""
-    risk = TalliedRisk(riskiest.results, riskiest, tally, epsilons, deltas, level, bounded)
+    risk = TalliedRisk(riskiest.results, riskiest, tally, epsilons, deltas, level, bounded, source)
     return Scan(tally.riskiest, risk, epsilons, query, origin, density, component)
 
 
@@ -227,10 +234,17 @@ def _measured_again(
     """The riskiest, given what is known if anything is; files of earlier versions hold no adversary."""
     given = adversary_from_parts(meta.get("adversary"), arrays, tally.riskiest, recipe)
     if given is None:
-        return measure_line(tally.riskiest, recipe, people=tally.n_individuals)
+        return _plainly_measured(tally.riskiest, recipe, tally.n_individuals)
     if not isinstance(given, GivenRisk):
         raise ValueError("kind of adversary")
     return given.of_people(tally.riskiest, people=tally.n_individuals)
+
+
+def _plainly_measured(results: Results, recipe: Density, people: int) -> Risk:
+    risk = measure_line(results, recipe, people=people)
+    if results.made_from is None:
+        return risk
+    return replace(risk, made_from=_plainly_measured(results.made_from, recipe, people))
 
 
 def _rising(numbers: Sequence[float], most: float) -> bool:

@@ -7,7 +7,7 @@ is the same as if all were measured at once. It runs wherever the stretch is, so
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -44,6 +44,7 @@ class Yardstick:
     top : how many of the riskiest are kept, at each epsilon
     bounds : whether upper bounds are wanted
     people : how many individuals there are in all
+    source : with what the answers are measured that these were made from; None if these are the first
     """
 
     everyone: Results
@@ -56,6 +57,7 @@ class Yardstick:
     top: int
     bounds: bool
     people: int
+    source: Yardstick | None = None
 
     def fit(self, points: FloatArray, databases: IntArray) -> Model:  # noqa: ARG002 — the points are always the same
         assert self.model is not None
@@ -63,9 +65,12 @@ class Yardstick:
 
     def risk_of(self, stretch: Results) -> Risk:
         """The risk of the individuals of a stretch."""
-        if self.given is None:
-            return measure_line(stretch, self, people=self.people)
-        return self.given.of_people(stretch, people=self.people)
+        if self.given is not None:
+            return self.given.of_people(stretch, people=self.people)
+        risk = measure_line(stretch, self, people=self.people)
+        if self.source is None or stretch.made_from is None:
+            return risk
+        return replace(risk, made_from=self.source.risk_of(stretch.made_from))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,16 +98,34 @@ def yardstick_of(
     people: int,
     given: GivenRisk | None = None,
 ) -> Yardstick:
-    """Fit the density to the results with everyone, or to what is left of them."""
+    """Fit the density to the results with everyone, or to what is left of them, and to what they were made from."""
     risk = measure_line(everyone, density) if given is None else given
-    return Yardstick(everyone, given, risk.density, is_literal(density), epsilons, deltas, level, top, bounds, people)
+    before = everyone.made_from if given is None or given.made_from is not None else None
+    source = None
+    if before is not None and not is_literal(density):
+        known_too = None if given is None else given.made_from
+        assert known_too is None or isinstance(known_too, GivenRisk)
+        source = yardstick_of(
+            before, density, epsilons=epsilons, deltas=deltas, level=level, top=top, bounds=bounds, people=people,
+            given=known_too,
+        )  # fmt: skip
+    return Yardstick(
+        everyone, given, risk.density, is_literal(density), epsilons, deltas, level, top, bounds, people, source
+    )
 
 
 def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Measured:
     """Measure the individuals of a stretch; with ``each``, also everybody's epsilon_i, not only the largest."""
+    return _measured(yardstick, yardstick.risk_of(stretch), stretch, each=each)
+
+
+def _measured(yardstick: Yardstick, risk: Risk, stretch: Results, *, each: bool) -> Measured:
     grid = np.array(yardstick.epsilons)
-    risk = yardstick.risk_of(stretch)
     delta_i = risk.delta_i(grid)
+    source: Measured | None = None
+    if yardstick.source is not None and stretch.made_from is not None:
+        assert isinstance(risk.made_from, Risk)
+        source = _measured(yardstick.source, risk.made_from, stretch.made_from, each=False)
     influence = risk.influence()
     n = risk.results.n_databases
     upper_i = np.ones_like(delta_i)
@@ -114,6 +137,9 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
         cross = cross_fit(ground, grid)
         upper_i, exponent, spread = np.maximum(bounds.upper_i, delta_i), bounds.exponent, bounds.spread
         upper_i = np.maximum(upper_i, share_bounds(risk, grid, yardstick.level))
+        # delta falls in epsilon: if a bound at a larger epsilon is higher, the one before it was too low.
+        upper_i = np.maximum.accumulate(upper_i[:, ::-1], axis=1)[:, ::-1]
+    capped_i = upper_i if source is None else np.minimum(upper_i, source.upper_i)
     epsilon_i = np.zeros((stretch.n_individuals, 0))
     if each:
         epsilon_i = np.stack([risk.epsilon_i(delta) for delta in yardstick.deltas], axis=1)
@@ -131,6 +157,7 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
         exposed=np.count_nonzero(delta_i > 0, axis=0).astype(np.int64),
         histogram=histogram_of(delta_i),
         upper=upper_i.max(axis=0, initial=0.0),
+        capped=capped_i.max(axis=0, initial=0.0),
         exponent=exponent,
         spread=spread,
         cross=cross,
@@ -140,8 +167,9 @@ def measure_stretch(yardstick: Yardstick, stretch: Results, *, each: bool = Fals
         riskiest=robustness.subset(stretch, rows),
         riskiest_delta_i=delta_i[rows],
         riskiest_influence=influence[rows],
+        source=None if source is None else source.tally,
     )
-    return Measured(tally, stretch.individuals, stretch.presence, influence, delta_i, upper_i, epsilon_i)
+    return Measured(tally, stretch.individuals, stretch.presence, influence, delta_i, capped_i, epsilon_i)
 
 
 def measure_within_memory(yardstick: Yardstick, stretch: Results, *, each: bool = False) -> Iterator[Measured]:

@@ -48,6 +48,8 @@ class TalliedRisk(RiskContract):
     epsilons, deltas : what the scan was made for; it can answer nothing else
     level : confidence of the bounds
     bounded : whether upper bounds were computed
+    source : (3, epsilons) estimate, upper bound on delta and upper bound on total risk of the answers that these were
+        made from, which tell at least as much; None if these are the first
     """
 
     results: Results = field(repr=False)
@@ -57,6 +59,7 @@ class TalliedRisk(RiskContract):
     deltas: tuple[float, ...]
     level: float = 0.95
     bounded: bool = True
+    source: FloatArray | None = field(default=None, repr=False)
 
     @property
     def n_individuals(self) -> int:
@@ -206,6 +209,12 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
         total_upper = _falling(total_bound(tally.exponent, tally.spread, risk.level))
     upper = np.maximum(upper, np.maximum(lower, limits.delta))
     total_upper = np.max((total_upper, _falling(tally.total_risk), upper, total_lower), axis=0)
+    if risk.source is not None:
+        own = upper
+        if risk.bounded and n >= LEAST_DATABASES:
+            upper = np.maximum(np.maximum(_falling(tally.capped), least), np.maximum(lower, limits.delta))
+        total_upper = np.max((np.minimum(total_upper, risk.source[2]), upper, tally.total_risk, total_lower), axis=0)
+        findings += _made_from(risk, places, own, upper)
     if ground.refitted:
         findings.append(Finding("other-density"))
     findings += other_level(risk.level)
@@ -233,6 +242,20 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
         finest=narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan"),
         findings=tuple(findings),
     )
+
+
+def _made_from(risk: TalliedRisk, places: list[int], own: FloatArray, upper: FloatArray) -> list[Finding]:
+    """That the answers which these were made from decided, if they did."""
+    before = risk.riskiest.made_from
+    assert risk.source is not None
+    if before is None:
+        return []
+    theirs = before.delta_i(np.array(risk.epsilons))[:, places]
+    decided = (risk.tally.riskiest_delta_i[:, places] == theirs) & (theirs > 0)
+    if not (decided.any() or np.any(upper[places] < own[places])):
+        return []
+    estimate, bound, _ = risk.source[:, places[0]].tolist()
+    return [Finding("made-from", {"epsilon": risk.epsilons[places[0]], "estimate": estimate, "upper": bound})]
 
 
 @one_number.register

@@ -25,8 +25,9 @@ from empriv.words.outcomes import outcome_code, outcome_name
 # Upper edges of the histogram of delta_i: the first counts those that are 0, the others rise by half a decade.
 EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))
 _SUMS = ("kept", "exposed", "histogram", "exponent", "spread", "not_numbers")
-_MOSTS = ("worst", "upper", "epsilon_at")
+_MOSTS = ("worst", "upper", "capped", "epsilon_at")
 _CROSS = {"cross_scores": "scores", "cross_values": "values", "cross_sums": "sums"}  # arrays of `Tally.cross`
+_SOURCE = "made_from_"  # arrays of what the riskiest's results were made from
 _RESULTS = ("individuals", "starts", "entry_database", "entry_q", "entry_outcomes")
 
 
@@ -42,6 +43,7 @@ class Tally:
     exposed : (epsilons,) individuals whose delta_i is not 0
     histogram : (epsilons, len(EDGES)) individuals by delta_i
     upper : (epsilons,) largest upper bound on a delta_i
+    capped : (epsilons,) the same, nobody's bound above that of the answers that these were made from
     exponent, spread : sums from which the bound on total risk follows, as in `validate.bounds.analytic.Upper`
     cross : from which the cross-fitted lower limits follow
     epsilon_at : (deltas,) largest epsilon_i
@@ -50,6 +52,8 @@ class Tally:
     riskiest : results without each of the riskiest individuals: those in the ``top`` at any of the epsilons
     riskiest_delta_i : (riskiest, epsilons)
     riskiest_influence : (riskiest,) largest change of a result, NaN if either result is not a number
+    source : the tally of the answers that these were made from; None if these are the first, and in files, which keep
+        its bounds alone
     """
 
     n_individuals: int
@@ -59,6 +63,7 @@ class Tally:
     exposed: IntArray
     histogram: IntArray
     upper: FloatArray
+    capped: FloatArray
     exponent: FloatArray
     spread: FloatArray
     cross: CrossFitted
@@ -68,6 +73,7 @@ class Tally:
     riskiest: Results
     riskiest_delta_i: FloatArray
     riskiest_influence: FloatArray
+    source: Tally | None = None
 
     @property
     def total_risk(self) -> FloatArray:
@@ -78,20 +84,20 @@ class Tally:
         """Facts fit for JSON, and arrays fit for ``.npy``."""
         arrays = {name: getattr(self, name) for name in (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")}
         arrays |= {name: getattr(self.cross, field) for name, field in _CROSS.items()}
-        _, of_results = self.riskiest.to_parts()
-        arrays |= {name: of_results[name] for name in _RESULTS}
+        about, of_results = self.riskiest.to_parts()
+        arrays |= {name: array for name, array in of_results.items() if name in _RESULTS or name.startswith(_SOURCE)}
         leaks = {outcome_name(code): [count, share] for code, (count, share) in self.leaks.items()}
-        return {"n_individuals": self.n_individuals, "n_entries": self.n_entries, "leaks": leaks}, arrays
+        facts = {"n_individuals": self.n_individuals, "n_entries": self.n_entries, "leaks": leaks}
+        return facts | {name: about[name] for name in ("made_from",) if name in about}, arrays
 
     @staticmethod
-    def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], everyone: Results) -> Tally:
-        """The inverse of `to_parts`, with the results with everyone."""
+    def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], riskiest: Results) -> Tally:
+        """The inverse of `to_parts`, with the results of the riskiest."""
         try:
-            riskiest = with_entries(everyone, {name: arrays[name] for name in _RESULTS})
-            riskiest.check_values()
-            # A scan written before there were limits has none.
+            # A scan written before there were limits has none, and of what its answers were made from it knows nothing.
             none = CrossFitted.nothing(*arrays["spread"].shape)
             arrays = {**{name: getattr(none, field) for name, field in _CROSS.items()}, **arrays}
+            arrays = {"capped": arrays["upper"], **arrays}
             _check_shapes(arrays, riskiest)
             named = (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")
             return Tally(
@@ -102,6 +108,7 @@ class Tally:
                 },
                 cross=CrossFitted(**{field: arrays[name] for name, field in _CROSS.items()}),
                 riskiest=riskiest,
+                source=None,
                 **{name: arrays[name] for name in named},
             )
         except WRONG_FACTS as error:
@@ -111,7 +118,7 @@ class Tally:
 def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]], riskiest: Results) -> None:
     k, n = len(arrays["worst"]), riskiest.n_individuals
     shapes = {
-        **dict.fromkeys(("worst", "kept", "exposed", "upper", "exponent"), (k,)),
+        **dict.fromkeys(("worst", "kept", "exposed", "upper", "capped", "exponent"), (k,)),
         "histogram": (k, len(EDGES)),
         "epsilon_at": arrays["epsilon_at"].shape[:1],
         "not_numbers": (len(Outcome),),
@@ -150,6 +157,7 @@ def merge(first: Tally, second: Tally, *, top: int) -> Tally:
         riskiest=subset(riskiest, rows),
         riskiest_delta_i=delta_i[rows],
         riskiest_influence=influence[rows],
+        source=None if first.source is None or second.source is None else merge(first.source, second.source, top=top),
         **{name: getattr(first, name) + getattr(second, name) for name in _SUMS},
         **{name: np.maximum(getattr(first, name), getattr(second, name)) for name in _MOSTS},
     )
@@ -220,12 +228,20 @@ def from_bytes(content: bytes, everyone: Results) -> Tally:
     """The inverse of `to_bytes`."""
     with np.load(io.BytesIO(content), allow_pickle=False) as members:
         arrays = {name: members[name] for name in members.files}
-    return Tally.from_parts(json.loads(arrays.pop("meta").tobytes()), arrays, everyone)
+    meta = json.loads(arrays.pop("meta").tobytes())
+    try:
+        riskiest = with_entries(everyone, {name: arrays[name] for name in _RESULTS})
+        riskiest.check_values()
+    except WRONG_FACTS as error:
+        raise FileFormatError("The file is damaged: its arrays do not fit together.") from error
+    return Tally.from_parts(meta, arrays, riskiest)
 
 
 def _joined(first: Results, second: Results) -> Results:
-    joined = {
+    joined: dict[str, Any] = {
         name: np.concatenate((getattr(first, name), getattr(second, name))) for name in _RESULTS if name != "starts"
     }
     joined["starts"] = np.concatenate((first.starts, first.starts[-1] + second.starts[1:]))
+    if first.made_from is not None and second.made_from is not None:
+        joined["made_from"] = _joined(first.made_from, second.made_from)
     return with_entries(first, joined)

@@ -84,7 +84,10 @@ class GivenRisk(Risk):
     def of_people(self, results: Results, *, people: int) -> GivenRisk:
         """The same knowledge for some of so many ``people``, with results with everyone that are the same."""
         left = self.left.of_people(results)
-        return _given(left, self.adversary, self.steps, self.recipe, self.quantities, results, people=people)
+        risk = _given(left, self.adversary, self.steps, self.recipe, self.quantities, results, people=people)
+        if results.made_from is None or not isinstance(self.made_from, GivenRisk):
+            return risk
+        return replace(risk, made_from=self.made_from.of_people(results.made_from, people=people))
 
     def averaged(self) -> Risk:
         """The risk on average over what is known: the privacy of publishing result and knowledge together."""

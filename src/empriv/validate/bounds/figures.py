@@ -157,8 +157,9 @@ def bounds(
 def _capped(own: Bounds, source: Bounds) -> Bounds:
     """Bounds of what was made from answers: not above those of the answers, which tell at least as much."""
     upper_i = np.minimum(own.upper_i, source.upper_i)
-    upper = np.maximum(upper_i.max(axis=0, initial=own.floor), own.lower)
-    total = np.maximum(np.minimum(own.total_risk_upper, source.total_risk_upper), np.maximum(upper, own.total_risk))
+    upper = np.maximum(upper_i.max(axis=0, initial=own.floor), np.maximum(own.lower, own.limit))
+    total = np.minimum(own.total_risk_upper, source.total_risk_upper)
+    total = np.max((total, upper, own.total_risk, own.total_risk_lower), axis=0)
     # Figures are the smaller of two: where they are the source's, the source decided.
     decided = (own.estimate_i == source.estimate_i) & (source.estimate_i > 0)
     findings = own.findings
