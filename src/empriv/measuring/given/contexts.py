@@ -46,12 +46,23 @@ def contexts_of(presence: PresenceRisk, left: Left, row: int, epsilon: float) ->
     """delta of one person, by position, in every context that enough databases have."""
     there = np.zeros(left.original.n_databases, bool)
     there[left.original.entry_database[left.original.starts[row] : left.original.starts[row + 1]]] = True
-    out = []
-    for term in left.fit.terms:
-        for value, databases in groups_of(term, left.original.databases):
-            delta = float(presence.in_context(databases).curve_of(row, np.array([epsilon]))[0])
-            out.append(Context(term.name, value, len(databases), int(np.count_nonzero(there[databases])), delta))
-    return out
+    deltas = context_curves(presence, left, row, np.array([epsilon]))[:, 0].tolist()
+    return [
+        Context(name, value, len(databases), int(np.count_nonzero(there[databases])), delta)
+        for (name, value, databases), delta in zip(_every(left), deltas, strict=True)
+    ]
+
+
+def context_curves(presence: PresenceRisk, left: Left, row: int, epsilons: FloatArray) -> FloatArray:
+    """(contexts, epsilons) the same at several epsilons, which rise."""
+    curves = [presence.in_context(databases).curve_of(row, epsilons) for _, _, databases in _every(left)]
+    return np.reshape(curves, (len(curves), len(epsilons)))
+
+
+def _every(left: Left) -> list[tuple[str, str, IntArray]]:
+    """Quantity, value and databases of every context."""
+    labels = left.original.databases
+    return [(term.name, *group) for term in left.fit.terms for group in groups_of(term, labels)]
 
 
 def largest_in_context(left: Left) -> FloatArray:

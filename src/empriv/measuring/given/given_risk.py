@@ -21,7 +21,14 @@ from empriv.measuring.contract import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.adversaries import Given
 from empriv.measuring.given.calendar import Times, calendar_terms, order_of, required_times
-from empriv.measuring.given.contexts import Context, average_of, contexts_of, groups_of, largest_in_context
+from empriv.measuring.given.contexts import (
+    Context,
+    average_of,
+    context_curves,
+    contexts_of,
+    groups_of,
+    largest_in_context,
+)
 from empriv.measuring.given.ladder import Rung, climb
 from empriv.measuring.given.presence import PresenceRisk, presence_of
 from empriv.measuring.given.residuals import NOT_POSITIVE, Left, all_positive, taken_out
@@ -134,6 +141,10 @@ class GivenRisk(Risk):
             "effective": np.array([float(context.databases) for context in contexts]),
             "delta_i": np.array([context.delta for context in contexts]),
         }
+
+    def along_conditions(self, epsilons: FloatArray, individual: Any) -> FloatArray:
+        """(conditions, epsilons) ``delta_i`` of `by_condition` at rising epsilons."""
+        return context_curves(self.given_presence(), self.left, self.results.position(individual), epsilons)
 
     def worst_context(self, epsilon: float) -> Context | None:
         """Where delta is largest, among the contexts of the most exposed people; None where there are none."""

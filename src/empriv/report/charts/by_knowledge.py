@@ -55,11 +55,7 @@ def adversary_chart(material: Material) -> Chart | None:
     # Every individual's own knowledge makes too many conditions to be followed along the slider.
     moves = not isinstance(against.adversary, OwnContribution)
     most_exposed = against.results.individuals[row]
-    along = (
-        [against.by_condition(float(e), most_exposed)["delta_i"][measured] for e in material.epsilons]
-        if moves
-        else [delta_i]
-    )
+    along = list(against.along_conditions(material.epsilons, most_exposed)[measured].T) if moves else [delta_i]
     alone = against.unconditional.delta_i(material.epsilons if moves else np.array([epsilon]))[row]
     nothing = float(alone[material.start if moves else 0])
     kinds = [_KINDS[int(few)] for few in _few(against, effective)]
