@@ -483,7 +483,8 @@ class TestVerdicts:
     def test_a_target_that_fails_comes_first_and_exits_with_3(self, run: Run) -> None:
         result = run(*AUDIT, "--target", "delta <= 0.001 at 0.05", "--json", "a.json", code=3)
         assert result.output.startswith("Verdict on delta <= 0.001 at 0.05: FAIL.")
-        assert "By the paper's definition: fail; at 95% confidence: fail." in result.output
+        judged = "By the paper's definition: fail, in a database that they are in: fail; at 95% confidence: fail."
+        assert judged in result.output
         found = json.loads(Path("a.json").read_text(encoding="utf-8"))
         assert found["verdicts"][0]["verdict"] == "fail"
         documented = set(re.findall(r"`(\w+)`", (DOCS / "formats.md").read_text(encoding="utf-8")))

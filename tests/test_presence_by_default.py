@@ -41,6 +41,17 @@ def test_a_salary_of_five_million_fails(audit: empriv.Audit) -> None:
     assert audit.verdict(epsilon=EPSILON, delta=0.05, presence="random") != "fail"
 
 
+def test_the_paper_s_judgement_stays_the_paper_s(audit: empriv.Audit) -> None:
+    both = audit.verdict(epsilon=EPSILON, delta=0.05)
+    assert (both.by_estimate, both.by_estimate_when_present) == ("pass", "fail")
+    assert both.sentence.startswith("By the paper's definition: pass, in a database that they are in: fail; at 95%")
+    assert both.to_json()["by_estimate_when_present"] == "fail"
+    assert audit.verdict(epsilon=EPSILON, delta=0.05, basis="estimate") == "fail"  # the worse of both
+    random = audit.verdict(epsilon=EPSILON, delta=0.05, presence="random")
+    assert random.by_estimate_when_present is None
+    assert "that they are in" not in random.sentence
+
+
 def test_a_site_list_gets_figures_that_mean_something() -> None:
     rng = np.random.default_rng(1)
     import pyarrow as pa

@@ -255,6 +255,13 @@ def test_other_densities_and_draws() -> None:
     drawn = bounds(empriv.measure(noisy, noisy[None] - 0.5), 0.1)
     assert drawn.n_databases == 60
     assert gaussian_delta(0.5, 0.1) < drawn.upper < 0.6
+    left_out = "exact counts of rare results and gaps"
+    assert any("3 draws" in note and left_out in note for note in drawn.notes)
+    assert not any(left_out in note for note in plain.notes)
+    scanned = empriv.scan(empriv.Results.from_arrays(noisy, noisy[None] - 0.5), epsilon=0.1)
+    assert scanned.bounds(0.1).notes == drawn.notes
+    few = bounds(empriv.measure(noisy[:20], noisy[None, :20] - 0.5), 0.1)  # no upper bound, of which nothing is missing
+    assert any("3 draws" in note and left_out not in note for note in few.notes)
 
 
 @pytest.mark.slow

@@ -554,7 +554,7 @@ def _worse_of(in_random: Verdict, there: Verdict) -> Verdict:
     worse = max(in_random, there, key=order.index)
     out = copy(worse)
     out.by_bound = max(in_random.by_bound, there.by_bound, key=order.index)
-    out.by_estimate = max(in_random.by_estimate, there.by_estimate, key=order.index)
+    out.by_estimate, out.by_estimate_when_present = in_random.by_estimate, there.by_estimate
     out.findings = (
         Finding("in-random-database"), *in_random.findings, Finding("when-present"), *there.findings,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.scale.tally import EDGES, Tally
 from empriv.validate.bounds.analytic import floor, narrowing, total_bound
 from empriv.validate.bounds.bootstrap import bootstrap_bounds
-from empriv.validate.bounds.figures import Bounds, BoundsAsked, bounds_of, other_level
+from empriv.validate.bounds.figures import Bounds, BoundsAsked, bounds_of, draws_averaged, other_level
 from empriv.validate.bounds.lower import lower_bounds
 from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.validate.checks.check import Check, checks_of, leak_check
@@ -217,6 +217,7 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
         findings += _made_from(risk, places, own, upper)
     if ground.refitted:
         findings.append(Finding("other-density"))
+    findings += draws_averaged(ground.draws, n if risk.bounded else 0)
     findings += other_level(risk.level)
     shown = tally.riskiest_delta_i
 

@@ -45,7 +45,8 @@ class Verdict(str):
     Attributes
     ----------
     basis : "bound" or "estimate", whichever decided
-    by_bound, by_estimate : both judgements
+    by_bound, by_estimate : both judgements; the estimate is that of a random database, as in the paper
+    by_estimate_when_present : the estimate's judgement in a database that people are in; None if that was not asked
     findings : the reasons, those of the deciding basis first: codes and numbers, or checks
     databases_needed : how many would resolve it, by extrapolation; None if it is resolved, or more alone would not do
     unresolved_by_bound : whether a bound that is too wide is what leaves it unresolved
@@ -57,13 +58,14 @@ class Verdict(str):
     >>> verdict = empriv.audit(data, "avg(delay)").verdict(epsilon=0.1, delta=0.05)
     >>> verdict == "unresolved"
     True
-    >>> verdict.sentence
-    "By the paper's definition: pass; at 95% confidence: unresolved, would need 54,225 databases."
+    >>> verdict.sentence.split("; ")[0]
+    "By the paper's definition: pass, in a database that they are in: pass"
     """
 
     basis: str
     by_bound: str
     by_estimate: str
+    by_estimate_when_present: str | None = None
     findings: tuple[Finding | Check, ...]
     databases_needed: int | None
     unresolved_by_bound: bool
@@ -82,7 +84,7 @@ class Verdict(str):
         """Both judgements side by side."""
         never = self.unresolved_by_bound and any(target.limit <= 0 for target in self.targets)
         more = needed(self.databases_needed) if never or self.databases_needed is not None else ""
-        return side_by_side(self.by_estimate, self.by_bound, self.level, more)
+        return side_by_side(self.by_estimate, self.by_estimate_when_present, self.by_bound, self.level, more)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -90,6 +92,7 @@ class Verdict(str):
             "basis": self.basis,
             "by_bound": self.by_bound,
             "by_estimate": self.by_estimate,
+            "by_estimate_when_present": self.by_estimate_when_present,
             "sentence": self.sentence,
             "reasons": list(self.reasons),
             "databases_needed": self.databases_needed,

@@ -156,8 +156,14 @@ def other_level(level: float) -> str:
     return f"The upper bound was validated at the level 95%, not at {percent(level)}."
 
 
-def draws(m: int) -> str:
-    return f"The {m:,} draws of a database are averaged: bounds count databases, not draws."
+def draws(m: int, parts_left_out: bool) -> str:
+    averaged = f"The {m:,} draws of a database are averaged: bounds count databases, not draws."
+    if not parts_left_out:
+        return averaged
+    return (
+        f"{averaged} Two parts of the upper bound are left out, exact counts of rare results and gaps that somebody's "
+        "influence makes: where those decide, it may be too low."
+    )
 
 
 def made_from(epsilon: float, estimate: float, upper: float) -> str:
@@ -273,9 +279,11 @@ def needed(n: int | None) -> str:
     return f"would need {databases(n)}"
 
 
-def side_by_side(by_estimate: str, by_bound: str, level: float, n_needed: str) -> str:
+def side_by_side(by_estimate: str, when_present: str | None, by_bound: str, level: float, n_needed: str) -> str:
+    """``by_estimate`` is of a random database, as in the paper, ``when_present`` of one that people are in, or None."""
+    there = "" if when_present is None else f", in a database that they are in: {when_present}"
     more = f", {n_needed}" if n_needed else ""
-    return f"By the paper's definition: {by_estimate}; at {percent(level)} confidence: {by_bound}{more}."
+    return f"By the paper's definition: {by_estimate}{there}; at {percent(level)} confidence: {by_bound}{more}."
 
 
 def whenever(epsilon: float, level: float, lower: float, upper: float, looked_at: int, next_look: int) -> str:

@@ -121,8 +121,8 @@ def public_page(
         "title": title_of(audit, title),
         "public": True,
         "verdicts": [
-            (visible(text), {"word": str(verdict), "reasons": (),
-                             "sentence": words.side_by_side(verdict.by_estimate, verdict.by_bound, verdict.level, "")})
+            (visible(text), {"word": str(verdict), "reasons": (), "sentence": words.side_by_side(
+                verdict.by_estimate, verdict.by_estimate_when_present, verdict.by_bound, verdict.level, "")})
             for text, verdict in verdicts
         ],
         "alarms": _alarms(audit),

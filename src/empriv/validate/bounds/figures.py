@@ -204,8 +204,7 @@ def _bounds_of_one_number(risk: Risk, epsilon: float | Several, asked: BoundsAsk
         upper_i = np.maximum(upper_i, estimate_i)
     if ground.refitted:
         findings.append(Finding("other-density"))
-    if ground.draws > 1:
-        findings.append(Finding("draws", {"m": ground.draws}))
+    findings += draws_averaged(ground.draws, n)
     findings += other_level(level)
     finest = narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan")
     return make_bounds(risk, epsilon, asked, lower, limits, upper_i, total_upper, finest=finest, findings=findings)
@@ -278,7 +277,7 @@ def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
         none = Finding("no-joint-bound", {"dimension": risk.dimension, "vouched": risk.vouched})
         findings.append(Finding("joint-bound") if risk.complete else none)
     if risk.results.draws is not None and risk.results.draws > 1:
-        findings.append(Finding("draws", {"m": risk.results.draws}))
+        findings.append(Finding("draws", {"m": risk.results.draws, "parts_left_out": False}))
     findings += other_level(level)
     return make_bounds(risk, epsilon, asked, lower, limits, upper_i, total_upper, findings=findings)
 
@@ -326,6 +325,11 @@ def _share_bound(counts: FloatArray, n: int, level: float) -> FloatArray:
 
     limits = np.where(counts < n, betaincinv(counts + 1, np.maximum(n - counts, 1), level), 1.0)
     return np.where(counts > 0, limits, 0.0)
+
+
+def draws_averaged(draws: int, n: int) -> list[Finding]:
+    """That the draws of each of n databases are averaged, if there are several: `structure` skips parts for them."""
+    return [Finding("draws", {"m": draws, "parts_left_out": n >= LEAST_DATABASES})] if draws > 1 else []
 
 
 def other_level(level: float) -> list[Finding]:
