@@ -162,6 +162,9 @@ def test_noise_is_designed_for_what_is_left_and_can_be_released(tmp_path: Path) 
     plain = empriv.design_noise(audit.risk, epsilon=EPSILON, delta=0.01, granularity=2.0**-6)
     assert given.expected_error > plain.expected_error
     ledger = empriv.Ledger(tmp_path / "a.ledger")
+    with pytest.raises(empriv.InputError, match="got noise for somebody who knows nothing"):
+        audit.release(100.0, noise=plain, ledger=ledger, database=audit.results.databases[0])
+    assert len(ledger.entries()) == 1  # that it was created
     released = audit.release(100.0, noise=given, ledger=ledger, database=audit.results.databases[0])
     assert abs(released.answer - 100.0) < 1000 * given.expected_error
 

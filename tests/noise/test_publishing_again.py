@@ -79,6 +79,7 @@ def test_a_designed_law_holds_and_less_noise_does_not():
 def test_no_noise_is_designed_where_none_is_needed():
     risk = normal_risk(shifts=(0.001,))
     noise = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=2.0**-7, times=12)
+    assert any("databases that people are known to be in, nothing was asked" in note for note in noise.notes)
     assert noise.expected_error == 0.0
     assert noise.after(12).achieved_delta() <= 0.05
 

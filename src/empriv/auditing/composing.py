@@ -269,9 +269,13 @@ def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:
     """The noise with a certificate for the audit at hand: what it says of itself, and of its results, is a claim."""
     claim = f"{type(noise).__name__} {noise.claim}"
     if claim not in asked.certified:
-        measured = [risk for risk in (asked.given, asked.risk) if risk is not None]
-        risk = next((risk for risk in measured if noise.risk.results.same_as(risk.results)), None)
-        if risk is None:
+        risk = asked.risk if asked.given is None else asked.given
+        if not noise.risk.results.same_as(risk.results):
+            if noise.risk.results.same_as(asked.risk.results):
+                raise InputError(
+                    "`noise` must hide people from somebody who knows what this audit counts as known, got noise for "
+                    "somebody who knows nothing. Hint: design_noise(audit, ...); or audit with adversary=None."
+                )
             raise InputError("`noise` must be designed for this audit, got noise for other results.")
         asked.certified[claim] = noise.certified_for(risk)
     return asked.certified[claim]

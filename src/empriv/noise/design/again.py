@@ -87,7 +87,8 @@ def _finished(task: Task, certificate: ComposedCertificate, *notes: str) -> Nois
     """The law as noise: of one publication it must keep the target as well."""
     said = (
         f"The promise is for {certificate.times:,} publications, each from a database of its own, for people who are "
-        "in all of these databases or in none. It rests on the influences seen, at 95% confidence.",
+        "in all of these databases or in none. It rests on the influences seen, at 95% confidence. "
+        "It is for random databases: for databases that people are known to be in, nothing was asked.",
     )
     try:
         noise = task.finish(certificate.law, *notes, *said)
