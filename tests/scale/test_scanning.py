@@ -171,6 +171,7 @@ def test_a_scan_given_what_is_known_has_the_figures_of_the_audit(known: str, tmp
     agree(found, audit)
     assert found.to_json()["adversary"]["sentences"] == audit.to_json()["adversary"]["sentences"]
     assert audit.summary().notes[0] in str(found)
+    assert "counts nothing as known" not in str(found)
     found.save(tmp_path / "given.empriv")
     agree(Scan.load(tmp_path / "given.empriv"), audit)
 
@@ -356,6 +357,7 @@ def test_in_words_and_as_json_it_is_like_the_audit() -> None:
     assert said.warnings[0] == words.warnings[0], "results that are not numbers"
     assert said.notes[0] in words.notes
     assert said.notes[0] in str(found)
+    assert said.notes[-1].startswith("A scan counts nothing as known unless adversary= says so")
     assert "3 null" in said.warnings[0]
     assert mine["histograms"][0]["individuals"] == found.histogram(EPSILONS[0])["individuals"].tolist()
 

@@ -62,7 +62,8 @@ def compare(
     density : how densities are estimated, the same for all
     component : compare this component of vector queries alone, by name; otherwise all are measured together. An
         `Audit` keeps its own density, component and adversary.
-    adversary : what is known about each database, the same for all, as for `audit`
+    adversary : what is known about each database, the same for all, as for `audit`; None, the default here, counts
+        nothing as known
     draws : of each randomised protocol for each database; default: 4 to 64, to make about 1,500 in all
     rng : seed; protocols draw the same random numbers from it, so that differences do not come from chance
     engine, memory_limit, timeout, jobs, progress, notice, frame : as for `collect`

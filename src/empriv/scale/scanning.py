@@ -76,7 +76,8 @@ def scan(
     data, query, density, component, engine, memory_limit, timeout : as for `audit`
     epsilon : the epsilons at which individuals are measured; you cannot ask for others later
     delta : the deltas for which you can ask `Scan.epsilon`
-    adversary : what is known and taken out of the results: "calendar", "previous", "public", "auto" or `Given`
+    adversary : what is known and taken out of the results: "calendar", "previous", "public", "auto" or `Given`; None,
+        the default here, counts nothing as known
     top : how many of the riskiest individuals are kept, at each epsilon
     level : confidence of the bounds
     bounds : whether to compute upper bounds, which roughly doubles the work; without them a verdict by bound can only

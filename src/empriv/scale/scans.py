@@ -31,7 +31,7 @@ from empriv.scale.resampling import resampled_upper
 from empriv.scale.tallied import TalliedRisk, with_resampled
 from empriv.scale.tally import Tally
 from empriv.validate.bounds import LEAST_DATABASES, Bounds
-from empriv.words.sentences import left_out_checks
+from empriv.words.sentences import left_out_checks, nothing_known_in_scan
 from empriv.words.summary import Summary
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ class Scan(Audit):
     def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
         """The scan in words, with its bounds at the first epsilon and its checks."""
         summary = self.with_validity(super().summary(epsilons))
-        return replace(summary, notes=(*summary.notes, left_out_checks()))
+        known = () if adversary_facts(self.riskiest, ()) is not None else (nothing_known_in_scan(),)
+        return replace(summary, notes=(*summary.notes, left_out_checks(), *known))
 
     def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/scale.md."""

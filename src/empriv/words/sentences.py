@@ -212,6 +212,10 @@ def left_out_checks() -> str:
     )
 
 
+def nothing_known_in_scan() -> str:
+    return "A scan counts nothing as known unless adversary= says so: what everybody knows may make the risk larger."
+
+
 def not_everybody(kept: int, n: int) -> str:
     return (
         f"A scan keeps the riskiest individuals, here {kept:,} of {n:,}, and sums up the others: the chart of "
