@@ -19,6 +19,8 @@ from click.testing import CliRunner, Result
 
 import empriv
 from empriv.cli.main import main
+from empriv.measuring.given.calendar import calendar_terms, times_of
+from empriv.words import sentences
 
 _RANDOM = random.Random(0)
 ROWS = [
@@ -263,3 +265,91 @@ def test_a_column_of_times_is_fine_where_databases_have_many_rows() -> None:
     # An expression is what the user made of it, one row or many.
     moments = frame().assign(day=pd.to_datetime("2024-01-01") + pd.to_timedelta(np.arange(len(ROWS)), unit="min"))
     assert len(empriv.collect(source(moments, database="day + INTERVAL 1 HOUR"), SUM).q) == len(ROWS)
+
+
+def test_lines_that_are_not_alike_are_not_called_a_wrong_encoding() -> None:
+    lines = ["day,client_id,amount", *(f"{day},{who},{amount}\rEUR" for day, who, amount in ROWS)]
+    Path("ends.csv").write_text("\r\n".join(lines), newline="")
+    said = audit("ends.csv")
+    assert said.exit_code == 1
+    assert "UTF-8" not in said.stderr
+    assert "every line has as many fields" in said.stderr
+
+
+def test_months_labelled_by_their_first_day_have_no_weekday() -> None:
+    def told(labels: list[datetime.date]) -> list[str]:
+        times = times_of(np.array(labels, "datetime64[D]"))
+        assert times is not None
+        return [term.name for term in calendar_terms(times)]
+
+    firsts = [datetime.date(2019 + month // 12, 1 + month % 12, 1) for month in range(60)]
+    assert told(firsts) == ["trend"]
+    assert told([datetime.date(2024, 1, 1) + datetime.timedelta(days=day) for day in range(60)]) == ["trend", "weekday"]
+
+
+def test_no_order_is_what_keeps_previous_answers_out_where_the_user_said_so() -> None:
+    said = audit("sales.csv", SUM, "day", "client_id", "--previous", "1", "--no-order")
+    assert said.exit_code == 1
+    assert "that have an order, got some that are said to have none." in said.stderr
+
+
+@pytest.fixture(scope="module")
+def seldom() -> empriv.Audit:
+    """Somebody in a fifth of the databases, whom one publication may expose where they are there."""
+    rng = np.random.default_rng(3)
+    q = rng.normal(100.0, 10.0, 120)
+    return empriv.audit(empriv.Results.from_arrays(q, np.where(rng.random(120) < 0.2, q - 2.0, q)[None]), epsilon=0.1)
+
+
+def test_as_often_as_the_verdict_allows(seldom: empriv.Audit) -> None:
+    """Where one publication misses a target for people who are there, none is within it."""
+    target = {"epsilon": 0.1, "delta": 0.1}
+    assert seldom.verdict(**target, presence="random") == "pass"
+    assert seldom.verdict(**target) == "unresolved"
+    assert seldom.how_often(**target, presence="random").by_bound >= 1
+    assert seldom.how_often(**target).by_bound == 0
+    assert seldom.repeated(5).how_often(**target) == seldom.how_often(**target)
+
+
+def test_databases_needed_resolve_both_places_and_an_estimate_is_said_once(seldom: empriv.Audit) -> None:
+    verdict = seldom.verdict(epsilon=0.1, delta=0.02)
+    there = seldom.when_present.delta(0.1)
+    assert seldom.delta(0.1) < 0.02 < there
+    assert verdict == seldom.verdict(epsilon=0.1, delta=0.02, presence="random") == "unresolved"
+    assert verdict.databases_needed is None
+    assert sum("The estimated delta" in reason for reason in verdict.reasons) == 2  # one for each place
+    wider = seldom.verdict(epsilon=0.1, delta=1.3 * there)
+    assert wider == "unresolved"
+    assert wider.databases_needed is not None
+    assert wider.databases_needed > 120
+
+
+def test_numbers_are_written_as_people_write_them() -> None:
+    assert "delta < 1. Assumes" in sentences.upper(0.9999, 0.95, 434.8)
+    assert "finer than 435." in sentences.upper(0.9999, 0.95, 434.8)
+    assert "delta > 0.99." in sentences.lower(0.9999, 0.95)
+    assert [sentences.quantity(value) for value in (3.0, 4154.46, 130451.2)] == ["3", "4,154.5", "130,451"]
+    assert (_policy(365), _policy("365d")) == ("for any 365 releases in a row", "for all releases from 365 days")
+
+
+def _policy(window: str | int) -> str:
+    name = f"{window}.ledger"
+    said = CliRunner().invoke(
+        main, ["ledger", "init", name, "--epsilon", "1", "--delta", "0.1", "--window", str(window)]
+    )
+    assert said.exit_code == 0
+    return said.stdout.strip().rstrip(".").partition("at epsilon 1 ")[2]
+
+
+def test_figures_of_one_publication_do_not_stand_beside_those_of_many() -> None:
+    rng = np.random.default_rng(5)
+    days = np.datetime64("2024-01-01") + np.arange(120)
+    q = 100.0 + 30.0 * (np.arange(120) % 7 < 5) + rng.normal(0.0, 10.0, 120)
+    results = empriv.Results.from_arrays(q, np.where(np.arange(120) % 7 < 5, q - 3.0, q)[None], databases=days)
+    once = empriv.audit(results, epsilon=0.1)
+    assert "Ignoring what is known" in str(once)
+    assert "On average over what is known" in str(once)
+    many = str(once.repeated(50))
+    assert "Counted as known" in many
+    assert "Ignoring what is known" not in many
+    assert "On average over what is known" not in many

@@ -310,7 +310,7 @@ class Results:
             raise InputError("`more` must hold results of the same query, got other components or draws.")
         databases = _joined_labels("databases", self.databases, more.databases)
         if len(np.unique(databases)) != len(databases):
-            raise InputError("`more` must hold further databases, got one with a label that is there already.")
+            raise InputError("The rows must be of further databases, got one with a label that is there already.")
         people = np.unique(_joined_labels("individuals", self.individuals, more.individuals))
         # numbers with a fraction are labels as text, in the order of the numbers: those stay as they are
         rising = bool(np.all(self.databases[1:] > self.databases[:-1]))

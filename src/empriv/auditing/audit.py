@@ -298,9 +298,24 @@ class Audit:
             self._bounds[key] = compute()
         return self._bounds[key]
 
-    def how_often(self, *, epsilon: float, delta: float, level: float | None = None) -> HowOften:
-        """How often the query may be published, each time from a database of its own, within a target."""
-        return how_often(self.once, epsilon=epsilon, delta=delta, level=level)
+    def how_often(
+        self, *, epsilon: float, delta: float, level: float | None = None, presence: str = "both"
+    ) -> HowOften:
+        """How often the query may be published, each time from a database of its own, within a target.
+
+        ``presence`` is as for `verdict`, so that a target that one publication misses is never within reach of more.
+        """
+        one_of("presence", presence, PRESENCES)
+        often = how_often(self.once, epsilon=epsilon, delta=delta, level=level)
+        present = None if presence == "random" else replace(self, times=1)._present
+        if present is None:
+            return often
+        there = how_often(present, epsilon=epsilon, delta=delta, level=level)
+        return replace(
+            often,
+            by_bound=min(often.by_bound, there.by_bound),
+            by_estimate=min(often.by_estimate, there.by_estimate),
+        )
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table of the individuals, riskiest first."""
@@ -555,6 +570,11 @@ def _worse_of(in_random: Verdict, there: Verdict) -> Verdict:
     out = copy(worse)
     out.by_bound = max(in_random.by_bound, there.by_bound, key=order.index)
     out.by_estimate, out.by_estimate_when_present = in_random.by_estimate, there.by_estimate
+    # so many databases must resolve it in both places
+    still_open = [part for part in (in_random, there) if part.by_bound == UNRESOLVED == out.by_bound]
+    out.unresolved_by_bound = any(part.unresolved_by_bound for part in still_open)
+    needs = [part.databases_needed for part in still_open]
+    out.databases_needed = max((n for n in needs if n is not None), default=None) if None not in needs else None
     out.findings = (
         Finding("in-random-database"), *in_random.findings, Finding("when-present"), *there.findings,
     )  # fmt: skip

@@ -242,7 +242,9 @@ def _policy_words(policy: Policy) -> str:
     if policy.window is not None:
         from empriv.ledger.windows import window_of
 
-        parts = [f"{' and '.join(parts)} for all releases from {window_of(policy.window).words}"]
+        window = window_of(policy.window)
+        span = f"all releases from {window.words}" if window.days else f"any {window.words} in a row"
+        parts = [f"{' and '.join(parts)} for {span}"]
     if policy.queries is not None:
         parts.append(f"at most {policy.queries:,} {'query' if policy.queries == 1 else 'queries'}")
     return " and ".join(parts) if parts else "no limits"

@@ -153,7 +153,7 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
         figures |= judged(outcomes, verdicts)
     if wanted.quiet:
         return _Finished(audit, figures, outcomes, verdicts, None)
-    often = _how_often(audit, verdicts) if audit.times > 1 else ()
+    often = _how_often(audit, verdicts, wanted.presence) if audit.times > 1 else ()
     summary = audit.with_validity(summary)
     summary = replace(summary, notes=(*often, *summary.notes))
     from empriv.words.summary import tail_sentence
@@ -171,11 +171,11 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
     return _Finished(audit, figures, outcomes, verdicts, page)
 
 
-def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> tuple[str, ...]:
+def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], presence: str) -> tuple[str, ...]:
     """How often each target on delta allows to publish."""
     targets = [(verdict.epsilon, target) for _, verdict in verdicts for target in verdict.targets]
     return tuple(
-        audit.how_often(epsilon=epsilon, delta=target.limit).sentence
+        audit.how_often(epsilon=epsilon, delta=target.limit, presence=presence).sentence
         for epsilon, target in targets
         if target.name == "delta"
     )

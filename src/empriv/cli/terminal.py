@@ -208,13 +208,13 @@ def _figures(page: Page, console: Console) -> Table:
 
 
 def _ranking(ranking: Mapping[str, Sequence[Any]], console: Console) -> Table:
-    from empriv.words.sentences import percent
+    from empriv.words.sentences import percent, quantity
 
     table = _table("individual", "delta_i", "largest influence", "in databases")
     table.columns[0].justify = "left"
     columns = (ranking[name] for name in ("individual", "delta_i", "largest_influence", "databases"))
     for individual, delta, influence, databases in zip(*columns, strict=True):
-        change = "number or not" if math.isnan(influence) else f"{influence:,.5g}"
+        change = "number or not" if math.isnan(influence) else quantity(float(influence))
         table.add_row(
             _text(str(individual), console),
             _text(percent(float(delta)), console),

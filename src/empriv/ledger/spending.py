@@ -109,8 +109,9 @@ class Spending:
                 name, figure, limit = over
                 number = int(counts.sum())
                 releases = "This release alone" if number == 1 else f"With this one, the {number:,} releases"
+                span = f" from {self.window.words}" if self.window.days else " in a row" if number > 1 else ""
                 return (
-                    f"{releases} from {self.window.words} would make {name} {figure:.4g} at epsilon "
+                    f"{releases}{span} would make {name} {figure:.4g} at epsilon "
                     f"{policy.epsilon:g}, above the limit {limit:.4g}. Hint: `empriv ledger left`, or noise that is "
                     "designed for more publications (times=)."
                 )

@@ -107,7 +107,12 @@ def _(risk: JointRisk, epsilons: Sequence[float]) -> RiskFacts:
 
 @facts_of.register
 def _(risk: RepeatedRisk, epsilons: Sequence[float]) -> RiskFacts:
-    return replace(facts_of(risk.single, epsilons), figures=figures(risk, epsilons), times=risk.times)
+    facts = facts_of(risk.single, epsilons)
+    known = facts.adversary
+    if known is not None:  # figures of one publication do not stand beside those of several
+        findings = tuple(finding for finding in known.findings if finding.code != "given-contexts")
+        known = replace(known, findings=findings, knowing_nothing=())
+    return replace(facts, figures=figures(risk, epsilons), times=risk.times, adversary=known)
 
 
 def figures(risk: RiskContract, epsilons: Sequence[float]) -> tuple[Figure, ...]:

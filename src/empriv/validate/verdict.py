@@ -159,7 +159,11 @@ def verdict(
     )
     out = Verdict(by_bound if basis == "bound" else by_estimate)
     out.basis, out.by_bound, out.by_estimate = basis, by_bound, by_estimate
-    ordered = bound_reasons + estimate_reasons if basis == "bound" else estimate_reasons + bound_reasons
+    ordered = estimate_reasons + bound_reasons
+    if basis == "bound":
+        said = {reason.numbers["name"] for reason in bound_reasons if reason.code == "estimate-alone"}
+        rest = [reason for reason in estimate_reasons if reason.numbers.get("name") not in said]
+        ordered = bound_reasons + rest
     out.findings, out.databases_needed, out.unresolved_by_bound = tuple(ordered), need, missing
     out.level, out.epsilon, out.targets, out.checks = (
         bounds_there.level,

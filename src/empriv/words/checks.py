@@ -105,7 +105,7 @@ def _context(severity: str, numbers: Numbers, subject: str) -> str:
         return "The riskiest people's influence does not depend on what is known."
     return (
         f"The riskiest people's influence depends on {subject} (p = {numbers['p']:.3f}): in some contexts they are "
-        "more exposed than on average. Hint: risk.contexts(epsilon) has the figure of each."
+        "more exposed than on average. Hint: audit.against.contexts(epsilon) has the figure of each."
     )
 
 

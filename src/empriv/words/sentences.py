@@ -18,6 +18,11 @@ def number(value: float, digits: int = 2) -> str:
     return f"{value:.{digits - 1}e}"
 
 
+def quantity(value: float) -> str:
+    """A number of the user's own, such as an influence: five digits, and all before the point where there are more."""
+    return f"{value:,.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:,.5g}"
+
+
 def percent(share: float) -> str:
     """A share as a percentage of two significant digits; 0% and 100% only for exactly 0 and 1."""
     if share in (0.0, 1.0):
@@ -42,12 +47,14 @@ def estimate(delta: float, epsilon: float, n: int) -> str:
 def upper(value: float, level: float, finest: float) -> str:
     if value >= 1:
         return f"Upper bound ({percent(level)}): none; delta may be as large as 1."
-    finer = "" if math.isnan(finest) else f" and a distribution without structure finer than {finest:.2g}"
-    return f"Upper bound ({percent(level)}, conditional): delta ≤ {number(value)}. Assumes i.i.d. databases{finer}."
+    finer = "" if math.isnan(finest) else f" and a distribution without structure finer than {number(finest)}"
+    most = number(value)
+    most = "delta < 1" if most.startswith(">") else f"delta ≤ {most}"
+    return f"Upper bound ({percent(level)}, conditional): {most}. Assumes i.i.d. databases{finer}."
 
 
 def lower(value: float, level: float) -> str:
-    text = f"Lower bound ({percent(level)}, needs only i.i.d.): delta ≥ {number(value)}."
+    text = f"Lower bound ({percent(level)}, needs only i.i.d.): {_at_least(value)}."
     return text if value > 0 else f"{text} No loss demonstrated; this is not evidence of privacy."
 
 
@@ -61,7 +68,12 @@ def total_between(lower: float, estimate: float, upper: float, level: float) -> 
 
 
 def limit(value: float, level: float) -> str:
-    return f"Cross-fitted lower limit ({percent(level)}, approximate): delta ≥ {number(value)}."
+    return f"Cross-fitted lower limit ({percent(level)}, approximate): {_at_least(value)}."
+
+
+def _at_least(delta: float) -> str:
+    text = number(delta)
+    return f"delta > {text[1:]}" if text.startswith(">") else f"delta ≥ {text}"
 
 
 def floor(n: int, least: float, *, below: bool = False) -> str:

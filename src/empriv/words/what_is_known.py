@@ -19,6 +19,9 @@ def conditions(kind: str, adversaries: int, count: int, least: float, most: floa
         "buckets": "The adversary knows in which bucket a known quantity lies",
         "weighted": "The adversary knows a quantity of each database",
     }[kind]
+    if count == 1:
+        only = "one bucket" if kind == "buckets" else "one value of it"
+        return f"{adversary}; there is {only} only, seen through {most:.0f} effective databases of {n:,}."
     values = "buckets" if kind == "buckets" else "values of it"
     return (
         f"{adversary}; delta is the largest over {count:,} {values}, each seen through {least:.0f} to {most:.0f} "

@@ -52,7 +52,8 @@ def explained(session: Session, query: Query, error: QueryError) -> QueryError:
 
 def unreadable(kind: str, message: str) -> str:
     """Why rows cannot be read, from the kind of an engine's error and its message, which is not passed on."""
-    said = message.lower()
+    # a CSV file that no dialect fits gets a list of things to try, encodings among them, whatever is wrong with it
+    said = message.lower().partition("the search space used was")[0]
     if re.search(r"utf-?8|unicode|encod", said):
         return (
             "The rows cannot be read: a file holds text that is not UTF-8. Hint: save it as UTF-8, or read it by SQL, "
@@ -64,6 +65,11 @@ def unreadable(kind: str, message: str) -> str:
         return (
             "The rows cannot be read: a value does not fit the type that its column has elsewhere. Hint: all files "
             "must write dates and numbers alike; \"SELECT * FROM read_csv('*.csv', all_varchar=true)\" reads text."
+        )
+    if "sniffing" in said:
+        return (
+            "The rows cannot be read: the lines of a CSV file are not alike. Hint: see whether every line has as many "
+            "fields, and ends in the same way."
         )
     hint = " Hint: see whether every line has as many fields." if kind == "InvalidInputException" else ""
     return f"The rows cannot be read: DuckDB reports a problem of kind {kind}.{hint}"

@@ -19,6 +19,7 @@ from empriv.measuring.given.terms import Term, category_term, number_term
 from empriv.results import FloatArray, IntArray, Results
 
 LEAST_WEEKDAYS = 35  # databases from which the day of the week is fitted: five for each
+_WEEK = 7.0  # days; databases that are all further apart are months or so, whose labels fall on a weekday by chance
 LEAST_SEASON = 90  # databases from which months or the season are
 _EACH = 15  # databases for each parameter of months; with fewer, two waves of the year; with fewer still, one
 _YEAR = 365.2425
@@ -81,6 +82,8 @@ def order_of(results: Results) -> Times | None:
 def required_times(results: Results, asked: str) -> Times:
     """The same, and an error where there is no order; ``asked`` is what needs it."""
     times = order_of(results)
+    if times is None and not results.ordered:
+        raise InputError(f"{asked} must go with databases that have an order, got some that are said to have none.")
     if times is None:
         raise InputError(
             f"{asked} must go with databases that have an order: labels that are all different dates (2024-03-31), "
@@ -99,7 +102,8 @@ def calendar_terms(times: Times, *, most: int | None = None) -> list[Term]:
     terms = [number_term("trend", times.place)]
     if times.unit == "days":
         weekday = np.floor(times.place).astype(np.int64) % 7
-        if n >= LEAST_WEEKDAYS and len(np.unique(weekday)) > 1:
+        closest = float(np.diff(np.sort(times.place)).min(initial=np.inf))
+        if n >= LEAST_WEEKDAYS and closest < _WEEK and len(np.unique(weekday)) > 1:
             terms.append(category_term("weekday", _WEEKDAYS[weekday], least=3))
     if times.unit in ("days", "months") and n >= LEAST_SEASON:
         terms += _season(times)

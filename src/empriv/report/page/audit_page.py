@@ -30,7 +30,7 @@ from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.words.facts import Figure
-from empriv.words.sentences import number, percent
+from empriv.words.sentences import number, percent, quantity
 from empriv.words.summary import figure_sentence, tail_sentence
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def individuals_rows(material: Material, names: Sequence[str]) -> dict[str, Any]
     return {
         "names": [visible(str(names[k])) for k in order],
         "values": values[order],
-        "influence": ["number or not" if math.isnan(v) else f"{v:,.5g}" for v in influence[order]],
+        "influence": ["number or not" if math.isnan(v) else quantity(float(v)) for v in influence[order]],
         "databases": [int(v) for v in results.presence[material.rows][order]],
     }
 
