@@ -22,7 +22,8 @@ def main(out: str, *, quick: bool) -> None:
         individual="aircraft",
         tables={"flights": empriv.datasets.flights()},
     )
-    audit = empriv.audit(data, "SELECT avg(delay) FROM data", epsilon=[0.1, 0.5])
+    audit = empriv.audit(data, "avg(delay)", epsilon=[0.1, 0.5])
+    capped = empriv.audit(data, "avg(least(delay, 60))", epsilon=[0.1, 0.5])
     ranked = audit.individuals(0.1)
     bounds = audit.bounds(0.1)
     print(f"{audit.results.n_databases} days, {audit.results.n_individuals} aircraft")
@@ -32,6 +33,10 @@ def main(out: str, *, quick: bool) -> None:
     for check in audit.checks:
         if check.severity != "info":
             print(textwrap.fill(f"- {check.sentence}", 110, subsequent_indent="  "))
+    print("is delta at most 0.05?      at epsilon 0.1   at epsilon 0.5")
+    for name, asked in {"average delay": audit, "delays count up to an hour": capped}.items():
+        verdicts = [asked.verdict(epsilon=epsilon, delta=0.05) for epsilon in (0.1, 0.5)]
+        print(f"{name:27} {verdicts[0]:14}   {verdicts[1]}")
     audit.chart("density", 0.1).save(out)
 
 

@@ -59,8 +59,8 @@ def test_retail(run, tmp_path):
     customers, takings = numbers(said, "customers"), numbers(said, "takings")
     # One customer more or less hardly shows in a count, and what they spent does in a sum: not the other way round.
     assert 0 < customers[0] < takings[0] / 5
-    assert customers[2] < takings[2]
-    assert "is delta at most 0.05? unresolved" in said
+    assert customers[1] < takings[1]
+    assert said.splitlines()[2].split()[-1] != "pass"  # takings, on a day when they are there
 
 
 def test_an_aircraft_moves_the_average(run, tmp_path):
