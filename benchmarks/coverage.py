@@ -27,11 +27,11 @@ from scipy import optimize, stats
 import empriv
 from empriv import datasets
 from empriv.measuring.given.battery import POWER_SIZES, battery
-from empriv.validate.bounds.analytic import floor, smooth_bounds, upper_bounds
+from empriv.validate.bounds.analytic import floor, merged_of, upper_bounds
 from empriv.validate.bounds.figures import bounds
-from empriv.validate.bounds.moments import edges, groups
+from empriv.validate.bounds.moments import Smooth, bound_of, edges, groups
 from empriv.validate.checks import checks
-from empriv.validate.ground import ground_of
+from empriv.validate.ground import Ground, ground_of
 from empriv.validate.verdict import verdict
 from families import LISTS, Family, FloatArray
 
@@ -301,6 +301,12 @@ WIDTHS = (0.5, 0.7, 1.0)  # of the smooth part, in one-SE bandwidths
 TRIED = ("any law", "each half-line", *(f"smooth at {width}" for width in WIDTHS))
 
 
+def smooth_bound(ground: Ground, epsilon: float, width: float) -> float:
+    """The smooth part alone, of the only individual."""
+    cut = Smooth.of(merged_of(ground, np.array([0])), width * ground.bandwidth)
+    return max(float(bound_of(cut.values(side, math.exp(epsilon), ground.draws), 0.95)[0]) for side in (0, 1))
+
+
 def parts(job: tuple[str, float, int, float, int]) -> dict[str, FloatArray]:
     """Upper bounds made of fewer parts, run by run.
 
@@ -309,12 +315,12 @@ def parts(job: tuple[str, float, int, float, int]) -> dict[str, FloatArray]:
     """
     name, truth, n, epsilon, runs = job
     by, rng = shift_for(name, truth, epsilon), seed_of(name, n)
-    e, depth, person = np.exp([epsilon]), int(0.05 * n), np.array([0])
+    e, depth = np.exp([epsilon]), int(0.05 * n)
     rows = []
     for _ in range(runs):
         others = SHAPES[name].rvs(size=n, random_state=rng)
         ground = ground_of(empriv.measure(others + by, others[None]))
-        smooth = [float(smooth_bounds(ground, person, epsilon, width, 0.95)[0]) for width in WIDTHS]
+        smooth = [smooth_bound(ground, epsilon, width) for width in WIDTHS]
         pairs = [(sign * a, sign * b) for sign in (1, -1) for a, b in ((others + by, others), (others, others + by))]
         at_ends = [
             max(float(edges(a, b, e, 1, together, 0.95)[0, 0]) for a, b in pairs) - 1 / n

@@ -65,7 +65,7 @@ def test_steps_off_the_list_are_seen_and_those_on_it_are_not_told_again(n: int) 
     for step, said in ((0.37, True), (1.0, False), (2.5, False)):
         q = step * np.round(rng.normal(0, 20, n) / step) + step * rng.uniform(-0.03, 0.03, n)
         found = pattern_checks(q, q - 0.1)["steps"]
-        assert found.severity == ("warning" if said else "info")
+        assert found.severity == ("error" if said else "info")
         if said:
             assert found.numbers["step"] == pytest.approx(step, rel=0.01)
             assert "Hint" in found.sentence

@@ -70,7 +70,8 @@ def _steps(pairs: Pairs, rows: IntArray) -> Check:
     """The largest step off the list that results keep to, with everyone or without one of the riskiest."""
     sides = np.concatenate((pairs.points[None, :], pairs.dense(rows)))
     steps = [step for side in sides if (step := unlisted_step(side, pairs.draws)) is not None]
-    return Check("steps", "warning" if steps else "info", {"step": max(steps, default=None)})
+    # bounds do not look for it: a pass would be wrong
+    return Check("steps", "error" if steps else "info", {"step": max(steps, default=None)})
 
 
 def spread_check(pairs: Pairs, rows: IntArray) -> Check:
