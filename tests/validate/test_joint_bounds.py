@@ -12,7 +12,6 @@ from scipy.special import ndtr
 import empriv
 from empriv.measuring.joint.joint_risk import measure_joint
 from empriv.results import Results
-from empriv.validate.bounds.analytic import narrowing
 from empriv.validate.bounds.joint_bounds import paired_values
 
 Array = npt.NDArray[np.float64]
@@ -102,4 +101,3 @@ def test_some_databases_of_results() -> None:
     results = shifted(10, np.array([1.0, 2.0]), 7)
     some = results.on_databases(np.array([1, 4, 9]))
     np.testing.assert_array_equal(some.without(0), results.without(0)[[1, 4, 9]])
-    assert narrowing(100) == 0.5

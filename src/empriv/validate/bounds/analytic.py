@@ -23,6 +23,7 @@ from empriv.validate.bounds.structure import raise_bounds
 from empriv.validate.ground import BoolArray, Ground
 
 _ENDS = 512  # individuals whose ends are looked at together
+HALF = 0.5
 TOTAL_WIDTH = 0.7  # bandwidth of the bound on total risk, and of the bootstrap
 
 
@@ -40,9 +41,12 @@ def floor(n_databases: int, level: float) -> float:
     return -math.expm1(math.log1p(-level) / n_databases)
 
 
-def narrowing(n_databases: int) -> float:
-    """Share of the one-SE bandwidth at which the smooth part is taken."""
-    return 0.7 * min(1.0, float((1000 / n_databases) ** (1 / 6)))
+def narrowing(n_databases: int, share: float = 0.7) -> float:
+    """Share of the one-SE bandwidth at which the smooth part is taken.
+
+    `HALF` is for bounds without the parts that see what is finer (`structure`).
+    """
+    return share * min(1.0, float((1000 / n_databases) ** (1 / 6)))
 
 
 def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: float) -> Upper:

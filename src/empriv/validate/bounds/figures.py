@@ -23,7 +23,7 @@ from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
 from empriv.results import FloatArray
-from empriv.validate.bounds.analytic import floor, narrowing, upper_bounds
+from empriv.validate.bounds.analytic import HALF, floor, narrowing, upper_bounds
 from empriv.validate.bounds.bootstrap import bootstrap_bounds
 from empriv.validate.bounds.cross_fitted import Limits, limits_of
 from empriv.validate.bounds.joint_bounds import joint_limits, joint_lower_bounds, joint_upper_bounds
@@ -241,7 +241,7 @@ def _(risk: PresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
         upper = presence_upper_bounds(risk, grid, asked.level)
         upper_i, total = np.maximum(upper.upper_i, risk.delta_i(grid)), upper.total
     findings += other_level(asked.level)
-    finest = narrowing(n) * risk.bandwidth
+    finest = narrowing(n, HALF) * risk.bandwidth
     return make_bounds(risk, epsilon, asked, lower, limits, upper_i, total, finest=finest, findings=findings)
 
 

@@ -20,7 +20,7 @@ from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
 from empriv.measuring.joint.spaces import JointPairs
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.bounds.analytic import Upper, floor, narrowing, total_bound, upper_bounds
+from empriv.validate.bounds.analytic import HALF, Upper, floor, narrowing, total_bound, upper_bounds
 from empriv.validate.bounds.cross_fitted import Limits, folds_of, limits_of, mean_limits
 from empriv.validate.bounds.lower import best_stake, betting_bound, lower_bounds, never_rising
 from empriv.validate.bounds.moments import LEAST_DATABASES, bound_of
@@ -56,8 +56,8 @@ def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> U
     for leak in risk.leaks:
         given_away = np.arange(n)[None, :] < np.round(leak.shares * n)[:, None]
         out[leak.rows] = np.maximum(out[leak.rows], bound_of(given_away.astype(float), level)[:, None])
-    pairs = risk.pairs.narrowed(narrowing(n))
-    shifts = risk.shifts / narrowing(n)
+    pairs = risk.pairs.narrowed(narrowing(n, HALF))
+    shifts = risk.shifts / narrowing(n, HALF)
     rows = np.flatnonzero((shifts > epsilons.min()) & (shifts > 0))
     engines = _engines(pairs, risk.integration)
     exponent, spread = np.zeros(len(epsilons)), np.zeros((len(epsilons), n))

@@ -15,7 +15,7 @@ from empriv.measuring.given.presence import GroupedPeople, PresenceRisk, WhenPre
 from empriv.measuring.given.presence_block import PresenceBlock
 from empriv.measuring.line.atoms import tie_tolerance
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds.analytic import TOTAL_WIDTH, Upper, floor, narrowing, total_bound, upper_bounds
+from empriv.validate.bounds.analytic import HALF, TOTAL_WIDTH, Upper, floor, narrowing, total_bound, upper_bounds
 from empriv.validate.bounds.cross_fitted import limits_of
 from empriv.validate.bounds.lower import lower_bounds
 from empriv.validate.bounds.moments import bound_of, groups, quantile, skewed
@@ -33,7 +33,7 @@ def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float
 
     def task(block_rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         people = risk.block(block_rows)
-        narrow = None if people is None else people.block.narrowed(narrowing(n))
+        narrow = None if people is None else people.block.narrowed(narrowing(n, HALF))
         total = None if people is None else people.block.narrowed(TOTAL_WIDTH)
         if people is None or narrow is None or total is None:
             parts = [_whole(risk, int(row), epsilons, level) for row in block_rows]

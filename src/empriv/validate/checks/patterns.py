@@ -11,7 +11,7 @@ from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.residues import pairs_at_steps, unlisted_step, visible_share
 from empriv.measuring.line.risk import Risk
 from empriv.results import IntArray
-from empriv.validate.bounds.analytic import floor, narrowing
+from empriv.validate.bounds.analytic import HALF, floor, narrowing
 from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.validate.bounds.structure import BoundPart, raise_bounds
 from empriv.validate.checks import robustness
@@ -35,7 +35,7 @@ def structure_checks(risk: Risk, rows: IntArray, epsilon: float) -> list[Check]:
     if n >= LEAST_DATABASES and len(rows):
         smooth, *parts = (np.full((len(rows), 1), floor(n, 0.95)) for _ in range(3))
         for upper, part in zip((smooth, *parts), (BoundPart(0), BoundPart.GAPS, BoundPart.FINE), strict=True):
-            raise_bounds(ground, grid, 0.95, narrowing(n), upper, part)
+            raise_bounds(ground, grid, 0.95, narrowing(n, HALF), upper, part)
         ratios = {code: float((upper / smooth).max()) for code, upper in zip(ratios, parts, strict=True)}
         more = float((parts[1] - smooth).max())
     return [
