@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.ledger.windows import PolicyWindow
+from empriv.measuring.series.composition import gaussian_delta
 from empriv.results import FloatArray, IntArray
 
 ANYBODY = 0  # stands for everyone, whoever they are
@@ -84,13 +85,8 @@ class Account:
 
 def _log_kept(mu: FloatArray, epsilon: float) -> FloatArray:
     """``log(1 - delta)`` of two normal laws that are mu apart, at an epsilon."""
-    from scipy.special import log_ndtr, ndtr  # heavy, and needed with a window only
-
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(mu > 0, epsilon / mu, np.inf)
-        delta = ndtr(mu / 2 - ratio) - np.exp(epsilon + log_ndtr(-mu / 2 - ratio))
-        kept = np.log1p(-np.clip(delta, 0.0, 1.0))
-    return np.where(np.isinf(mu), -np.inf, np.where(mu > 0, kept, 0.0))
+    with np.errstate(divide="ignore"):
+        return np.log1p(-gaussian_delta(mu, epsilon))
 
 
 @dataclass(frozen=True, eq=False)

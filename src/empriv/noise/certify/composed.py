@@ -94,9 +94,8 @@ class ComposedCertificate:
             stretch = float(np.sqrt(squared[row] / apart[row])) if apart[row] > 0 else 1.0
             p, q = self._one_look.masses(row, stretch, upper)
             known[row] = composed_delta(p, q, self.times, epsilon)[0]
-            if (
-                not best and squared[row] > 0
-            ):  # one Laplace kernel stood for the noise: what the noise itself makes of it
+            if not best and squared[row] > 0:
+                # one Laplace kernel stood for the noise: this is what the noise itself makes of it
                 truly = -8.0 * np.log(np.sqrt(p * q).sum() / np.sqrt(p.sum() * q.sum()))
                 curve = gaussian_delta(np.sqrt(squared * self.times * max(truly, 0.0) / squared[row]), self.epsilon)
             best = max(best, float(known[row]))

@@ -29,6 +29,7 @@ from empriv.results import FloatArray
 from empriv.words.sentences import number
 
 _BARS_WIDTH = 400
+_ROOM = {"left": 60, "top": 5, "right": 5, "bottom": 5}
 _MOST_BARS = 16
 _MOST_DOTS = 600
 _MOST_ROWS = 500
@@ -98,7 +99,8 @@ def adversary_chart(material: Material) -> Chart | None:
             layer("conditions", {"type": "bar"}, rows, bars),
             layer("nothing", _DASHED, records(value=[nothing]), {"x": at_x}),
         ]  # fmt: skip
-        spec = spec_of(width=_BARS_WIDTH, height=max(60, 24 * len(labels)), layer=layers)
+        # a browser's letters may be wider than those that the picture was laid out with
+        spec = spec_of(width=_BARS_WIDTH, height=max(60, 24 * len(labels)), layer=layers, padding=_ROOM)
         left, mark = len(z) - len(drawn), "Each bar is one value of what the adversary knows, the worst first"
         axis_live = ("x", _BARS_WIDTH)
     more = f" {left:,} more, with smaller delta_i, are not drawn." if left else ""

@@ -21,10 +21,8 @@ from empriv.validate.ground import ground_of
 _HIDDEN = 0.45  # share of the results that a pattern must have to be seen, from which on that is worth a warning
 _HALF = 0.5  # of the spread
 _GAP = 1.02  # times the bound that sees no gap: a gap is looked for by a test of its own, and is nothing or something
-_SPIKE, _MORE = (
-    1.4,
-    0.7,
-)  # times the bound at half the bandwidth, and by how much over sqrt(n): chance seldom makes both
+_SPIKE = 1.4  # times the bound at half the bandwidth
+_MORE = 0.7  # over sqrt(n): by how much it exceeds that bound; chance seldom makes both
 
 
 def structure_checks(risk: Risk, rows: IntArray, epsilon: float) -> list[Check]:
