@@ -6,10 +6,7 @@ benchmark (docs/calibration.md); here a few seeded runs of each must hold, and b
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +15,11 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as witness
 
 import empriv
+from loading import benchmark
 
 pytestmark = pytest.mark.slow
 
-_PATH = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
-_SPEC = importlib.util.spec_from_file_location("calibration", _PATH)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-calibration = importlib.util.module_from_spec(_SPEC)
-sys.modules["calibration"] = calibration
-_SPEC.loader.exec_module(calibration)
+calibration = benchmark("calibration")
 
 SOUND = {mechanism.name: mechanism for mechanism in calibration.sound()}
 BROKEN = {mechanism.name: mechanism for mechanism in calibration.broken()}

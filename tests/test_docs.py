@@ -9,7 +9,6 @@ import shutil
 import tomllib
 from functools import cache
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 import empriv
 from documents import blocks, commands, names_on_a_page, prepare_shop, rewrite_page, run_page
+from loading import module_at
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -103,7 +103,7 @@ def test_a_link_that_leads_nowhere_is_noticed() -> None:
 
 def test_the_readme_of_a_package_index_has_whole_addresses() -> None:
     home = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
-    text = _module_at(ROOT / "setup.py").readme_for_an_index()
+    text = module_at(ROOT / "setup.py").readme_for_an_index()
     assert _links(text) == []
     images = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
     pages = re.findall(r"(?<!!)\[[^\]]*\]\(([^)]+)\)", text)
@@ -286,16 +286,7 @@ def test_the_tour_is_stored_without_outputs() -> None:
 
 def _of_the_site(name: str) -> ModuleType:
     """A module beside docs/conf.py."""
-    return _module_at(DOCS / f"{name}.py")
-
-
-def _module_at(path: Path) -> ModuleType:
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(DOCS / f"{name}.py")
 
 
 def test_docstrings_become_lists() -> None:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-_PATH = Path(__file__).parents[2] / "benchmarks" / "families.py"
-_SPEC = importlib.util.spec_from_file_location("families", _PATH)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-families = importlib.util.module_from_spec(_SPEC)
-sys.modules["families"] = families
-_SPEC.loader.exec_module(families)
+from loading import benchmark
+
+families = benchmark("families")
 
 pytestmark = pytest.mark.slow
 

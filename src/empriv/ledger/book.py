@@ -529,10 +529,8 @@ def _reason(
         entry = _entry(connection, _one(connection)(last), path) if last else None
         return spent_words(count, max(sharing.values(), default=0), entry, release)
 
-    without_window = (
-        replace(policy, window=None) if policy.window is None or entries else Policy(queries=policy.queries)
-    )
-    return refusal(without_window, release, queries=queries, entries=entries, spent=spent)
+    here = policy if policy.window is None or entries else Policy(queries=policy.queries)
+    return refusal(here, release, queries=queries, entries=entries, spent=spent)
 
 
 def _whole(connection: sqlite3.Connection, path: Path) -> _Content:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.threads import workers
-from empriv.measuring.densities.density import Mixture
+from empriv.measuring.densities.density import Mixture, is_usual
 from empriv.measuring.line.atoms import Pairs, tie_tolerance
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray
@@ -111,13 +111,7 @@ class Ground:
 
 def ground_of(risk: Risk) -> Ground:
     """The ground under a risk."""
-    fitted = risk.density
-    same = fitted is None or (
-        isinstance(fitted, Mixture)
-        and fitted.kernel.name == "laplace"
-        and fitted.refit is None
-        and fitted.rule == "one-se"
-    )
+    same = is_usual(risk.density)
     basis = risk if same else measure_line(risk.results, people=risk.pairs.people)
     model = basis.density
     results, pairs = basis.results, basis.pairs

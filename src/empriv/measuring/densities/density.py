@@ -116,6 +116,13 @@ class Mixture:
         first = float(self.bandwidths[0])
         return first if np.all(self.bandwidths == first) else float("nan")
 
+    @property
+    def likeliest(self) -> float:
+        """The bandwidth of the largest out-of-sample likelihood among those that were scored."""
+        scored = [score for score in self.scores if score.bandwidth is not None and np.isfinite(score.log_likelihood)]
+        best = max(scored, key=lambda score: score.log_likelihood, default=None)
+        return self.bandwidth if best is None or best.bandwidth is None else best.bandwidth
+
     def pdf(self, x: FloatArray, points: FloatArray) -> FloatArray:
         finite = np.isfinite(points)
         h = self.bandwidths[finite]
@@ -132,6 +139,14 @@ class Mixture:
         offsets = np.array(self.kernel.nodes)
         offsets = np.concatenate((-offsets, offsets, [-self.kernel.reach, self.kernel.reach]))
         return np.unique(points[finite, None] + self.bandwidths[finite, None] * offsets)
+
+
+def is_usual(model: Model | None) -> bool:
+    """Whether a fitted density is the one that bounds and publications were validated with: a Laplace kernel whose one
+    bandwidth the one-SE rule chose. Where all results are atoms there is none, which any recipe gives."""
+    if not isinstance(model, Mixture):
+        return model is None
+    return model.kernel.name == "laplace" and model.refit is None and model.rule == "one-se"
 
 
 @dataclass(frozen=True)

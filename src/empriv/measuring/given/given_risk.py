@@ -373,5 +373,4 @@ def _quantities(adversary: Given, known: Sequence[Any], results: Results) -> lis
 
 
 def _lags(left: Left) -> tuple[int, ...]:
-    past = [term for term in left.fit.terms if term.past]
-    return tuple(1 if term.name == "previous answer" else int(term.name.split()[1]) for term in past)
+    return tuple(term.lag for term in left.fit.terms if term.lag)

@@ -23,7 +23,7 @@ import numpy as np
 
 from empriv.base.threads import workers
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.densities.density import Mixture
+from empriv.measuring.densities.density import Mixture, is_usual
 from empriv.measuring.densities.kernels import kernel_named
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.given.presence_block import PresenceBlock, block_of, grouped
@@ -34,6 +34,7 @@ from empriv.measuring.line.hockeystick import LARGEST_EPSILON
 from empriv.measuring.line.laplace import LaplaceBlock, slack
 from empriv.measuring.line.residues import shared_steps, telling_marks
 from empriv.measuring.line.risk import Risk, measure_line, pairs_of
+from empriv.measuring.line.spreads import NARROW, spreads
 from empriv.results import FloatArray, IntArray, Results
 
 Answer = TypeVar("Answer")
@@ -47,7 +48,6 @@ _MOST = 24  # groups of influences
 _GROUPS = (1, 2, 4, 8, 16, 32, 64, 128)
 _CALM = 0.05  # influences below this share of the spread leave the bandwidth alone
 _NARROWEST = 0.4  # of the one-SE bandwidth
-_NARROW = 0.9  # spread without the person, of that with everyone, below which the bandwidth narrows with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,7 @@ class GroupedPeople(NamedTuple):
     others: FloatArray  # (people, n) what is left of the others
     change: FloatArray  # (people, groups, n) by what the person moves it
     weights: FloatArray  # (people, groups)
+    bandwidths: FloatArray  # (people,)
     thinned: FloatArray  # (people,) what grouping changes of delta, at most
 
 
@@ -213,7 +214,7 @@ class PresenceRisk(RiskContract):
         block = block_of(left, left[:, None, :] + change, weights, h)
         if block is None:
             return None
-        return GroupedPeople(block, left, change, weights, np.array([changed for _, _, changed in groups]))
+        return GroupedPeople(block, left, change, weights, h, np.array([changed for _, _, changed in groups]))
 
     def curve_of(self, row: int, epsilons: FloatArray, *, exact: bool = False) -> FloatArray:
         """(epsilons,) delta of one person."""
@@ -263,11 +264,8 @@ class PresenceRisk(RiskContract):
         out = np.full(len(rows), self.bandwidth)
         large = self.largest_shifts[rows] * self.bandwidth > _CALM * self._spread
         if self._spread > 0 and large.any():
-            quarters = np.quantile(left[large], (0.25, 0.75), axis=1)
-            deviation = left[large].std(axis=1, ddof=1)
-            middle = (quarters[1] - quarters[0]) / 1.349
-            ratio = np.where(middle > 0, np.minimum(deviation, middle), deviation) / self._spread
-            out[large] *= np.where((ratio > 0) & (ratio < _NARROW), ratio, 1.0)
+            ratio = spreads(left[large]) / self._spread
+            out[large] *= np.where((ratio > 0) & (ratio < NARROW), ratio, 1.0)
         return out
 
     @cached_property
@@ -388,11 +386,7 @@ def presence_of(risk: Risk, left: Left | None = None) -> PresenceRisk:
     that it removes. So the bandwidth is the likeliest, where that is narrower than the widest within one standard error
     of it, and not below `_NARROWEST` of that (benchmarks/given.py: two peaks are covered in 95 to 100%, not 85 to 90%).
     """
-    model = risk.density
-    usual = (
-        isinstance(model, Mixture) and model.kernel.name == "laplace" and model.refit is None and model.rule == "one-se"
-    )
-    basis = risk if usual or model is None else measure_line(risk.results, people=risk.pairs.people)
+    basis = risk if is_usual(risk.density) else measure_line(risk.results, people=risk.pairs.people)
     bandwidth = _bandwidth(basis.density) if isinstance(basis.density, Mixture) else 1.0
     source = None if risk.made_from is None else risk.made_from.given_presence()
     return PresenceRisk(risk.results, basis, bandwidth, left, made_from=source)
@@ -400,11 +394,7 @@ def presence_of(risk: Risk, left: Left | None = None) -> PresenceRisk:
 
 def _bandwidth(density: Mixture) -> float:
     widest = float(density.bandwidth)
-    scored = [score for score in density.scores if score.bandwidth is not None]
-    likeliest = max(scored, key=lambda score: score.log_likelihood, default=None)
-    if likeliest is None or likeliest.bandwidth is None:
-        return widest
-    return min(widest, max(float(likeliest.bandwidth), _NARROWEST * widest))
+    return min(widest, max(density.likeliest, _NARROWEST * widest))
 
 
 def influences_of(results: Results, row: int) -> FloatArray:

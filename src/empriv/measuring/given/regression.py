@@ -240,7 +240,7 @@ def _spread_terms(terms: Sequence[Term], n: int) -> list[Term]:
     """What the spread is fitted on: as much of what is known as n databases carry, the past left out."""
     known: list[Term] = []
     for term in terms:
-        if not term.past and sum(part.size for part in known) + term.size <= n // _EACH_SPREAD:
+        if not term.lag and sum(part.size for part in known) + term.size <= n // _EACH_SPREAD:
             known.append(term)
         if term.name == "weekday" and term.values is not None:
             known.append(category_term("weekend", np.isin(term.values, ("Saturday", "Sunday"))))

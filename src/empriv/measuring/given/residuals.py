@@ -109,7 +109,7 @@ def taken_out(
     places = order[kept]
     known = [term.on(places) for term in terms]
     known += [
-        number_term(f"answer {lag} before" if lag > 1 else "previous answer", values[kept], past=True)
+        number_term(f"answer {lag} before" if lag > 1 else "previous answer", values[kept], lag=lag)
         for lag, values in zip(lags, past, strict=True)
     ]
     fit = fitted(y[kept], known, spread=spread)

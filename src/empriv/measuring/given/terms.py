@@ -25,13 +25,13 @@ class Term:
     name : in words
     columns : (n, parameters) about zero, of size one
     values : (n,) the quantity itself: numbers, or labels of categories; None for a wave of the year
-    past : whether it is a previous answer
+    lag : how many answers before it was, for a previous answer; 0 for anything else
     """
 
     name: str
     columns: FloatArray
     values: npt.NDArray[Any] | None
-    past: bool = False
+    lag: int = 0
 
     @property
     def size(self) -> int:
@@ -44,17 +44,17 @@ class Term:
     def on(self, databases: npt.NDArray[Any]) -> Term:
         """The term on some of the databases."""
         values = None if self.values is None else self.values[databases]
-        return Term(self.name, self.columns[databases], values, self.past)
+        return Term(self.name, self.columns[databases], values, self.lag)
 
 
-def number_term(name: str, values: FloatArray, *, past: bool = False) -> Term:
+def number_term(name: str, values: FloatArray, *, lag: int = 0) -> Term:
     """A number, as it is: one column, none if it does not vary."""
     values = np.asarray(values, float)
     centred = values - values.mean()
     size = float(centred.std())
     varies = size > 1e-12 * float(np.abs(values).max(initial=0.0))
     columns = (centred / size)[:, None] if varies else np.empty((len(values), 0))
-    return Term(name, columns, values, past)
+    return Term(name, columns, values, lag)
 
 
 def category_term(name: str, labels: npt.NDArray[Any], *, least: int = 1) -> Term:

@@ -132,6 +132,14 @@ def tie_tolerance(values: FloatArray) -> float:
     return float(4 * np.spacing(finite.max())) if len(finite) else 0.0
 
 
+def share_at_most(count: npt.ArrayLike, n: int, level: float) -> FloatArray:
+    """Clopper and Pearson: the largest mass, at the level, of what was seen so many times in n."""
+    from scipy.special import betaincinv  # heavy, and seldom needed
+
+    seen = np.asarray(count)
+    return np.asarray(np.where(seen < n, betaincinv(seen + 1, np.maximum(n - seen, 1), level), 1.0))
+
+
 def lattice(values: FloatArray) -> tuple[float, float] | None:
     """(offset, step) of the lattice that all values lie on, or None.
 

@@ -36,13 +36,13 @@ def spread_ratios(pairs: Pairs) -> FloatArray | None:
     step = max(1, _VALUES // len(pairs.points))
     for start in range(0, len(rows), step):
         some = rows[start : start + step]
-        out[some] = _spreads(pairs.dense(some)) / with_all
+        out[some] = spreads(pairs.dense(some)) / with_all
     # nothing is left to be narrow where all results without somebody are the same: these are atoms
     narrow = (out > 0) & (out < NARROW)
     return np.where(narrow, out, 1.0) if narrow.any() else None
 
 
-def _spreads(values: FloatArray) -> FloatArray:
+def spreads(values: FloatArray) -> FloatArray:
     """`spread` of each row; atoms, at +inf, are left out."""
     if not np.isfinite(values).all():
         return np.array([spread(row[np.isfinite(row)]) for row in values])

@@ -14,12 +14,12 @@ import numpy as np
 
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.densities.density import Mixture
+from empriv.measuring.densities.density import Mixture, is_usual
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.presence import GroupedPeople, PresenceRisk, WhenPresent
 from empriv.measuring.given.residuals import Left
 from empriv.measuring.joint.joint_risk import JointRisk
-from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.atoms import Pairs, share_at_most
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series.effects import Looks, Moments, looks_of, moments
 from empriv.measuring.series.sizes import (
@@ -27,9 +27,7 @@ from empriv.measuring.series.sizes import (
     WIDE,
     Sizes,
     judged,
-    likeliest,
     mean_influence,
-    share_at_most,
     sizes_of,
 )
 from empriv.results import FloatArray, IntArray, Results
@@ -74,14 +72,14 @@ def composes(risk: RiskContract) -> bool:
 
 @looked_at.register
 def _(risk: Risk) -> LookedAt:
-    basis = risk if _usual(risk) else measure_line(risk.results)
+    basis = risk if is_usual(risk.density) else measure_line(risk.results)
     sizes = _with_digits(sizes_of(basis.pairs, basis.density), risk, basis.pairs)
     return LookedAt(sizes, np.ones(risk.n_individuals))
 
 
 @looked_at.register
 def _(risk: GivenRisk) -> LookedAt:
-    basis = measure_line(innovations(risk) if any(term.past for term in risk.left.fit.terms) else risk.results)
+    basis = measure_line(innovations(risk) if any(term.lag for term in risk.left.fit.terms) else risk.results)
     sizes, atoms = sizes_of(basis.pairs, basis.density), sizes_of(risk.atoms, None)
     # what outcomes with a mass of their own tell is lost when a level is taken out: it counts as it did
     names = ("squared", "narrow", "error", "certain")
@@ -111,7 +109,7 @@ def _(risk: PresenceRisk) -> LookedAt:
     wide, fine = Moments(*np.zeros((4, count))), Moments(*np.zeros((4, count)))
     shift, size, certain = np.zeros((3, count))
     model = risk.on_random_day.density
-    narrow = NARROW * (min(1.0, likeliest(model) / model.bandwidth) if isinstance(model, Mixture) else 1.0)
+    narrow = NARROW * (min(1.0, model.likeliest / model.bandwidth) if isinstance(model, Mixture) else 1.0)
 
     def task(block_rows: IntArray) -> None:
         people = risk.block(block_rows)
@@ -119,7 +117,7 @@ def _(risk: PresenceRisk) -> LookedAt:
             for row in block_rows.tolist():
                 person(row)
             return
-        looks = _looks_when_present(risk, block_rows, people)
+        looks = _looks_when_present(people)
         for target, width, errors in ((wide, WIDE, False), (fine, narrow, True)):
             for column, values in zip(target, moments(looks, width, errors=errors), strict=True):
                 column[block_rows] = values
@@ -154,13 +152,6 @@ def _(risk: PresenceRisk) -> LookedAt:
     return LookedAt(replace(sizes, certain=certain, seldom=seldom), np.minimum(share, 1.0))
 
 
-def _usual(risk: Risk) -> bool:
-    """Whether a risk was measured with the Laplace one-SE bandwidth, for which the rules hold."""
-    model = risk.density
-    laplace = isinstance(model, Mixture) and model.kernel.name == "laplace" and model.refit is None
-    return model is None or (laplace and isinstance(model, Mixture) and model.rule == "one-se")
-
-
 def _with_digits(sizes: Sizes, risk: Risk, pairs: Pairs) -> Sizes:
     """With what the last digits tell, which kernels blur: no pair of laws with total variation TV has a smaller H than
     ``-4 log(1 - TV²)``."""
@@ -179,10 +170,9 @@ def _with_digits(sizes: Sizes, risk: Risk, pairs: Pairs) -> Sizes:
     return replace(sizes, **new)
 
 
-def _looks_when_present(risk: PresenceRisk, rows: IntArray, people: GroupedPeople) -> Looks:
+def _looks_when_present(people: GroupedPeople) -> Looks:
     """Every database as others, against the same with each group of influences; in units of each person's bandwidth."""
-    pairs = zip(rows.tolist(), people.others, strict=True)
-    scale = np.array([risk.bandwidth_of(row, left) for row, left in pairs])[:, None, None]
+    scale = people.bandwidths[:, None, None]
     before = people.others[:, :, None]
     after = before + people.change.swapaxes(1, 2)
     n = before.shape[1]
@@ -258,8 +248,7 @@ def previous_weights(left: Left) -> dict[int, float]:
     weights = np.linalg.lstsq(design[here], left.fit.level[here], rcond=1e-10)[0]
     out, place = {}, 1
     for term in terms:
-        if term.past and term.size and term.values is not None:
-            lag = 1 if term.name == "previous answer" else int(term.name.split()[1])
-            out[lag] = float(weights[place] / np.asarray(term.values, float).std())
+        if term.lag and term.size and term.values is not None:
+            out[term.lag] = float(weights[place] / np.asarray(term.values, float).std())
         place += term.size
     return out

@@ -17,7 +17,7 @@ import numpy as np
 
 from empriv.base.threads import workers
 from empriv.measuring.densities.density import Mixture, Model
-from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.atoms import Pairs, share_at_most
 from empriv.measuring.series.composition import certain_after, gaussian_delta
 from empriv.measuring.series.effects import Moments, blocks_of, looks_of, moments
 from empriv.results import FloatArray, IntArray
@@ -92,13 +92,6 @@ def _after(squared: FloatArray, certain: FloatArray, looks: FloatArray, epsilons
     return np.asarray(told + (1.0 - told) * gaussian_delta(np.sqrt(squared * looks), epsilons))
 
 
-def share_at_most(count: FloatArray, n: int, level: float) -> FloatArray:
-    """Clopper and Pearson: the largest share of what was seen so many times in n."""
-    from scipy.special import betaincinv  # heavy, and seldom needed
-
-    return np.asarray(np.where(count < n, betaincinv(count + 1, np.maximum(n - count, 1), level), 1.0))
-
-
 def sizes_of(pairs: Pairs, model: Model | None) -> Sizes:
     """Effect sizes from pairs whose density has the Laplace one-SE bandwidth."""
     count, n = pairs.n_individuals, len(pairs.points) // pairs.draws
@@ -118,7 +111,7 @@ def sizes_of(pairs: Pairs, model: Model | None) -> Sizes:
 def _smooth_sizes(pairs: Pairs, model: Mixture) -> Sizes:
     """Those that the density gives, without outcomes that have a mass of their own."""
     n, h = len(pairs.points) // pairs.draws, model.bandwidth
-    wide, narrow = WIDE * h, NARROW * min(h, likeliest(model))
+    wide, narrow = WIDE * h, NARROW * min(h, model.likeliest)
     shift, size = mean_influence(pairs)
     out = Moments(*np.zeros((4, pairs.n_individuals)))
     fine = Moments(*np.zeros((4, pairs.n_individuals)))
@@ -166,13 +159,6 @@ def judged(
         n_databases=n,
         held=n >= FEW or regular(points),
     )
-
-
-def likeliest(model: Mixture) -> float:
-    """The bandwidth of the largest out-of-sample likelihood among those that were scored."""
-    scored = [score for score in model.scores if score.bandwidth is not None and np.isfinite(score.log_likelihood)]
-    best = max(scored, key=lambda score: score.log_likelihood, default=None)
-    return model.bandwidth if best is None or best.bandwidth is None else best.bandwidth
 
 
 def near_edges(points: FloatArray, bandwidth: float) -> tuple[int, ...]:

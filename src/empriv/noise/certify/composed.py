@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 
 from empriv.measuring.densities.density import Mixture
-from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.atoms import Pairs, share_at_most, split
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series.composition import certain_after, composed_delta, gaussian_delta
 from empriv.measuring.series.effects import blocks_of, looks_of, moments
-from empriv.measuring.series.sizes import NARROW, WIDE, likeliest, mean_influence, moving, near_edges, share_at_most
+from empriv.measuring.series.sizes import NARROW, WIDE, mean_influence, moving, near_edges
 from empriv.noise.law import WHOLE, Law
 from empriv.results import FloatArray, IntArray
 
@@ -141,7 +141,7 @@ class _OneLook:
         model = self.risk.density
         if not isinstance(model, Mixture) or not np.isfinite(model.bandwidth):
             return {False: 0.0, True: 0.0}
-        return {False: WIDE * model.bandwidth, True: NARROW * min(model.bandwidth, likeliest(model))}
+        return {False: WIDE * model.bandwidth, True: NARROW * min(model.bandwidth, model.likeliest)}
 
     def _kernels(self, *, upper: bool) -> list[tuple[str, float, float]]:
         """(kind, weight, width) of the noise, each at least as wide as `_least`."""

@@ -20,6 +20,7 @@ from empriv.measuring.given.adversary_risk import AdversaryRisk
 from empriv.measuring.given.given_risk import GivenRisk, atom_curves
 from empriv.measuring.given.presence import PresenceRisk
 from empriv.measuring.joint.joint_risk import JointRisk
+from empriv.measuring.line.atoms import share_at_most
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
 from empriv.results import FloatArray
@@ -293,7 +294,7 @@ def share_bounds(risk: Risk, epsilons: FloatArray, level: float) -> FloatArray: 
 def _(risk: GivenRisk, epsilons: FloatArray, level: float) -> FloatArray:
     n = risk.results.n_databases
     counts = np.rint(atom_curves(risk.atoms, epsilons) * n)
-    return _share_bound(counts, n, level) if counts.any() else np.zeros_like(counts)
+    return np.where(counts > 0, share_at_most(counts, n, level), 0.0) if counts.any() else np.zeros_like(counts)
 
 
 @bounds_of.register
@@ -317,14 +318,6 @@ def _(risk: RepeatedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
     return make_bounds(
         risk, epsilon, asked, single.lower, limits, upper_i, total, findings=findings, finest=single.finest
     )
-
-
-def _share_bound(counts: FloatArray, n: int, level: float) -> FloatArray:
-    """Clopper and Pearson: the largest mass of what was seen so many times in n."""
-    from scipy.special import betaincinv  # heavy, and seldom needed
-
-    limits = np.where(counts < n, betaincinv(counts + 1, np.maximum(n - counts, 1), level), 1.0)
-    return np.where(counts > 0, limits, 0.0)
 
 
 def draws_averaged(draws: int, n: int) -> list[Finding]:

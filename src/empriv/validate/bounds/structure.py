@@ -25,7 +25,7 @@ from math import ceil, log, log2
 import numpy as np
 import numpy.typing as npt
 
-from empriv.measuring.line.atoms import lattice
+from empriv.measuring.line.atoms import lattice, share_at_most
 from empriv.measuring.line.compiled import BYTES, DOUBLE, DOUBLES, INTS, LONG
 from empriv.measuring.line.residues import Marks, marks
 from empriv.results import FloatArray, IntArray
@@ -175,10 +175,7 @@ def _look(
 
 def share_limits(n: int, level: float) -> FloatArray:
     """(n + 1,) Clopper and Pearson: the largest mass of what was seen so many times in n."""
-    from scipy.special import betaincinv  # heavy to import
-
-    seen = np.arange(n)
-    return np.append(betaincinv(seen + 1, n - seen, level), 1.0)
+    return share_at_most(np.arange(n + 1), n, level)
 
 
 def _orders(look: Look) -> npt.NDArray[np.int32]:

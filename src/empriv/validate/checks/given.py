@@ -106,7 +106,7 @@ def _model_checks(risk: GivenRisk, rows: IntArray) -> list[Check]:
     if numbers:
         p = {term.name: explained_by(left[here], [_curve(term, terms)]) for term in numbers}
         curved = _least("curvature", p)
-        past = any(term.past for term in numbers if term.name == curved.subject)
+        past = any(term.lag for term in numbers if term.name == curved.subject)
         # nobody can give the square of a previous answer: read, and not held against the figures
         softer = "warning" if past and curved.severity == "error" else curved.severity
         checks.append(Check("curvature", softer, curved.numbers, curved.subject))
