@@ -3,7 +3,8 @@
     python benchmarks/collect.py --rows 20_000_000
 
 Prints seconds, ratios to the bare statement, their targets, and peak memory. Data are drawn by DuckDB from a fixed
-seed into a temporary Parquet file: 100,000 individuals, 100 databases.
+seed into a temporary Parquet file: 100,000 individuals, 100 databases. The table is a GROUP BY of 100 cells over
+10,000 individuals, each in about 15 of 365 databases, mostly in one cell (`--only-table` leaves out the rest).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ QUERIES = (
     ("max - min", "SELECT max(x) - min(x) FROM data", 1.6),
     ("median", "SELECT median(x) FROM data", 5.0),
 )
+BARE_TABLE = "SELECT database, individual, ward, age, count(*) FROM read_parquet('{path}') GROUP BY 1, 2, 3, 4"
+TABLE = "SELECT ward, age, count(*) FROM data GROUP BY ward, age"
 EPSILONS = [0.01 * step for step in range(1, 21)]
 
 
@@ -42,9 +45,20 @@ def make_rows(path: Path, rows: int) -> None:
         )
 
 
-def bare(path: Path) -> None:
+def make_table_rows(path: Path, people: int = 10_000, databases: int = 365, visits: int = 15) -> None:
+    """A person's cell is that of their number; one visit of ten is in another age group."""
     with duckdb.connect() as connection:
-        connection.execute(BARE.format(path=path)).fetchnumpy()
+        connection.execute(
+            f"COPY (SELECT CAST(hash(i * 3 + 1) % {databases} AS INTEGER) AS database, "
+            f"CAST(i % {people} AS BIGINT) AS individual, 'ward ' || (i % {people}) * 7919 % 10 AS ward, "
+            f"'age ' || CASE WHEN hash(i * 5) % 10 = 0 THEN hash(i * 13) % 10 ELSE i % {people} // 10 % 10 END AS age "
+            f"FROM range({people * visits}) AS t(i)) TO '{path}' (FORMAT PARQUET)"
+        )
+
+
+def bare(path: Path, statement: str = BARE) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(statement.format(path=path)).fetchnumpy()
 
 
 def collected(path: Path, query: str, memory_limit: str | None = None) -> None:
@@ -91,7 +105,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory-limit", default="1GB")
     parser.add_argument("--no-audit", action="store_true", help="leave out the whole audit")
+    parser.add_argument("--only-table", action="store_true", help="leave out all but the table of 100 cells")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "table.parquet"
+        make_table_rows(path)
+        unit, taken = seconds(partial(bare, path, BARE_TABLE), partial(collected, path, TABLE), repeats=options.repeats)
+        print(
+            f"{'table of 100 cells':<24}{taken:8.2f} s   bare GROUP BY {unit:6.2f} s   ratio {taken / unit:5.2f}   "
+            f"peak memory {peak_gigabytes(collected, path, TABLE):.2f} GB",
+            flush=True,
+        )
+    if options.only_table:
+        return
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "rows.parquet"
         make_rows(path, options.rows)

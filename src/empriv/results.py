@@ -43,6 +43,20 @@ class Outcome(IntEnum):
     ERROR = 5
 
 
+@dataclass(frozen=True)
+class Cell:
+    """Where a number stands in a published table.
+
+    Attributes
+    ----------
+    number : what is published there, such as ``count(*)``; cells that differ in it alone are of different tables
+    keys : the columns that the table is grouped by, each with the value that the cell is of; none for a margin
+    """
+
+    number: str
+    keys: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Results:
     """Query results with everyone, and without each individual.
@@ -71,6 +85,7 @@ class Results:
     made_from : the answers that these were computed from, number by number, on the same databases and with the same
         entries: they tell at least as much. None if these are the first.
     ordered : False says that the databases have no order, whatever their labels look like
+    cells : where each component stands in a table, for a query with GROUP BY; None if nothing was grouped
 
     Examples
     --------
@@ -91,6 +106,7 @@ class Results:
     draws: int | None = None
     made_from: Results | None = None
     ordered: bool = True
+    cells: tuple[Cell, ...] | None = None
 
     def __post_init__(self) -> None:
         trailing = self.trailing_shape
@@ -120,6 +136,8 @@ class Results:
             raise InputError("`entry_database` must be a row of integers.")
         if entries and not (0 <= self.entry_database.min() and self.entry_database.max() < n):
             raise InputError(f"`entry_database` must hold indices from 0 to {n - 1}.")
+        if self.cells is not None and len(self.cells) != len(self.components or ()):
+            raise InputError(f"`cells` must be one for each component, got {len(self.cells)}.")
         if self.made_from is not None and not self._fits(self.made_from):
             raise InputError("`made_from` must have the same databases, entries and numbers as what is made from it.")
 
@@ -269,7 +287,46 @@ class Results:
 
     def select(self, names: Sequence[str]) -> Results:
         """Some components of a vector query, as results of a vector query."""
-        return Results.stack({name: self.component(name) for name in names})
+        mine = self.components or ()
+        if not names or not set(names) <= set(mine):
+            raise InputError(f"`names` must be some of the {len(mine):,} components.")
+        chosen = [mine.index(name) for name in names]
+        source = self.made_from
+        return replace(
+            self,
+            q=self.q[..., chosen],
+            outcomes=self.outcomes[..., chosen],
+            entry_q=self.entry_q[..., chosen],
+            entry_outcomes=self.entry_outcomes[..., chosen],
+            components=tuple(names),
+            made_from=None if source is None else source.select([(source.components or ())[c] for c in chosen]),
+            cells=None if self.cells is None else tuple(self.cells[c] for c in chosen),
+        )
+
+    def with_components(self, names: Sequence[str], cells: tuple[Cell, ...] | None) -> Results:
+        """The results as those of a table with these cells, in their order: a cell that is not here is NULL.
+
+        That a cell is absent is an outcome of its own, the same with everyone and without each individual.
+        """
+        mine = {name: c for c, name in enumerate(self.components or ())}
+        if not set(mine) <= set(names):
+            raise InputError("`names` must hold every component, got fewer.")
+        chosen = [mine.get(name, len(mine)) for name in names]
+
+        def widened(values: npt.NDArray[Any], absent: float) -> npt.NDArray[Any]:
+            column = np.full((*values.shape[:-1], 1), absent, values.dtype)
+            return np.concatenate((values, column), axis=-1)[..., chosen]
+
+        return replace(
+            self,
+            q=widened(self.q, np.nan),
+            outcomes=widened(self.outcomes, Outcome.NULL),
+            entry_q=widened(self.entry_q, np.nan),
+            entry_outcomes=widened(self.entry_outcomes, Outcome.NULL),
+            components=tuple(names),
+            made_from=None if self.made_from is None else self.made_from.with_components(names, cells),
+            cells=cells,
+        )
 
     def on_databases(self, databases: IntArray) -> Results:
         """The results on some of the databases, given by position."""
@@ -305,7 +362,15 @@ class Results:
         )
 
     def with_databases(self, more: Results) -> Results:
-        """These results and those of the same query on further databases, in the order of their labels."""
+        """These results and those of the same query on further databases, in the order of their labels.
+
+        Cells of a table may come and go: one that is in some of the databases only is NULL in the others.
+        """
+        if self.cells is not None and more.cells is not None and self.components != more.components:
+            further = [(n, c) for n, c in zip(more.components or (), more.cells, strict=True) if c not in self.cells]
+            names = (*(self.components or ()), *(name for name, _ in further))
+            cells = (*self.cells, *(cell for _, cell in further))
+            return self.with_components(names, cells).with_databases(more.with_components(names, cells))
         if (self.components, self.draws) != (more.components, more.draws):
             raise InputError("`more` must hold results of the same query, got other components or draws.")
         databases = _joined_labels("databases", self.databases, more.databases)
@@ -409,6 +474,7 @@ class Results:
             draws=draws,
             made_from=_stacked_sources(parts),
             ordered=first.ordered,
+            cells=_stacked_cells(parts),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -428,6 +494,8 @@ class Results:
             if arrays[name].dtype == object:
                 arrays[name] = arrays[name].astype(np.str_)
         facts: dict[str, Any] = {"components": self.components, "draws": self.draws, "ordered": self.ordered}
+        if self.cells is not None:
+            facts["cells"] = [[cell.number, list(map(list, cell.keys))] for cell in self.cells]
         sources = list(self._sources())
         if sources:
             facts["made_from"] = [{"components": part.components, "draws": part.draws} for part in sources]
@@ -466,15 +534,40 @@ def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]],
     ordered = meta.get("ordered", True)  # files of earlier versions do not say
     if not isinstance(ordered, bool):
         raise TypeError("ordered")
+    cells = meta.get("cells")  # files of earlier versions, and queries that do not group, have none
     results = Results(
         **{name: arrays[name] for name in _ARRAYS},
         components=None if components is None else tuple(components),
         draws=draws,
         made_from=made_from,
         ordered=ordered,
+        cells=None if cells is None else tuple(map(_cell_of, cells)),
     )
     results.check_values()
     return results
+
+
+def _cell_of(facts: Any) -> Cell:
+    number, keys = facts
+    pairs = tuple((column, value) for column, value in keys)
+    if not all(map(_is_text, (number, *(text for pair in pairs for text in pair)))):
+        raise TypeError("cells")
+    return Cell(number, pairs)
+
+
+def _stacked_cells(parts: Mapping[str, Results]) -> tuple[Cell, ...] | None:
+    """Where the numbers of several queries stand; None if none of them groups.
+
+    Where two would stand in the same place, each query's are a table of its own.
+    """
+    if all(part.cells is None for part in parts.values()):
+        return None
+    cells: list[tuple[str, Cell]] = []
+    for name, part in parts.items():
+        cells += [(name, cell) for cell in part.cells or map(Cell, part.components or (name,))]
+    if len({cell for _, cell in cells}) == len(cells):
+        return tuple(cell for _, cell in cells)
+    return tuple(Cell(f"{name}: {cell.number}", cell.keys) for name, cell in cells)
 
 
 def _stacked_sources(parts: Mapping[str, Results]) -> Results | None:

@@ -17,7 +17,7 @@ from empriv.base.arguments import confidence_level
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk, RiskContract, measure
 from empriv.measuring.given.adversary_risk import measure_against
-from empriv.results import Results
+from empriv.results import Cell, Results
 from empriv.validate.bounds import LEAST_DATABASES, bounds
 from empriv.words import sentences as words
 
@@ -95,7 +95,18 @@ def further_results(audit: Audit, data: Databases, run: Run) -> Results:
 
     queries = queries_in(audit.text)
     further = run_query(data, queries if len(queries) > 1 else queries[0], run)
+    if further.cells is not None:
+        further = _with_known_cells(audit, further)
     return further if audit.component is None else further.component(audit.component)
+
+
+def _with_known_cells(audit: Audit, further: Results) -> Results:
+    """A table of further databases with every cell of the audit's in its place, and those that are new after them."""
+    known = (audit.component,) if audit.component is not None else audit.results.components or ()
+    cells = dict(zip(further.components or (), further.cells or (), strict=True))
+    names = (*known, *(name for name in cells if name not in known))
+    places = dict(zip(audit.results.components or (), audit.results.cells or (), strict=False))
+    return further.with_components(names, tuple(cells.get(name) or places.get(name) or Cell(name) for name in names))
 
 
 def databases_like(origin: Origin | None, rows: Any) -> Databases:
@@ -119,6 +130,8 @@ def unlike(results: Results, further: Results) -> str | None:
     Its answer must not lie beyond those seen by more than half of their range, and nobody may change it by more than
     anybody changed an answer before.
     """
+    if further.components != results.components:
+        return "It has cells that no audited database has."
     if further.outcomes.any() or further.entry_outcomes.any():
         return "Its answer, or the answer without somebody, is not a number."
     numbers = results.outcomes.reshape(results.n_databases, -1).any(axis=1) == 0

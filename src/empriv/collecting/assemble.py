@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from empriv.collecting.engines.engine import Column, Integers
 from empriv.errors import QueryError
-from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
+from empriv.results import Cell, FloatArray, IntArray, Outcome, Results, outcomes_of
 
 Codes = npt.NDArray[np.int8]
 
@@ -61,6 +61,7 @@ def assemble(
     components: Sequence[str] | None,
     n_groups: int = 1,
     everyone: tuple[FloatArray, Codes] | None = None,
+    cells: tuple[Cell, ...] | None = None,
 ) -> Results:
     """Results in order of individual and database.
 
@@ -128,6 +129,7 @@ def assemble(
         entry_q=entry_q.reshape(len(entry_database), *shape),
         entry_outcomes=entry_codes.reshape(len(entry_database), *shape),
         components=None if components is None else tuple(components),
+        cells=cells,
     )
 
 
@@ -147,7 +149,7 @@ def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
     entry_q, entry_codes = _posted(results.entry_q, results.entry_outcomes, post)
     return Results(
         q, codes, results.databases, results.individuals, results.starts, results.entry_database, entry_q, entry_codes,
-        results.components, results.draws, made_from=results,
+        results.components, results.draws, made_from=results, cells=results.cells,
     )  # fmt: skip
 
 

@@ -290,6 +290,9 @@ def with_draws(parts: Sequence[tuple[Results, int]], databases: npt.NDArray[Any]
         entry_codes[at, draw, column] = part.entry_outcomes.reshape(len(key), len(column))
         first += count
     whole = parts[0][0]
+    cells = {
+        name: cell for part, _ in parts for name, cell in zip(part.components or (), part.cells or (), strict=False)
+    }
     numbers = (slice(None), slice(None), 0 if whole.components is None else slice(None))
     counts = np.bincount(union // n, minlength=whole.n_individuals)
     return Results(
@@ -303,6 +306,7 @@ def with_draws(parts: Sequence[tuple[Results, int]], databases: npt.NDArray[Any]
         entry_outcomes=np.ascontiguousarray(entry_codes[numbers]),
         components=None if whole.components is None else tuple(names),
         draws=total,
+        cells=None if whole.cells is None else tuple(cells[name] for name in names),
     )
 
 

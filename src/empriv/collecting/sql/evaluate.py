@@ -10,7 +10,8 @@ from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.reruns import Notice, rerun
 from empriv.collecting.sql.rewrite import leave_one_out
-from empriv.collecting.sql.statement import admit, component_names, not_a_number, prepare, survey
+from empriv.collecting.sql.statement import admit, not_a_number, prepare, survey
+from empriv.collecting.sql.table_cells import cells_of, component_names
 from empriv.errors import QueryError
 from empriv.results import Results
 
@@ -32,6 +33,7 @@ def evaluate(session: Session, query: Query, *, show: bool | None = None, notice
         individuals=session.individuals,
         components=component_names(query, groups),
         n_groups=len(groups),
+        cells=cells_of(query, groups),
     )
 
 

@@ -19,6 +19,7 @@ from empriv.base.progress import progress as progress_bar
 from empriv.collecting.assemble import Answers
 from empriv.collecting.engines.engine import Rows, Session
 from empriv.collecting.queries import Query
+from empriv.collecting.sql.table_cells import IDENTIFYING, Group, check_groups, group_value
 from empriv.errors import QueryError
 from empriv.results import IntArray, Outcome
 
@@ -33,12 +34,6 @@ BEYOND = (
     "Hint: divide it, or cast it to DOUBLE to accept the loss."
 )
 
-NO_GROUP = "The query must give at least one group, got none. Hint: see whether any row passes WHERE and HAVING."
-IDENTIFYING = (
-    "The query must not group by what identifies individuals: groups are one individual's each, and their names are "
-    "published. Hint: group by what several individuals share."
-)
-
 
 def rerun(
     session: Session,
@@ -48,8 +43,8 @@ def rerun(
     reason: str,
     show: bool | None = None,
     notice: Notice | None = None,
-) -> tuple[Answers, list[str]]:
-    """Answers with everyone and for these pairs of database and individual, and the names of the groups."""
+) -> tuple[Answers, list[Group]]:
+    """Answers with everyone and for these pairs of database and individual, and the groups."""
     if query.groups and not query.keys:
         raise QueryError("The query must select the key that it groups by.")
     assert query.select is not None
@@ -99,6 +94,8 @@ def _read(rows: Rows | None, query: Query) -> Told:
             "The query must give one row. Hint: an aggregate, such as sum(x), makes one number of all "
             "rows; group by a key to have one for each group."
         )
+    if query.groups and rows:
+        check_groups(query, len(rows))
     told = {}
     for row in rows:
         key = tuple(row[position] for position in query.keys)
@@ -136,10 +133,10 @@ def _name_individuals(individual: IntArray, database: IntArray, told: list[Told]
 
 def _answers(
     database: IntArray, individual: IntArray, told: list[Told], query: Query, n_databases: int
-) -> tuple[Answers, list[str]]:
+) -> tuple[Answers, list[Group]]:
     keys = sorted({key for answer in told if answer is not None for key in answer}, key=_sortable)
-    if not keys and query.groups:
-        raise QueryError(NO_GROUP)
+    if query.groups:
+        check_groups(query, len(keys))
     keys = keys or [()]
     place = {key: g for g, key in enumerate(keys)}
     shape = (len(told), len(keys), len(query.items))
@@ -158,7 +155,7 @@ def _answers(
         np.tile(np.arange(groups), len(told)),
         tuple((values[:, :, k].ravel(), codes[:, :, k].ravel()) for k in range(len(query.items))),
     )
-    return answers, [" / ".join(map(_label, key)) for key in keys]
+    return answers, [tuple(map(_label, key)) for key in keys]
 
 
 def _sortable(key: Key) -> tuple[Any, ...]:
@@ -166,9 +163,7 @@ def _sortable(key: Key) -> tuple[Any, ...]:
 
 
 def _label(part: Any) -> str:
-    if part is None:
-        return "NULL"
-    return str(part).lower() if isinstance(part, bool) else str(part)
+    return group_value(None if part is None else str(part).lower() if isinstance(part, bool) else str(part))
 
 
 def _cost(runs: int, total: float) -> str:

@@ -31,8 +31,16 @@ from empriv.collecting.sql.aggregates import Facts
 from empriv.collecting.sql.closed_door import check, check_tables
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.exact_sums import Span
-from empriv.collecting.sql.reruns import BEYOND, IDENTIFYING, LARGEST_EXACT, NO_GROUP
+from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT
 from empriv.collecting.sql.rewrite import GROUP, Stages, leave_one_out, passes, stages
+from empriv.collecting.sql.table_cells import (
+    IDENTIFYING,
+    Group,
+    cells_of,
+    check_groups,
+    component_names,
+    group_value,
+)
 from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError
 from empriv.results import Results
@@ -50,14 +58,14 @@ class Statement:
     plan : what the query is made of
     facts : what the survey found
     integers : how individuals are named: by integers, by label (`BY_LABEL`), or by their position (None)
-    groups : names of the groups of GROUP BY; one without a name if there are none
+    groups : the groups of GROUP BY; one without a name if there are none
     """
 
     session: Session
     plan: Decomposition
     facts: Facts
     integers: Integers | None
-    groups: list[str]
+    groups: list[Group]
 
     def whole(self) -> exp.Select:
         """With everyone and without each individual, in one piece."""
@@ -102,6 +110,7 @@ class Statement:
             components=component_names(self.plan.query, self.groups),
             n_groups=len(self.groups),
             everyone=None if everyone is None else (everyone.q, everyone.outcomes),
+            cells=cells_of(self.plan.query, self.groups),
         )
 
     def everyone(self, steps: Stages) -> Results:
@@ -199,7 +208,7 @@ def prepare(session: Session, plan: Decomposition, integers: Integers | None) ->
         raise explained(session, plan.query, error) from None
     if integers is None:
         session.label_individuals()
-    groups = _store_groups(session, plan) if plan.query.groups else [""]
+    groups: list[Group] = _store_groups(session, plan) if plan.query.groups else [("",)]
     return Statement(session, plan, facts, integers, groups)
 
 
@@ -233,27 +242,10 @@ def survey(session: Session, plan: Decomposition) -> Facts:
     return Facts(types, spans, int(measured("n", 0)), session.integer_bits)
 
 
-def component_names(query: Query, groups: list[str]) -> list[str] | None:
-    """Names of a vector's components: of the group, the item, or both."""
-    if not query.is_vector:
-        return None
-    if not query.groups:
-        return _unique(list(query.names))
-    if len(query.items) == 1:
-        return groups
-    return _unique([f"{group} / {name}" for group in groups for name in query.names])
-
-
-def _unique(names: list[str]) -> list[str]:
-    if len(set(names)) != len(names):
-        raise QueryError("The results of a query must have different names. Hint: name them with AS.")
-    return names
-
-
 def components_of(session: Session, query: Query) -> list[str] | None:
     """Names of a vector's components, None if the query gives one number; groups are looked up in the rows."""
     if not query.groups:
-        return component_names(query, [""])
+        return component_names(query, [("",)])
     try:
         groups = _store_groups(session, decompose(query))
     except QueryError as error:
@@ -353,7 +345,7 @@ def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp
     return (n == alone and n > 1) or same == n == 1 or same > 1
 
 
-def _store_groups(session: Session, plan: Decomposition) -> list[str]:
+def _store_groups(session: Session, plan: Decomposition) -> list[Group]:
     """Make the table of groups, and name them."""
     keys = [f"k{k}" for k in range(len(plan.query.groups))]
     distinct = plan.rows(
@@ -361,13 +353,16 @@ def _store_groups(session: Session, plan: Decomposition) -> list[str]:
     ).distinct()
     codes = exp.select(f"ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS code", *keys)
     session.store("empriv_groups", codes.from_(distinct.subquery("empriv_distinct")))
-    texts = exp.select(*(f"COALESCE(CAST({k} AS TEXT), 'NULL') AS {k}" for k in keys))
+    check_groups(plan.query, _count(session, "COUNT(*)", "empriv_groups"))
+    texts = exp.select(*(f"CAST({k} AS TEXT) AS {k}" for k in keys))
     columns = session.fetch(texts.from_("empriv_groups").order_by("code"))
-    if not len(columns["k0"].values):
-        raise QueryError(NO_GROUP)
     # Each key alone, and all of them: two that are shared may name one individual together.
     alone = [[key] for key in plan.query.groups]
     for chosen in alone if len(alone) == 1 else [*alone, list(plan.query.groups)]:
         if _names_individuals(session, plan, chosen):
             raise QueryError(IDENTIFYING)
-    return [" / ".join(map(str, row)) for row in zip(*(columns[k].values for k in keys), strict=True)]
+    values = [
+        [None if null else str(value) for value, null in zip(columns[k].values, columns[k].null, strict=True)]
+        for k in keys
+    ]
+    return [tuple(map(group_value, row)) for row in zip(*values, strict=True)]

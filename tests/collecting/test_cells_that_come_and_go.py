@@ -1,0 +1,167 @@
+"""Tables of GROUP BY whose cells come and go, are suppressed, small, or named like anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import empriv
+from empriv.collecting.sql.table_cells import MOST_CELLS
+from empriv.errors import FileFormatError, InputError, QueryError
+from empriv.results import Cell, Outcome
+
+TABLE = "SELECT ward, age, count(*) FROM data GROUP BY ward, age"
+SLOW = "SELECT ward, age, len(list(hours)) FROM data GROUP BY ward, age"  # run once for each individual
+
+
+def rows(*, seed: int = 3, days: int = 6, people: int = 20) -> pd.DataFrame:
+    """A few visits a day: most cells are absent from some days, and some days have one person in a cell."""
+    generator = np.random.default_rng(seed)
+    n = days * 12
+    return pd.DataFrame(
+        {
+            "day": generator.integers(0, days, n),
+            "who": generator.integers(0, people, n),
+            "ward": generator.choice(["A", "B", "C"], n),
+            "age": generator.choice(["0-59", "60+"], n),
+            "hours": generator.integers(1, 9, n),
+        }
+    )
+
+
+def data_of(frame: pd.DataFrame) -> empriv.Databases:
+    return empriv.databases(frame, database="day", individual="who")
+
+
+def by_hand(frame: pd.DataFrame, day: int, left_out: int | None, cell: Cell) -> float | None:
+    """The count of a cell: None where the cell has no row left, hence is not in the table."""
+    chosen = frame[(frame.day == day) & (frame.who != left_out)]
+    for column, value in cell.keys:
+        chosen = chosen[chosen[column].astype(str) == value]
+    return float(len(chosen)) or None
+
+
+@pytest.mark.parametrize("query", [TABLE, SLOW])
+def test_every_cell_is_what_is_left_of_it_and_absent_where_nothing_is(query: str) -> None:
+    frame = rows()
+    results = empriv.collect(data_of(frame), query, progress=False, notice=lambda _: None)
+    assert results.cells is not None
+    assert results.components == tuple(f"{w} / {a}" for w in "ABC" for a in ("0-59", "60+"))
+    assert results.cells[1].keys == (("ward", "A"), ("age", "60+"))
+    assert Outcome.NULL in results.outcomes  # otherwise the data would show nothing
+    for i, who in enumerate(results.individuals.tolist()):
+        for entry in range(results.starts[i], results.starts[i + 1]):
+            for c, cell in enumerate(results.cells):
+                expected = by_hand(frame, int(results.databases[results.entry_database[entry]]), who, cell)
+                assert (results.entry_outcomes[entry, c] == Outcome.NULL) == (expected is None)
+                assert expected is None or results.entry_q[entry, c] == expected
+
+
+def test_a_cell_that_one_person_makes_is_gone_without_them() -> None:
+    frame = pd.DataFrame({"day": [0, 0, 0, 1, 1], "who": [1, 2, 3, 1, 2], "ward": ["A", "A", "B", "A", "A"]})
+    results = empriv.collect(data_of(frame), "SELECT ward, count(*) FROM data GROUP BY ward")
+    assert results.components == ("A", "B")
+    assert results.outcomes.tolist() == [[0, 0], [0, Outcome.NULL]]
+    assert np.isnan(results.without(3)[0, 1])
+    assert results.without(3)[0, 0] == 2
+
+
+def test_suppressed_cells_are_null_and_zeros_are_zeros() -> None:
+    frame = rows()
+    suppressed = "SELECT ward, CASE WHEN count(*) >= 4 THEN count(*) END AS visits FROM data GROUP BY ward"
+    results = empriv.collect(data_of(frame), suppressed)
+    counts = empriv.collect(data_of(frame), "SELECT ward, count(*) FROM data GROUP BY ward")
+    assert np.array_equal(results.outcomes == Outcome.NULL, ~(counts.q >= 4))
+    zeros = empriv.collect(data_of(frame), "SELECT ward, count(*) FILTER (WHERE hours > 8) FROM data GROUP BY ward")
+    assert not zeros.outcomes.any() or np.array_equal(zeros.outcomes, counts.outcomes)
+    assert (zeros.q[zeros.outcomes == 0] == 0).all()
+
+
+def test_cells_of_text_are_refused_in_one_sentence() -> None:
+    with pytest.raises(QueryError, match=r"must give numbers, but its result 'MAX\(age\)' is not one"):
+        empriv.collect(data_of(rows()), "SELECT ward, max(age) FROM data GROUP BY ward")
+
+
+@pytest.mark.parametrize("query", ["SELECT code, count(*) FROM data GROUP BY code",
+                                   "SELECT code, product(1) FROM data GROUP BY code"])  # fmt: skip
+def test_too_many_groups_are_refused_with_the_limit_and_a_hint(query: str) -> None:
+    codes = 10_000 if "count" in query else MOST_CELLS + 1
+    frame = pd.DataFrame({"day": np.zeros(2 * codes, int), "who": np.arange(2 * codes) % 7,
+                          "code": np.arange(2 * codes) % codes})  # fmt: skip
+    with pytest.raises(QueryError) as caught:
+        empriv.collect(data_of(frame), query, progress=False, notice=lambda _: None)
+    assert f"at most {MOST_CELLS:,} cells, got {codes:,}" in str(caught.value)
+    assert "Hint: group by coarser values" in str(caught.value)
+
+
+HOSTILE = ["NULL", None, "", " ", "A / B", "A", "<script>alert(1)</script>", "'A'", "\x1b[31m", "x" * 10_000, "B / C"]
+
+
+def test_hostile_names_of_groups_stay_apart(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "day": np.repeat([0, 1], 44),
+            "who": np.tile(np.arange(4), 22),
+            "first": np.tile(np.repeat(np.array(HOSTILE, object), 4), 2),
+            "second": np.tile(np.repeat(np.array(HOSTILE[::-1], object), 4), 2),
+        }
+    )
+    results = empriv.collect(data_of(frame), "SELECT first, second, count(*) FROM data GROUP BY first, second")
+    assert results.components is not None
+    assert len(set(results.components)) == len(HOSTILE)
+    results.save(tmp_path / "table.empriv")
+    again = empriv.Results.load(tmp_path / "table.empriv")
+    assert (again.components, again.cells) == (results.components, results.cells)
+    alone = empriv.collect(data_of(frame), "SELECT first, count(*) FROM data GROUP BY first")
+    assert {"NULL", "'NULL'", "''", "' '", "'''A'''", "A"} <= set(alone.components or ())
+
+
+def test_cells_that_are_no_cells_are_refused(tmp_path: Path) -> None:
+    from empriv.base.storage import write_archive
+
+    meta, arrays = empriv.collect(data_of(rows()), TABLE).to_parts()
+    for cells in ([["count(*)"]] * 6, [["count(*)", [["ward", 3]]]] * 6, [["count(*)", []]] * 5, 3):
+        write_archive(tmp_path / "t.empriv", kind="results", meta={**meta, "cells": cells}, arrays=arrays)
+        with pytest.raises(FileFormatError):
+            empriv.Results.load(tmp_path / "t.empriv")
+    with pytest.raises(InputError, match="one for each component"):
+        empriv.Results(**{**vars(empriv.collect(data_of(rows()), TABLE)), "cells": ()})
+
+
+def test_further_databases_bring_cells_and_lack_some() -> None:
+    frame = rows()
+    first, more = frame[(frame.day < 3) & (frame.ward != "C")], frame[(frame.day >= 3) & (frame.ward != "A")]
+    whole = empriv.collect(data_of(pd.concat((first, more))), TABLE)
+    parts = [empriv.collect(data_of(part), TABLE) for part in (first, more)]
+    grown = parts[0].with_databases(parts[1])
+    assert set(grown.components or ()) == set(whole.components or ())
+    same = grown.select(whole.components or ())
+    assert same.cells == whole.cells
+    assert same.same_as(whole)
+
+
+def test_several_queries_are_tables_side_by_side() -> None:
+    frame = rows()
+    results = empriv.collect(data_of(frame), [TABLE, "count(*)"])
+    assert results.cells is not None
+    assert results.cells[0] == Cell("COUNT(*)", (("ward", "A"), ("age", "0-59")))
+    assert results.cells[-1] == Cell("COUNT(*)")
+    chosen = results.select((results.components or ())[-2:])
+    assert chosen.cells == results.cells[-2:]
+    assert results.component((results.components or ())[0]).cells is None
+    twice = empriv.collect(data_of(frame), [TABLE, TABLE.replace("GROUP", "WHERE hours > 3 GROUP")])
+    assert twice.cells is not None
+    assert len(set(twice.cells)) == len(twice.components or ())
+
+
+def test_columns_are_called_as_the_query_calls_them() -> None:
+    def columns(query: str) -> list[str]:
+        cells: Any = empriv.collect(data_of(rows()), query).cells
+        return [column for column, _ in cells[0].keys]
+
+    assert columns("SELECT lower(ward) AS unit, hours // 2, count(*) FROM data GROUP BY ALL")[0] == "unit"
+    assert columns("SELECT ward, hours > 4, count(*) FROM data GROUP BY 1, 2") == ["ward", "hours > 4"]
