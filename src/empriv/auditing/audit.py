@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
+from empriv.auditing.deciding import case_of
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts, nothing_known_to_json
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
 from empriv.base.arguments import one_of, rising_epsilons, whole_number
@@ -30,7 +31,7 @@ from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.series import HowOften
-from empriv.noise.measured import asks_presence, holds_no_answers, one_number, several_numbers
+from empriv.noise.measured import asks_presence, holds_no_answers, one_number, several_numbers, unit_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
 from empriv.validate.bounds import bounds
@@ -38,6 +39,7 @@ from empriv.validate.checks import checks
 from empriv.validate.publications import how_often
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED, verdict
 from empriv.words import sentences as words
+from empriv.words.decision import Decision, decide
 from empriv.words.facts import JointFacts, Question, RiskFacts
 from empriv.words.findings import Finding
 from empriv.words.summary import Summary, summarise, tail_sentence
@@ -75,6 +77,7 @@ class Audit:
     text : the query in canonical form, or None if only its code could ask it again
     scope : name of the body of data in the ledger
     times : publications, each from a database of its own, that the figures are of
+    unit : of the answer, such as "min", for words and pages
 
     Examples
     --------
@@ -100,6 +103,7 @@ class Audit:
     text: str | None = field(default=None, repr=False)
     scope: str = ""
     times: int = 1
+    unit: str = ""
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
     _there: dict[tuple[float, ...], tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
     _certified: dict[str, Noise | JointNoise] = field(default_factory=dict, init=False, repr=False)
@@ -113,6 +117,11 @@ class Audit:
     def once(self) -> RiskContract:
         """The risk of one publication: against the adversary, if one was named."""
         return self.risk if self.against is None else self.against
+
+    @property
+    def measured_against(self) -> object:
+        """The risk that says what is counted as known, if anything is."""
+        return self.against
 
     @cached_property
     def _repeated(self) -> RiskContract:
@@ -286,6 +295,26 @@ class Audit:
         )
         return _worse_of(in_random, there)
 
+    def decision(
+        self, verdicts: Verdict | Sequence[Verdict] = (), *, noise: Noise | JointNoise | None = None
+    ) -> Decision:
+        """May it be published? One line, one sentence of reason and one of condition.
+
+        Parameters
+        ----------
+        verdicts : on the targets, from `verdict`; without any there is no decision, and the figures are the reason
+        noise : designed for this audit; publishing with it is offered if it keeps every target
+
+        Examples
+        --------
+        >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+        >>> audit = empriv.audit(data, "avg(delay)", unit="min")
+        >>> audit.decision(audit.verdict(epsilon=0.1, delta=0.05)).line
+        'Do not publish yet'
+        """
+        given = (verdicts,) if isinstance(verdicts, Verdict) else tuple(verdicts)
+        return decide(case_of(self, given, noise))
+
     def _bounds_when_present(self, epsilon: float, level: float | None) -> Bounds:
         """The same as `bounds`, in a database that people are in."""
         key = ("when present", *_key(epsilon, self.measured.usual_level if level is None else level))
@@ -398,6 +427,7 @@ class Audit:
             "component": self.component,
             "n_components": self.n_components,
             "times": self.times,
+            "unit": self.unit,
             "source": origin_to_json(self.origin),
             "n_databases": self.n_databases,
             "n_individuals": facts.n_individuals,
@@ -463,6 +493,7 @@ class Audit:
             "component": self.component,
             "n_components": self.n_components,
             "times": self.times,
+            "unit": self.unit,
         }
         write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **known_arrays})
 
@@ -531,6 +562,11 @@ def _(audit: Audit) -> Risk:
     return one_number(audit.alone.risk) if given is None else given
 
 
+@unit_of.register
+def _(audit: Audit) -> str:
+    return audit.unit
+
+
 @asks_presence.register
 def _(audit: Audit) -> bool:
     return audit.alone._present is not None
@@ -564,10 +600,15 @@ def _key(epsilon: npt.ArrayLike, level: float, method: str = "analytic", rng: in
 
 
 def _worse_of(in_random: Verdict, there: Verdict) -> Verdict:
-    """The worse of two verdicts, with the reasons of both under the name of each."""
+    """The worse of two verdicts, with the reasons of both under the name of each; those of the worse come first."""
     order = (PASS, UNRESOLVED, FAIL)
-    worse = max(in_random, there, key=order.index)
+
+    def how_bad(part: Verdict) -> tuple[int, float]:
+        return order.index(part), max(target.upper - target.limit for target in part.targets)
+
+    worse = max(in_random, there, key=how_bad)
     out = copy(worse)
+    out.there = worse is there
     out.by_bound = max(in_random.by_bound, there.by_bound, key=order.index)
     out.by_estimate, out.by_estimate_when_present = in_random.by_estimate, there.by_estimate
     # so many databases must resolve it in both places
@@ -575,9 +616,11 @@ def _worse_of(in_random: Verdict, there: Verdict) -> Verdict:
     out.unresolved_by_bound = any(part.unresolved_by_bound for part in still_open)
     needs = [part.databases_needed for part in still_open]
     out.databases_needed = max((n for n in needs if n is not None), default=None) if None not in needs else None
-    out.findings = (
-        Finding("in-random-database"), *in_random.findings, Finding("when-present"), *there.findings,
-    )  # fmt: skip
+    parts = [
+        (Finding("in-random-database"), *in_random.findings),
+        (Finding("when-present"), *there.findings),
+    ]
+    out.findings = tuple(finding for part in (reversed(parts) if out.there else parts) for finding in part)
     return out
 
 

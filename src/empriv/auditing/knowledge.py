@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.harmless import shortened
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.given.adversaries import Adversary, Buckets, Given, OwnContribution, Weighted, kind_of
 from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
-from empriv.measuring.given.calendar import order_of
+from empriv.measuring.given.calendar import CALENDAR_TERMS, order_of
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
 from empriv.measuring.given.ladder import LEAST_CLIMBED
 from empriv.results import Results
@@ -200,6 +201,28 @@ def knows(adversary: Adversary) -> list[str]:
         return ["their own contribution"]
     several = isinstance(adversary.g, list | tuple) and any(isinstance(g, str) or callable(g) for g in adversary.g)
     return [_named(g) for g in (adversary.g if several else [adversary.g])]
+
+
+@singledispatch
+def known_to_readers(against: object) -> tuple[str, ...]:  # noqa: ARG001 — nothing is counted as known
+    """What whoever reads an answer is taken to know of its database, in a few words each."""
+    return ()
+
+
+@known_to_readers.register
+def _(against: AdversaryRisk) -> tuple[str, ...]:
+    return tuple(shortened(" ".join(name.split()), 40) for name in knows(against.adversary))
+
+
+@known_to_readers.register
+def _(against: GivenRisk) -> tuple[str, ...]:
+    terms = against.left.fit.terms
+    lags = [term.lag for term in terms if term.lag]
+    names = [term.name for term in terms if not term.lag]
+    calendar = ["the calendar"] if any(name in CALENDAR_TERMS for name in names) else []
+    previous = [] if not lags else ["the previous answer" if lags == [1] else "previous answers"]
+    quantities = [shortened(" ".join(name.split()), 40) for name in names if name not in CALENDAR_TERMS]
+    return (*quantities, *calendar, *previous)
 
 
 @singledispatch

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from empriv.auditing.audit import Audit
 from empriv.auditing.composing import Composition, composition
 from empriv.auditing.knowledge import adversary_from_parts, known_to_everybody, known_values, nothing_known_from_json
-from empriv.base.arguments import rising_epsilons, whole_number
+from empriv.base.arguments import rising_epsilons, unit_name, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
@@ -45,6 +45,7 @@ def audit(
     order: bool = True,
     ledger: Ledger | None = None,
     scope: str = "",
+    unit: str = "",
     draws: int | None = None,
     rng: int = 0,
     post: Callable[[Any], Any] | None = None,
@@ -75,6 +76,7 @@ def audit(
     order : False says that the databases have no order, although their labels are dates or numbers
     ledger : audit the query together with all that was released from the same databases before
     scope : name of the body of data in the ledger, if the ledger covers several
+    unit : of the answer, such as "min" or "€", for words and pages
     draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`
 
     Returns
@@ -90,7 +92,7 @@ def audit(
     >>> audit.verdict(epsilon=0.1, delta=0.05)
     'unresolved'
     """
-    epsilons, density = rising_epsilons(epsilon), density_or_default(density)
+    epsilons, density, unit = rising_epsilons(epsilon), density_or_default(density), unit_name(unit)
     by_default = isinstance(adversary, str) and adversary == "auto"
     if adversary is not None and not by_default and ledger is not None:
         raise InputError(
@@ -108,7 +110,8 @@ def audit(
         if ledger is not None:
             raise InputError("`ledger` must go with the rows, on which earlier queries are run again, got `Results`.")
         results = data if order else replace(data, ordered=False)
-        return with_adversary(_measured(results, epsilons, density, component, grouped=True), adversary, None, run)
+        alone = replace(_measured(results, epsilons, density, component, grouped=True), unit=unit)
+        return with_adversary(alone, adversary, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
     from empriv.collecting.pipeline import run_query
@@ -129,7 +132,7 @@ def audit(
     )
     alone = replace(
         _measured(results, epsilons, density, component, grouped=any(single_query.groups for single_query in queries)),
-        query=asked_text, origin=origin, text=canonical_text(queries), scope=scope,
+        query=asked_text, origin=origin, text=canonical_text(queries), scope=scope, unit=unit,
     )  # fmt: skip
     if ledger is not None:
 
@@ -265,6 +268,7 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
             "text": text_or_none(meta.get("text")),
             "scope": text(meta.get("scope", "")),
             "times": whole_number("times", meta.get("times", 1), least=1),
+            "unit": unit_name(meta.get("unit", "")),
             "nothing_known": nothing_known_from_json(meta.get("nothing_known")),
         }
     except WRONG_FACTS as error:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from empriv.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
+_LONGEST_UNIT = 24
 
 
 def rising_epsilons(epsilon: Any) -> tuple[float, ...]:
@@ -122,6 +123,16 @@ def progress_or_none(progress: Any) -> bool | None:
     if progress is not None and not isinstance(progress, bool):
         raise InputError(f"`progress` must be True, False or None, got {progress!r}.")
     return progress
+
+
+def unit_name(unit: Any) -> str:
+    """A unit that answers are said in, such as "min"; empty for none."""
+    if not isinstance(unit, str) or len(unit) > _LONGEST_UNIT or not (unit.isprintable() and unit == unit.strip()):
+        raise InputError(
+            f"`unit` must be a short name such as 'min', of at most {_LONGEST_UNIT} characters that can be printed, "
+            f"got {unit!r:.60}."
+        )
+    return unit
 
 
 def one_of(name: str, value: Any, allowed: Collection[str]) -> str:

@@ -33,6 +33,7 @@ from empriv.cli.options import (
     target_options,
     times_option,
     top_option,
+    unit_option,
 )
 from empriv.cli.running import Wanted, finish, limits_of
 from empriv.cli.terminal import printable
@@ -45,6 +46,7 @@ from empriv.errors import InputError
 @queries_option
 @epsilon_option
 @times_option
+@unit_option
 @click.option(
     "--density",
     metavar="NAME",
@@ -104,7 +106,7 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, upda
             source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
             component=settings.component, adversary=adversary_of(settings, unnamed="auto"),
             order=settings.order,
-            ledger=ledger_of(settings), scope=settings.scope, engine=engine,
+            ledger=ledger_of(settings), scope=settings.scope, unit=settings.unit, engine=engine,
             progress=False if settings.quiet else None, notice=_unsaid if settings.quiet else None,
         )  # fmt: skip
         return audited if settings.times is None else audited.repeated(settings.times)

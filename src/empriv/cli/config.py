@@ -61,6 +61,7 @@ class Settings:
     order: bool = True
     ledger: str | None = None
     scope: str = ""
+    unit: str = ""
     memory_limit: str | None = None
     timeout: float | None = None
     json: str | None = None
@@ -218,7 +219,7 @@ def _value(parameter: click.Parameter, value: Any) -> Any:
             got = type(values[0]).__name__ if values else "an empty list"
             listed = " or a list of texts" if several and str in kinds else ""
             raise InputError(f"`{parameter.name}` must be {rule}{listed}, got {got}.")
-        if "" in values and parameter.name != "scope":
+        if "" in values and parameter.name not in ("scope", "unit"):
             raise InputError(f"`{parameter.name}` must be {rule}, got an empty one.")
         value = values if several else value
     return parameter.type_cast_value(click.Context(click.Command("audit")), value)

@@ -93,6 +93,20 @@ class Sentence(ParamType):
         return str(value)
 
 
+class UnitName(ParamType):
+    """A unit, as `empriv.audit` takes it."""
+
+    name = "unit"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from empriv.base.arguments import unit_name
+
+        try:
+            return unit_name(value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
 def options(*several: Callable[[F], F]) -> Callable[[F], F]:
     def add(command: F) -> F:
         for option in reversed(several):
@@ -149,6 +163,7 @@ target_options = options(
         "a random one alone. [default: both]",
     ),
 )
+unit_option = click.option("--unit", type=UnitName(), metavar="UNIT", help="Unit of the answer, such as min or €.")
 limit_options = options(
     click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk."),
     click.option(

@@ -51,12 +51,13 @@ def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[An
     return shown
 
 
-def judged(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
-    """The outcomes of policies and targets, for the JSON beside the figures."""
+def judged(audit: Audit, outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
+    """The decision, and the outcomes of policies and targets, for the JSON beside the figures."""
     judgements: dict[str, Any] = {}
     if outcomes:
         judgements["policies"] = [outcome.to_json() for outcome in outcomes]
     if verdicts:
+        judgements["decision"] = audit.decision([verdict for _, verdict in verdicts]).to_json()
         judgements["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
     return judgements
 

@@ -150,7 +150,7 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
         (text, verdict_on(audit, parse_target(text), wanted.basis, wanted.presence)) for text in wanted.targets
     )
     if figures is not None:
-        figures |= judged(outcomes, verdicts)
+        figures |= judged(audit, outcomes, verdicts)
     if wanted.quiet:
         return _Finished(audit, figures, outcomes, verdicts, None)
     often = _how_often(audit, verdicts, wanted.presence) if audit.times > 1 else ()

@@ -27,6 +27,7 @@ from empriv.cli.options import (
     source_options,
     target_options,
     top_option,
+    unit_option,
 )
 from empriv.cli.output import (
     exit_by,
@@ -56,6 +57,7 @@ KEPT = 100
 @source_options
 @query_option
 @epsilon_option
+@unit_option
 @click.option(
     "--delta",
     multiple=True,
@@ -128,7 +130,7 @@ def tell(scanned: Scan, settings: Settings, policies: Sequence[Condition], targe
     if settings.save is not None:
         write_to(settings.save, scanned.save)
     if settings.json is not None:
-        write_json(settings.json, scanned.to_json() | judged(outcomes, verdicts))
+        write_json(settings.json, scanned.to_json() | judged(scanned, outcomes, verdicts))
     if settings.report is not None:
         wanted = Wanted.of(settings)
         write_to(settings.report, lambda path: write_report(scanned, verdicts, wanted, path))
@@ -171,7 +173,7 @@ def _scanned(
             source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *others],
             delta=[0.0, *deltas, *of_epsilon], density=density, component=settings.component,
             adversary=given_of(settings), top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
-            engine=engine, progress=False if quiet else None,
+            engine=engine, progress=False if quiet else None, unit=settings.unit,
         )  # fmt: skip
 
 

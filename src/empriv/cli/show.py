@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from empriv.cli.options import (
     target_options,
     times_option,
     top_option,
+    unit_option,
 )
 from empriv.cli.running import Wanted, finish
 from empriv.cli.scan import show_scan
@@ -26,6 +28,7 @@ from empriv.cli.scan import show_scan
 @click.command()
 @click.argument("path", metavar="SAVED")
 @epsilon_option
+@unit_option
 @times_option
 @json_option
 @report_options
@@ -54,6 +57,7 @@ def show(path: str, **given: Any) -> None:
     def run(engine: Any) -> Any:
         del engine
         audited = load_audit(path, settings.epsilon)
+        audited = replace(audited, unit=settings.unit or audited.unit)
         return audited if settings.times is None else audited.repeated(settings.times)
 
     finish(run, Wanted.of(settings, epsilons=given["epsilon"]))

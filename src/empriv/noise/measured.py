@@ -85,6 +85,12 @@ def asks_presence(risk: Any) -> bool:  # noqa: ARG001 — dispatched on
 
 
 @singledispatch
+def unit_of(risk: Any) -> str:  # noqa: ARG001 — dispatched on
+    """The unit of the answers, where somebody named one."""
+    return ""
+
+
+@singledispatch
 def holds_no_answers(risk: Any) -> bool:  # noqa: ARG001 — dispatched on
     """Whether the results that noise is designed for are what is left of the answers given what is known."""
     return False

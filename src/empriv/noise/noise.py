@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.arguments import finite_epsilon, probability, whole_number
+from empriv.base.arguments import finite_epsilon, probability, unit_name, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
@@ -67,6 +67,7 @@ class Noise:
     composed : what the law achieves over all of them, if there are several
     present : what it achieves in a database that people are in; None if it was designed for a random one alone
     given : whether the risk's results are what is left of the answers given what is known, and hold no answers
+    unit : of the answers
 
     Examples
     --------
@@ -116,6 +117,7 @@ class Noise:
 
     present: PresentCertificate | None = field(default=None, repr=False)
     given: bool = False
+    unit: str = ""
 
     @property
     def achieved_epsilon(self) -> float:
@@ -262,6 +264,7 @@ class Noise:
             **self._facts(),
             "words": self.law.words,
             "expected_error": self.expected_error,
+            "unit": self.unit,
             "achieved_epsilon": achieved if math.isfinite(achieved) else None,
             "achieved_delta": self.achieved_delta(),
             "achieved_delta_when_present": None if self.present is None else self.present.achieved_delta(),
@@ -285,7 +288,13 @@ class Noise:
         if spec is None:
             raise InputError("`density` must be one of empriv's own to be saved: a file does not hold code.")
         meta, arrays = self.risk.results.to_parts()
-        facts = {"empriv": version("empriv"), "density": spec, "notes": list(self.notes), **self._facts()}
+        facts = {
+            "empriv": version("empriv"),
+            "density": spec,
+            "notes": list(self.notes),
+            "unit": self.unit,
+            **self._facts(),
+        }
         write_archive(path, kind="noise", meta={**meta, **facts}, arrays=arrays)
 
     @staticmethod
@@ -302,6 +311,7 @@ class Noise:
             both = meta.get("presence", "random") == "both"
             bound = _number_or_none(meta["declared_bound"])
             times = whole_number("times", meta.get("times", 1), least=1)
+            unit = unit_name(meta.get("unit", ""))
             if target["epsilon"] is None or not all(isinstance(flag, bool) for flag in flags):
                 raise TypeError("facts")
             risk = measure_line(results, density)
@@ -324,6 +334,7 @@ class Noise:
             study=flags[1],
             given=flags[2],
             times=times,
+            unit=unit,
             composed=None
             if times == 1
             else ComposedCertificate(risk, law, target["epsilon"], target["delta"] or 0.0, times),

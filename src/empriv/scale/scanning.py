@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.knowledge import known_to_everybody, known_values
-from empriv.base.arguments import confidence_level, rising_deltas, rising_epsilons, whole_number
+from empriv.base.arguments import confidence_level, rising_deltas, rising_epsilons, unit_name, whole_number
 from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.origins import Origin, describe
@@ -65,6 +65,7 @@ def scan(
     jobs: int | None = None,
     notice: Callable[[str], None] | None = None,
     frame: FrameKind = "dict",
+    unit: str = "",
 ) -> Scan:
     """Audit a table that is larger than memory, or on a cluster.
 
@@ -73,7 +74,7 @@ def scan(
 
     Parameters
     ----------
-    data, query, density, component, engine, memory_limit, timeout : as for `audit`
+    data, query, density, component, engine, memory_limit, timeout, unit : as for `audit`
     epsilon : the epsilons at which individuals are measured; you cannot ask for others later
     delta : the deltas for which you can ask `Scan.epsilon`
     adversary : what is known and taken out of the results: "calendar", "previous", "public", "auto" or `Given`; None,
@@ -98,7 +99,7 @@ def scan(
     >>> print(f"{scan.delta(0.1):.4f}")
     0.0032
     """
-    asked = _Asked.of(epsilon, delta, density, component, adversary, top, level, bounds)
+    asked = _Asked.of(epsilon, delta, density, component, adversary, top, level, bounds, unit)
     if isinstance(data, Results):
         if query is not None:
             raise InputError("`query` must not be given with `Results`, which already hold its answers.")
@@ -240,6 +241,7 @@ class _Asked:
     top: int
     level: float
     bounds: bool
+    unit: str
 
     @staticmethod
     def of(
@@ -251,10 +253,12 @@ class _Asked:
         top: int,
         level: float,
         bounds: bool,
+        unit: str,
     ) -> _Asked:
         return _Asked(
             rising_epsilons(epsilon), rising_deltas(delta), density_or_default(density), component,
             _given_or_none(adversary), whole_number("top", top, least=1), confidence_level(level), bounds,
+            unit_name(unit),
         )  # fmt: skip
 
     def yardstick(self, everyone: Results, people: int, given: GivenRisk | None) -> Yardstick:
@@ -314,6 +318,7 @@ class _Asked:
             origin=origin,
             density=self.density,
             component=self.component,
+            unit=self.unit,
         )
 
     def _source(self, yardstick: Yardstick, tally: Tally) -> FloatArray | None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.knowledge import adversary_facts, adversary_from_parts, adversary_to_parts
+from empriv.base.arguments import unit_name
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.collecting.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
@@ -120,6 +121,11 @@ class Scan(Audit):
         )
         return with_resampled(self.risk, epsilon, analytic, resampled)
 
+    @property
+    def measured_against(self) -> object:
+        """The risk that says what is counted as known, if anything is."""
+        return self.riskiest
+
     def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
         """The scan in words, with its bounds at the first epsilon and its checks."""
         summary = self.with_validity(super().summary(epsilons))
@@ -158,6 +164,7 @@ class Scan(Audit):
             "component": self.component,
             "draws": self.results.draws,
             "ordered": self.results.ordered,
+            "unit": self.unit,
         }
         if self.risk.source is not None:
             arrays["made_from_bounds"] = self.risk.source
@@ -198,6 +205,7 @@ class Scan(Audit):
                 origin=origin_from_json(meta["source"]),
                 density=recipe,
                 component=text_or_none(meta["component"]),
+                unit=unit_name(meta.get("unit", "")),
             )
         except WRONG_FACTS as error:
             raise FileFormatError(
@@ -223,10 +231,11 @@ def scan_of(
     origin: Origin | None,
     density: Density,
     component: str | None,
+    unit: str = "",
 ) -> Scan:
     """The scan of a tally whose riskiest individuals were measured."""
     risk = TalliedRisk(riskiest.results, riskiest, tally, epsilons, deltas, level, bounded, source)
-    return Scan(tally.riskiest, risk, epsilons, query, origin, density, component)
+    return Scan(tally.riskiest, risk, epsilons, query, origin, density, component, unit=unit)
 
 
 def _measured_again(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from empriv.base.arguments import one_of, probability
@@ -18,23 +17,12 @@ from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
 from empriv.validate.bounds import LEAST_DATABASES, Bounds, bounds
 from empriv.validate.checks import Check, checks
+from empriv.words.decision import Judged
 from empriv.words.findings import Finding
 from empriv.words.sentences import needed, side_by_side
 
 PASS, FAIL, UNRESOLVED = "pass", "fail", "unresolved"
 BASES = ("bound", "estimate")
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One target, ``limit``, held against both lower bounds, estimate and upper bound."""
-
-    name: str
-    limit: float
-    lower: float  # by betting
-    cross_fitted: float
-    estimate: float
-    upper: float
 
 
 class Verdict(str):
@@ -50,6 +38,7 @@ class Verdict(str):
     findings : the reasons, those of the deciding basis first: codes and numbers, or checks
     databases_needed : how many would resolve it, by extrapolation; None if it is resolved, or more alone would not do
     unresolved_by_bound : whether a bound that is too wide is what leaves it unresolved
+    there : whether ``targets`` and ``checks`` are those of a database that people are in, where it is worse
     level, epsilon, targets, checks : what was asked, and what was checked
 
     Examples
@@ -69,6 +58,7 @@ class Verdict(str):
     findings: tuple[Finding | Check, ...]
     databases_needed: int | None
     unresolved_by_bound: bool
+    there: bool = False
     level: float
     epsilon: float
     targets: tuple[Judged, ...]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+_BEFORE, _CLOSE = ("$", "€", "£", "¥"), ("%", "‰", "°")  # units that stand before a number, or close after it
+
 
 def number(value: float, digits: int = 2) -> str:
     """A few significant digits, without an exponent where that is readable."""
@@ -21,6 +23,17 @@ def number(value: float, digits: int = 2) -> str:
 def quantity(value: float) -> str:
     """A number of the user's own, such as an influence: five digits, and all before the point where there are more."""
     return f"{value:,.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:,.5g}"
+
+
+def amount(value: float, unit: str = "") -> str:
+    """A number of the user's own for a sentence: three digits, or all before the point, with its unit."""
+    if not math.isfinite(value):
+        return "unknown"
+    size = abs(value)
+    text = f"{value:,.0f}" if 1000 <= size < 1e15 else f"{value:.3g}"
+    if unit in _BEFORE:
+        return f"-{unit}{text[1:]}" if text.startswith("-") else f"{unit}{text}"
+    return text if not unit else f"{text}{unit}" if unit in _CLOSE else f"{text} {unit}"
 
 
 def percent(share: float) -> str:

@@ -19,6 +19,7 @@ from empriv.measuring.given.terms import Term, category_term, number_term
 from empriv.results import FloatArray, IntArray, Results
 
 LEAST_WEEKDAYS = 35  # databases from which the day of the week is fitted: five for each
+CALENDAR_TERMS = ("trend", "weekday", "month", "season")
 _WEEK = 7.0  # days; databases that are all further apart are months or so, whose labels fall on a weekday by chance
 LEAST_SEASON = 90  # databases from which months or the season are
 _EACH = 15  # databases for each parameter of months; with fewer, two waves of the year; with fewer still, one

@@ -29,7 +29,7 @@ from empriv.noise.design.search import Aim, HopelessError, least_noise
 from empriv.noise.design.task import NONE, WIDER, Task
 from empriv.noise.design.widened import for_presence
 from empriv.noise.law import Law
-from empriv.noise.measured import asks_presence, holds_no_answers
+from empriv.noise.measured import asks_presence, holds_no_answers, unit_of
 from empriv.noise.noise import Noise
 
 __all__ = ["FAMILIES", "METHODS", "design_noise"]
@@ -114,7 +114,9 @@ def design_noise(
         one_of("presence", presence, PRESENCES)
     if presence == "both" and times > 1:
         raise InputError("`presence` must be 'random' for several publications, which are composed for all databases.")
-    noise = replace(_designed(task, times, distance, family, rng, progress), given=holds_no_answers(risk))
+    noise = replace(
+        _designed(task, times, distance, family, rng, progress), given=holds_no_answers(risk), unit=unit_of(risk)
+    )
     both = times == 1 and (asks_presence(risk) if presence is None else presence == "both")
     return for_presence(task, noise, presence_of(task.risk)) if both else noise
 

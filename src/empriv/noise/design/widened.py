@@ -56,7 +56,7 @@ def for_presence(task: Task, noise: Noise, present: PresenceRisk) -> Noise:
         law = task.law([(1.0, scale)])
         asked = certificate(law, margin=robust)
         if asked.holds:
-            return replace(task.finish(law, _WIDENED), present=certificate(law), given=noise.given)
+            return replace(task.finish(law, _WIDENED), present=certificate(law), given=noise.given, unit=noise.unit)
         missed = list(islice(asked.missed(asked.subject), _FIRST))
         chosen = np.union1d(chosen, np.array(missed, np.int64))
         least = least if missed else 1.4 * scale  # where nobody misses alone, it is their sum

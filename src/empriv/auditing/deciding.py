@@ -1,0 +1,114 @@
+"""`case_of`: what a decision on an audit rests on, from its verdicts and the noise designed for it, if any was.
+
+The decision itself, in words, is `words.decision.decide`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from empriv.auditing.knowledge import known_to_readers
+from empriv.noise.joint_noise import JointNoise
+from empriv.noise.noise import Noise
+from empriv.results import Results
+from empriv.validate.verdict import FAIL, PASS, UNRESOLVED, Verdict
+from empriv.words.decision import Case, Judged, NoisyAnswer
+
+if TYPE_CHECKING:
+    from empriv.auditing.audit import Audit
+
+_LASTING = ("adversary", "databases", "iid")
+"""Checks of severity "error" that noise does not answer."""
+
+
+def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise | None = None) -> Case:
+    """The case of an audit: of its worst verdict, or of its figures where there is none."""
+    epsilon = audit.epsilons[0]
+    if not verdicts:
+        bounded = audit.bounds(epsilon)
+        return Case(
+            None, None, epsilon, bounded.level, float(bounded.estimate), float(bounded.upper), audit.n_databases,
+            known=known_to_readers(audit.measured_against), times=audit.times,
+        )  # fmt: skip
+    worst = max(verdicts, key=(PASS, UNRESOLVED, FAIL).index)
+    judged = max(worst.targets, key=_how_bad)
+    errors = [check for check in worst.checks if check.severity == "error"]
+    return Case(
+        outcome=str(worst),
+        by_estimate=worst.basis == "estimate",
+        judged=judged,
+        epsilon=worst.epsilon,
+        level=worst.level,
+        delta=judged.estimate,
+        upper=judged.upper,
+        n_databases=audit.n_databases,
+        there=worst.there,
+        obstacles=tuple(check.sentence for check in errors),
+        lasting=tuple(check.sentence for check in errors if check.code in _LASTING),
+        needed=worst.databases_needed,
+        known=known_to_readers(audit.measured_against),
+        presence=worst.by_estimate_when_present is not None,
+        times=audit.times,
+        noise=None if noise is None else noisy_answer(noise, audit, verdicts),
+    )
+
+
+def _how_bad(target: Judged) -> tuple[bool, bool, float]:
+    """Failed before unresolved before met; then by how far the upper bound is off."""
+    broken = max(target.lower, target.cross_fitted) > target.limit
+    return broken, target.upper > target.limit, target.upper - target.limit
+
+
+@singledispatch
+def noisy_answer(noise: Any, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:  # noqa: ARG001 — dispatched on
+    """What noise costs, and whether it keeps the targets of all verdicts."""
+    raise TypeError(f"noise of type {type(noise).__name__}")
+
+
+@noisy_answer.register(Noise)
+def _(noise: Noise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
+    certificates = [noise.certificate, *(part for part in (noise.composed, noise.present) if part is not None)]
+    whole = not noise.study and all(part.holds for part in certificates) and noise.times >= audit.times
+    # noise keeps its promise to whom it was designed against: not to an adversary, nor together with other releases
+    same = noise.given == (known_to_readers(audit.measured_against) != ()) and audit.composition is None
+    kept = all(_keeps(noise, verdict) for verdict in verdicts)
+    achieved = noise.achieved_delta() if noise.present is None else noise.present.achieved_delta()
+    if noise.composed is not None:
+        achieved = noise.composed.achieved_delta()
+    return NoisyAnswer(
+        noise.expected_error, _typical(audit.alone.results), achieved, whole and same and kept, audit.unit
+    )
+
+
+@noisy_answer.register(JointNoise)
+def _(noise: JointNoise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
+    parts = audit.alone.components
+    errors: Mapping[str, float] = noise.expected_error
+    typical = {name: _typical(parts[name].results) for name in errors}
+    name = max(errors, key=lambda name: errors[name] / max(typical[name], np.finfo(float).tiny))
+    met = all(
+        noise.epsilon <= verdict.epsilon
+        and all(target.name == "delta" and noise.delta <= target.limit for target in verdict.targets)
+        for verdict in verdicts
+    )
+    kept = noise.holds and met and audit.composition is None and audit.times == 1
+    return NoisyAnswer(errors[name], typical[name], noise.achieved_delta, kept, audit.unit, name)
+
+
+def _keeps(noise: Noise, verdict: Verdict) -> bool:
+    """Whether noise was designed for these targets, or for stricter ones."""
+    limits = {"delta": noise.delta, "total_risk": noise.total_risk}
+    met = all((limit := limits[target.name]) is not None and limit <= target.limit for target in verdict.targets)
+    # several publications are composed for all databases; one is asked where people are too
+    there = verdict.by_estimate_when_present is None or noise.present is not None or noise.times > 1
+    return met and there and noise.epsilon <= verdict.epsilon
+
+
+def _typical(results: Results) -> float:
+    """Size of a typical answer: the median of those that are numbers; NaN if none is."""
+    answers = np.abs(results.q[np.isfinite(results.q)])
+    return float(np.median(answers)) if answers.size else float("nan")

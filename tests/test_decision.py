@@ -1,0 +1,135 @@
+"""The one line of decision: which word, from which figures, under which condition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.errors import InputError
+from empriv.words.decision import Case, Judged, NoisyAnswer, decide
+from empriv.words.sentences import amount
+
+MET = Judged("delta", 0.05, 0.0, 0.0, 0.007, 0.036)
+OPEN = replace(MET, upper=0.07)
+ABOVE = replace(MET, estimate=0.09, upper=0.2)
+BROKEN = replace(MET, lower=0.08, estimate=0.19, upper=0.3)
+CASE = Case("pass", MET, 0.1, 0.95, 0.007, 0.036, 456, known=("the calendar",), presence=True)
+CHEAP = NoisyAnswer(1.2, 6.04, 0.049, True, "min")
+
+
+def test_publish_where_the_bound_meets_the_target() -> None:
+    made = decide(CASE)
+    assert (made.word, made.line) == ("Publish", "Publish")
+    assert made.reason == (
+        "The most exposed person's delta at epsilon 0.1 is at most 0.036 with 95% confidence; the target allows 0.05."
+    )
+    assert made.condition == (
+        "Holds for databases like these 456, and readers who may know the calendar and that the person is in the "
+        "database."
+    )
+
+
+def test_a_lower_bound_above_the_target_is_why_not_to_publish() -> None:
+    made = decide(replace(CASE, outcome="fail", judged=BROKEN, there=True))
+    assert made.line == "Do not publish yet"
+    assert made.reason == (
+        "The most exposed person's delta at epsilon 0.1, in a database that they are in, is at least 0.08 with 95% "
+        "confidence; the target allows 0.05."
+    )
+
+
+def test_an_estimate_above_the_target_is_not_called_a_failure() -> None:
+    reason = decide(replace(CASE, outcome="unresolved", judged=ABOVE)).reason
+    assert "is estimated at 0.09, and the target allows 0.05; 456 databases show only that it is at least 0" in reason
+    assert "at most 0.2" in reason
+
+
+def test_too_few_databases_say_how_many_only_where_more_would_do() -> None:
+    case = replace(CASE, outcome="unresolved", judged=OPEN)
+    assert decide(replace(case, needed=800)).reason.endswith("the target allows 0.05. About 800 databases would do.")
+    assert "would do" not in decide(case).reason
+
+
+def test_what_rules_out_a_pass_comes_first_where_the_figures_meet_the_target() -> None:
+    case = replace(CASE, outcome="unresolved", obstacles=("The databases have a trend.",))
+    assert decide(case).reason == "The databases have a trend."
+
+
+def test_noise_is_offered_with_its_cost_in_the_answers_unit() -> None:
+    made = decide(replace(CASE, outcome="fail", judged=BROKEN, noise=CHEAP))
+    assert made.word == "Publish with noise"
+    assert made.line == "Publish with noise (±1.2 min on a typical 6.04 min)"
+    assert made.reason.startswith("As it is: the most exposed person's delta")
+    assert made.reason.endswith("With the noise, delta is 0.049 for the most exposed.")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        replace(CASE, outcome="fail", judged=BROKEN, noise=replace(CHEAP, holds=False)),
+        replace(CASE, outcome="fail", judged=BROKEN, noise=replace(CHEAP, error=7.0)),
+        replace(CASE, outcome="unresolved", obstacles=("A trend.",), lasting=("A trend.",), noise=CHEAP),
+    ],
+    ids=["misses the target", "larger than the answer", "does not answer a check"],
+)
+def test_noise_is_not_offered_where_it(case: Case) -> None:
+    assert decide(case).line == "Do not publish yet"
+
+
+def test_without_a_target_there_is_no_decision_but_the_figures() -> None:
+    made = decide(replace(CASE, outcome=None, judged=None))
+    assert made.word == "No decision"
+    assert made.reason.endswith("delta is 0.007 at epsilon 0.1, at most 0.036 at 95% confidence.")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (3133.4, "", "3,133"), (1.234, "min", "1.23 min"), (12980.0, "€", "€12,980"), (-5.0, "$", "-$5"),
+        (37.0, "%", "37%"), (0.0, "", "0"), (float("nan"), "min", "unknown"),
+    ],
+)  # fmt: skip
+def test_amounts_have_units_and_thousands(value: float, unit: str, said: str) -> None:
+    assert amount(value, unit) == said
+
+
+@pytest.fixture(scope="module")
+def risky() -> empriv.Audit:
+    rng = np.random.default_rng(3)
+    q = rng.normal(100.0, 10.0, 200)
+    results = empriv.Results.from_arrays(q, np.stack([q - rng.normal(30.0, 3.0, 200), q - rng.normal(0.1, 0.1, 200)]))
+    return empriv.audit(results, epsilon=0.1, unit="min")
+
+
+def test_an_audit_decides_and_noise_that_keeps_the_target_changes_it(risky: empriv.Audit) -> None:
+    verdict = risky.verdict(epsilon=0.1, delta=0.05)
+    assert verdict == "fail"
+    assert risky.decision(verdict).line == "Do not publish yet"
+    noise = empriv.design_noise(risky, epsilon=0.1, delta=0.05)
+    assert noise.unit == "min"
+    said = risky.decision([verdict], noise=noise)
+    small = noise.expected_error < 100
+    assert said.word == ("Publish with noise" if small else "Do not publish yet")
+    assert f"±{amount(noise.expected_error, 'min')} on a typical" in said.line + said.reason
+    # noise for a laxer target is not offered for a stricter one
+    lax = empriv.design_noise(risky, epsilon=0.1, delta=0.3)
+    assert risky.decision(verdict, noise=lax).reason == risky.decision(verdict).reason
+
+
+def test_the_unit_is_kept_in_files(risky: empriv.Audit, tmp_path) -> None:
+    risky.save(tmp_path / "a.empriv")
+    assert empriv.load(tmp_path / "a.empriv").unit == "min"
+    assert risky.to_json()["unit"] == "min"
+    scan = empriv.scan(risky.results, epsilon=0.1, unit="€")
+    scan.save(tmp_path / "s.empriv")
+    assert empriv.load(tmp_path / "s.empriv").unit == "€"
+    assert scan.decision(scan.verdict(epsilon=0.1, delta=0.05)).line == "Do not publish yet"
+
+
+@pytest.mark.parametrize("unit", [5, "a" * 25, "a\n", " min", "\x1b[31m"])
+def test_a_unit_is_short_and_can_be_printed(risky: empriv.Audit, unit: object) -> None:
+    with pytest.raises(InputError, match="`unit` must be a short name"):
+        empriv.audit(risky.results, unit=unit)
