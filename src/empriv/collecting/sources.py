@@ -103,6 +103,11 @@ class Draws:
         """Whether every database has the same rows."""
         return self.fraction == 1.0 and not self.split
 
+    @property
+    def of_individuals(self) -> bool:
+        """Whether every database is a random sample of individuals, with all their rows."""
+        return self.by == "individual" and not self.split and not self.repeats
+
 
 @dataclass(frozen=True)
 class Databases:

@@ -168,6 +168,10 @@ class SteppedSession:
         return self.inner.individuals
 
     @property
+    def drawn(self) -> bool:
+        return False  # steps are taken in each database
+
+    @property
     def integers(self) -> Integers | None:
         # People who lose all their rows are still listed, which takes a table of labels.
         return None if self.rows.drops else self.inner.integers

@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.names import (
+    DATA,
+    DATABASE,
+    INDIVIDUAL,
+    MASTER,
+    SAMPLES,
+    hash_of,
+    in_sample,
+    largest_distance,
+)
 from empriv.collecting.sources import Databases, Draws, Files, Frame
 from empriv.collecting.sql.closed_door import check_expression
 from empriv.collecting.sql.pointing import listed, nearest
@@ -52,6 +61,22 @@ def data_view(data: Databases, relations: list[str], columns_of: Callable[[str],
         )
 
 
+def each_row(data: Databases) -> str:
+    """The table that has each row once, in however many random databases it is."""
+    return DATA if data.draws is None or data.draws.repeats else MASTER
+
+
+def labels(data: Databases, column: str) -> str:
+    """The statement of all labels in ``column``, numbered in their order; a random database may have no rows."""
+    draws = data.draws
+    if draws is not None and column == DATABASE:
+        return f"SELECT CAST(draw AS INTEGER) AS code, draw AS label FROM RANGE({draws.count}) AS n(draw)"
+    return (
+        "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM "
+        f"(SELECT DISTINCT {column} AS label FROM {each_row(data)} WHERE {column} IS NOT NULL) AS l"
+    )
+
+
 def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, known: str) -> Iterable[str]:
     if draws.repeats:
         every = ", ".join(map(quoted, columns))
@@ -69,26 +94,26 @@ def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, kno
         content = " || ".join(f"COALESCE(LENGTH({text}) || ':' || {text}, '-')" for text in texts)
         every = ", ".join(map(quoted, columns))
         unit = f"MD5({content}) || ':' || ROW_NUMBER() OVER (PARTITION BY {every})"
-    yield (
-        f"CREATE TEMP TABLE empriv_master AS SELECT *, {individual} AS {INDIVIDUAL}, {unit} AS empriv_unit "
-        f"FROM {relation}{known}"
+    hashes, line = (
+        ", ".join(f"{hash_of('empriv_hash', part)} AS {name}" for part, name in enumerate(names))
+        for names in (("empriv_x", "empriv_y"), ("a", "b", "c"))
     )
-    # Hexadecimal digits compare as text: every engine decides alike.
-    threshold = format(min(int(draws.fraction * 2**128), 2**128 - 1), "032x")
-    drawn = f"MD5('{draws.seed}:' || draw || ':' || empriv_unit) < '{threshold}'"
+    every = ", ".join(map(quoted, columns))
     yield (
-        f"CREATE TEMP TABLE empriv_members AS SELECT draw, empriv_unit, {drawn} AS drawn "
-        f"FROM (SELECT DISTINCT empriv_unit FROM empriv_master WHERE empriv_unit IS NOT NULL), "
-        f"RANGE({draws.count}) AS draws(draw)" + ("" if draws.split else f" WHERE {drawn}")
+        f"CREATE TEMP TABLE {MASTER} AS SELECT {every}, {INDIVIDUAL}, {hashes} "
+        f"FROM (SELECT *, {individual} AS {INDIVIDUAL}, MD5({unit}) AS empriv_hash FROM {relation}{known}) AS r"
+    )
+    yield (
+        f"CREATE TEMP TABLE {SAMPLES} AS SELECT draw, {line}, {largest_distance(draws.fraction)} AS most "
+        f"FROM (SELECT draw, MD5('{draws.seed}:' || draw) AS empriv_hash FROM RANGE({draws.count}) AS n(draw)) AS d"
     )
     every = ", ".join(f"r.{quoted(column)}" for column in columns)
-    test = ", COALESCE(m.drawn, FALSE) AS is_test" if draws.split else ""
+    drawn, test = in_sample("r", "d"), ""
+    if draws.split:
+        drawn, test = "TRUE", f", {drawn} AND r.empriv_x IS NOT NULL AS is_test"
     yield (
-        f"CREATE TEMP VIEW {DATA} AS SELECT {every}{test}, m.draw AS {DATABASE}, r.{INDIVIDUAL} "
-        "FROM empriv_master AS r JOIN empriv_members AS m ON r.empriv_unit = m.empriv_unit "
-        # Nobody's rows are in every database.
-        f"UNION ALL SELECT {every}{', FALSE' if draws.split else ''}, n.draw, r.{INDIVIDUAL} FROM empriv_master AS r, "
-        f"RANGE({draws.count}) AS n(draw) WHERE r.empriv_unit IS NULL"
+        f"CREATE TEMP VIEW {DATA} AS SELECT {every}{test}, d.draw AS {DATABASE}, r.{INDIVIDUAL} "
+        f"FROM {MASTER} AS r JOIN {SAMPLES} AS d ON {drawn}"
     )
 
 

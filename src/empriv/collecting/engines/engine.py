@@ -87,6 +87,10 @@ class Session(Protocol):
         """How many bits the integers have in which doubles are added up."""
 
     @property
+    def drawn(self) -> bool:
+        """Whether databases are random samples of individuals, whose rows are each once in `MASTER`."""
+
+    @property
     def columns(self) -> Mapping[str, Sequence[str]]:
         """Columns of ``data`` and of the other tables, by table."""
 

@@ -52,13 +52,15 @@ class Type:
 class Facts:
     """What an engine knows of the arguments of a query's aggregates, by name (a0, a1 ...).
 
-    ``integer_bits`` is how long the integers are in which the engine adds up doubles exactly.
+    ``integer_bits`` is how long the integers are in which the engine adds up doubles exactly. ``drawn`` says that
+    databases are random samples of individuals, from the rows of one table.
     """
 
     types: Mapping[str, Type] = field(default_factory=dict)
     spans: Mapping[str, Span] = field(default_factory=dict)
     rows: int = 1
     integer_bits: int = 126
+    drawn: bool = False
 
     def type(self, x: Node) -> Type:
         return self.types.get(x.name, Type("integer"))

@@ -5,6 +5,7 @@ States per database and individual are added up per database; the query's own ex
 
     empriv_rows      the rows that pass WHERE, with the arguments of the aggregates (a0, a1 ...) and group keys (k0 ...)
     empriv_scales    what states need of a whole database: centres of squares, windows of quantiles
+    empriv_own       states per individual and group, where databases are random samples of individuals
     empriv_partials  states per database, individual and group
     empriv_totals    states per database and group
     empriv_without   states with everyone (individual -1) and without each individual
@@ -23,7 +24,7 @@ from typing import cast
 from sqlglot import exp
 
 from empriv.collecting.engines.engine import BY_LABEL, Integers
-from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL, MASTER, SAMPLES, in_sample
 from empriv.collecting.sql import quantiles
 from empriv.collecting.sql.aggregates import Builder, Facts
 from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
@@ -31,6 +32,7 @@ from empriv.collecting.sql.quantiles import on
 from empriv.collecting.sql.templates import Node, fill, in_place_of, query, text
 
 GROUP = "empriv_group"
+_HASHES = ("empriv_x", "empriv_y")
 
 
 def leave_one_out(
@@ -164,20 +166,24 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
     keys = [f"k{k}" for k in range(len(plan.query.groups))]
     present = builder.add("COUNT(*)") if keys else None
 
-    whose: tuple[Node, Node] = (plan.column(DATABASE), plan.column(INDIVIDUAL))
+    whose: tuple[Node, ...] = (plan.column(DATABASE), plan.column(INDIVIDUAL))
     if again:
         whose = (
             exp.alias_(plan.column("empriv_pair"), DATABASE),
             exp.alias_(fill("CASE WHEN FALSE THEN i END", i=plan.column(INDIVIDUAL)), INDIVIDUAL),
         )
+    once = facts.drawn and not again and not (builder.scales or builder.distincts or builder.quantiles)
+    if once:
+        whose = tuple(plan.column(name) for name in (INDIVIDUAL, *_HASHES))
     rows = plan.rows(
         *whose,
         *(exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True)),
         *(exp.alias_(x.copy(), name) for name, x in plan.arguments.items()),
     )
     if again:
-        table = next(table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
-        table.replace(in_place_of(table, _left_for_pairs(integers)))
+        rows = instead_of_data(rows, _left_for_pairs(integers))
+    if once:
+        rows = instead_of_data(rows, exp.select("*").from_(MASTER))
     own = rows.args.pop("with_", None) or rows.args.pop("with", None)
     columns: list[Node] = [exp.column(name) for name in (DATABASE, INDIVIDUAL, *([GROUP] if keys else []))]
     for number, result in enumerate(results):
@@ -186,11 +192,18 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
     if builder.flags:
         columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
     labels = "empriv_flagged" if again else "empriv_databases"
-    parts = tuple(_parts(builder, keys, rows))
+    parts = tuple(_parts(builder, keys, rows, once=once))
     totals = None
-    if not (builder.extremes or builder.distincts or builder.quantiles):
+    if not (once or builder.extremes or builder.distincts or builder.quantiles):
         totals = _with_kept(builder, keys, text(_states(builder, keys, [DATABASE, *keys])))
     return _Written(tuple(columns), parts, _without(builder, keys, labels, integers), totals, own)
+
+
+def instead_of_data(rows: exp.Select, select: exp.Select) -> exp.Select:
+    """The rows that a query reads, with other rows in the place of ``data``."""
+    table = next(table for table in rows.find_all(exp.Table) if table.name.lower() == DATA and not table.db)
+    table.replace(in_place_of(table, select))
+    return rows
 
 
 def _left_for_pairs(integers: Integers | None) -> exp.Select:
@@ -211,14 +224,22 @@ def _code(table: str, integers: Integers | None) -> tuple[str, str]:
     return f"CAST(CAST({table}.{INDIVIDUAL} AS BIGINT) - ({integers.first}) AS INTEGER)", ""
 
 
-def _parts(builder: Builder, keys: list[str], rows: exp.Select) -> Iterator[Part]:
+def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -> Iterator[Part]:
     """The named parts of the statement, in order, and whether they are kept rather than computed at each use."""
     by, group = [DATABASE, *keys], ", ".join([DATABASE, *keys])
     yield "empriv_rows", rows, False
     if builder.scales:
         scales = exp.select(*by, *(exp.alias_(node.copy(), name) for name, node in builder.scales.items()))
         yield "empriv_scales", scales.from_("empriv_rows").group_by(*by), True
-    yield "empriv_partials", _states(builder, keys, [DATABASE, INDIVIDUAL, *keys]), True
+    if once:
+        yield "empriv_own", _states(builder, keys, [INDIVIDUAL, *_HASHES, *keys]), True
+        own = ", ".join(f"r.{name}" for name in (INDIVIDUAL, *keys, *builder.additive, *builder.extremes))
+        sampled = (
+            f"SELECT d.draw AS {DATABASE}, {own} FROM empriv_own AS r JOIN {SAMPLES} AS d ON {in_sample('r', 'd')}"
+        )
+        yield "empriv_partials", query(sampled), True
+    else:
+        yield "empriv_partials", _states(builder, keys, [DATABASE, INDIVIDUAL, *keys]), True
 
     totals = [
         # A sum of counts would be of 128 bits, which is slow.

@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from empriv.collecting.assemble import Answers, answer, assemble
 from empriv.collecting.engines.engine import BY_LABEL, Column, FailedOnRows, Integers, Session
-from empriv.collecting.names import ENTRY
+from empriv.collecting.names import ENTRY, MASTER
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query
 from empriv.collecting.sql.advice import explained
 from empriv.collecting.sql.aggregates import Facts
@@ -32,7 +32,7 @@ from empriv.collecting.sql.closed_door import check, check_tables
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.exact_sums import Span
 from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT
-from empriv.collecting.sql.rewrite import GROUP, Stages, leave_one_out, passes, stages
+from empriv.collecting.sql.rewrite import GROUP, Stages, instead_of_data, leave_one_out, passes, stages
 from empriv.collecting.sql.table_cells import (
     IDENTIFYING,
     Group,
@@ -215,7 +215,8 @@ def prepare(session: Session, plan: Decomposition, integers: Integers | None) ->
 def survey(session: Session, plan: Decomposition) -> Facts:
     """What must be known of the arguments before the statement can be written."""
     arguments = plan.arguments
-    described = session.types(plan.rows(fill("1"), *(exp.alias_(x.copy(), name) for name, x in arguments.items())))
+    named = (exp.alias_(x.copy(), name) for name, x in arguments.items())
+    described = session.types(_each_once(session, plan.rows(fill("1"), *named)))
     types = {name: described[name] for name in arguments}
     summed = sorted(name for name in plan.summed if types[name].kind == "double")
     measures = [exp.alias_(fill("COUNT(*)"), "n")]
@@ -227,7 +228,7 @@ def survey(session: Session, plan: Decomposition) -> Facts:
             ("infinite", "COUNT(*) FILTER (WHERE NOT ISFINITE(x))"),
         ):
             measures.append(exp.alias_(fill(template, x=x), f"{measure}_{name}"))
-    columns = session.fetch(plan.rows(*measures))
+    columns = session.fetch(_each_once(session, plan.rows(*measures)))
 
     def measured(name: str, default: float) -> float:
         column = columns[name]
@@ -239,7 +240,12 @@ def survey(session: Session, plan: Decomposition) -> Facts:
         smallest = measured(f"smallest_{name}", largest)
         finite = measured(f"infinite_{name}", 0) == 0
         spans[name] = Span(largest, smallest if math.isfinite(smallest) else largest, finite)
-    return Facts(types, spans, int(measured("n", 0)), session.integer_bits)
+    return Facts(types, spans, int(measured("n", 0)), session.integer_bits, drawn=session.drawn)
+
+
+def _each_once(session: Session, rows: exp.Select) -> exp.Select:
+    """The rows that a query reads, each of them once, in however many random databases it is."""
+    return instead_of_data(rows, exp.select("*").from_(MASTER)) if session.drawn else rows
 
 
 def components_of(session: Session, query: Query) -> list[str] | None:
@@ -275,7 +281,7 @@ def only_component(query: Query, position: int, name: str) -> tuple[Query, int]:
 
 def count_individuals(session: Session) -> int:
     """How many individuals have rows, whether the query reads them or not."""
-    return _count(session, f"COUNT(DISTINCT {INDIVIDUAL})", DATA)
+    return _count(session, f"COUNT(DISTINCT {INDIVIDUAL})", MASTER if session.drawn else DATA)
 
 
 def _count(session: Session, counted: str, table: str) -> int:
@@ -327,9 +333,12 @@ def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp
     known = [fill("NOT k IS NULL", k=key) for key in keys]
     named = [fill("CAST(MIN(k) AS TEXT) = CAST(MIN(i) AS TEXT)", k=key, i=whose) for key in keys]
     owners = (
-        plan.rows(
-            exp.alias_(fill("MIN(i) = MAX(i)", i=whose), "alone"),
-            exp.alias_(exp.and_(fill("MIN(i) = MAX(i)", i=whose), exp.or_(*named)), "same"),
+        _each_once(
+            session,
+            plan.rows(
+                exp.alias_(fill("MIN(i) = MAX(i)", i=whose), "alone"),
+                exp.alias_(exp.and_(fill("MIN(i) = MAX(i)", i=whose), exp.or_(*named)), "same"),
+            ),
         )
         .where(*known, fill("NOT i IS NULL", i=whose))
         .group_by(*(exp.paren(key.copy()) for key in keys))
@@ -348,9 +357,8 @@ def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp
 def _store_groups(session: Session, plan: Decomposition) -> list[Group]:
     """Make the table of groups, and name them."""
     keys = [f"k{k}" for k in range(len(plan.query.groups))]
-    distinct = plan.rows(
-        *(exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True))
-    ).distinct()
+    named = (exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True))
+    distinct = _each_once(session, plan.rows(*named)).distinct()
     codes = exp.select(f"ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS code", *keys)
     session.store("empriv_groups", codes.from_(distinct.subquery("empriv_distinct")))
     check_groups(plan.query, _count(session, "COUNT(*)", "empriv_groups"))

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from sqlglot import exp, parse_one
 
 from empriv.base.scratch import scratch_directory
-from empriv.collecting.engines.data_view import data_view, quoted, text_literal
+from empriv.collecting.engines.data_view import data_view, each_row, labels, quoted, text_literal
 from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
 from empriv.collecting.engines.duckdb.second_look import check_as_parsed
 from empriv.collecting.engines.engine import PRESENCE, BeyondLimits, Column, Integers, Rows
@@ -173,6 +173,10 @@ class DuckDBSession:
         self._make_labels("empriv_databases", DATABASE)
         self._check_moments()
 
+    @property
+    def drawn(self) -> bool:
+        return self.data.draws is not None and self.data.draws.of_individuals
+
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:
         hidden = {DATABASE, INDIVIDUAL}
@@ -190,7 +194,8 @@ class DuckDBSession:
 
     @cached_property
     def integers(self) -> Integers | None:
-        if self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS - _LONG_INTEGERS:
+        # Whoever is in no random database is listed too: by label.
+        if each_row(self.data) != DATA or self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS - _LONG_INTEGERS:
             return None
         with reading():
             ((rows, first, last),) = self._run(f"SELECT COUNT(*), MIN({INDIVIDUAL}), MAX({INDIVIDUAL}) FROM {DATA}")
@@ -392,8 +397,9 @@ class DuckDBSession:
 
     def _check_nulls(self) -> None:
         with reading():
+            filed = f"COUNT({DATABASE})" if each_row(self.data) == DATA else "COUNT(*)"
             ((rows, databases, individuals),) = self._run(
-                f"SELECT COUNT(*), COUNT({DATABASE}), COUNT({INDIVIDUAL}) FROM {DATA}"
+                f"SELECT COUNT(*), {filed}, COUNT({INDIVIDUAL}) FROM {each_row(self.data)}"
             )
         if rows == 0:
             raise SourceError("There must be at least one row, got 0.")
@@ -427,11 +433,7 @@ class DuckDBSession:
 
     def _make_labels(self, name: str, column: str) -> None:
         with reading():
-            self._run(
-                f"CREATE TEMP TABLE {name} AS "
-                "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
-                f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE {column} IS NOT NULL)"
-            )
+            self._run(f"CREATE TEMP TABLE {name} AS {labels(self.data, column)}")
 
     def _labels(self, name: str, where: str = "") -> npt.NDArray[Any]:
         type_ = self._describe(f"SELECT label FROM {name}")["label"]

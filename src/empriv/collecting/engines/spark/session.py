@@ -22,7 +22,7 @@ from sqlglot import exp, parse_one
 from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.engines.arrow import columns_of, labels_of
-from empriv.collecting.engines.data_view import data_view, quoted
+from empriv.collecting.engines.data_view import data_view, each_row, labels, quoted
 from empriv.collecting.engines.engine import PRESENCE, Batches, Column, Integers, Rows
 from empriv.collecting.engines.spark.calls import CODE, called_batches, chunk_from
 from empriv.collecting.engines.spark.dialect import in_spark, kept_parts, plain_ranges, to_spark, written
@@ -173,6 +173,10 @@ class SparkFrames:
         self._views.clear()
         self._parts.clear()
 
+    @property
+    def drawn(self) -> bool:
+        return self.data.draws is not None and self.data.draws.of_individuals
+
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:
         own = {DATA: [name for name in self._columns_of(DATA) if name not in (DATABASE, INDIVIDUAL)]}
@@ -189,7 +193,8 @@ class SparkFrames:
 
     @cached_property
     def integers(self) -> Integers | None:
-        if self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS:
+        # Whoever is in no random database is listed too: by label.
+        if each_row(self.data) != DATA or self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS:
             return None
         found = self._text(f"SELECT COUNT(*) AS n, MIN({INDIVIDUAL}) AS a, MAX({INDIVIDUAL}) AS b FROM {DATA}")
         ((rows, first, last),) = found
@@ -387,7 +392,10 @@ class SparkFrames:
         return dict(self.spark.table(self._views[relation.strip('"').lower()]).dtypes)
 
     def _check_nulls(self) -> None:
-        ((rows, filed, named),) = self._text(f"SELECT COUNT(*), COUNT({DATABASE}), COUNT({INDIVIDUAL}) FROM {DATA}")
+        in_one = f"COUNT({DATABASE})" if each_row(self.data) == DATA else "COUNT(*)"
+        ((rows, filed, named),) = self._text(
+            f"SELECT COUNT(*), {in_one}, COUNT({INDIVIDUAL}) FROM {each_row(self.data)}"
+        )
         if rows == 0:
             raise SourceError("There must be at least one row, got 0.")
         if filed < rows:
@@ -403,11 +411,8 @@ class SparkFrames:
 
     def _make_labels(self, name: str, column: str) -> None:
         with reading():
-            statement = (
-                "SELECT CAST(ROW_NUMBER() OVER (ORDER BY label) - 1 AS INTEGER) AS code, label FROM"
-                f" (SELECT DISTINCT {column} AS label FROM {DATA} WHERE NOT {column} IS NULL) AS l"
-            )
-            self._view(name, self.keep(self.frame(parse_one(statement, dialect="duckdb"))))
+            statement = parse_one(plain_ranges(labels(self.data, column)), dialect="duckdb")
+            self._view(name, self.keep(self.frame(statement)))
 
     def _labels(self, name: str) -> npt.NDArray[Any]:
         kind = dict(self.spark.table(self._views[name]).dtypes)["label"]
