@@ -8,7 +8,7 @@ what it kept, at the epsilons that it was made for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from typing import Any
@@ -33,6 +33,7 @@ _AT_ONCE = 20_000_000  # delta_i held in memory
 _BOUNDS = 8  # asked-for epsilons with bounds of their own, which take longer than a whole curve of estimates
 _SINGLE = 300  # up to this many individuals, each is a dot of its own
 
+Naming = Callable[[Sequence[Any]], list[str]]
 HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
 
 
@@ -88,11 +89,13 @@ class Material:
     audit : what is reported
     epsilons : the grid, rising; its last may be infinite
     start : position of the first epsilon asked for
+    naming : names of individuals, from their labels, as the page shows them; None where nobody is named
     """
 
     audit: Audit
     epsilons: FloatArray
     start: int
+    naming: Naming | None = None
 
     @property
     def finite(self) -> npt.NDArray[np.bool_]:
@@ -111,6 +114,16 @@ class Material:
         delta_i = _listed_delta_i(self.audit.measured, self.epsilons[self.start : self.start + 1])[:, 0]
         size = np.where(np.isnan(self.influence), np.inf, self.influence)
         return np.lexsort((-size, -delta_i))[:TOP_ROWS]
+
+    @cached_property
+    def labels(self) -> list[Any]:
+        """Labels of the individuals in the table, in a form that JSON can hold."""
+        return [_plain(label) for label in self.audit.results.individuals[self.rows]]
+
+    @cached_property
+    def names(self) -> list[str] | None:
+        """Names of the individuals in the table, as they are shown."""
+        return None if self.naming is None else self.naming(self.labels)
 
     @cached_property
     def cells(self) -> PeopleCells:
@@ -182,7 +195,13 @@ def before(upper: FloatArray, gap: FloatArray, individuals: int) -> FloatArray:
     return np.where(gap > 0, 1.0 - np.exp(-individuals * gap) * (1.0 - upper), upper)
 
 
-def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float | None = None) -> Material:
+def gather(
+    audit: Audit,
+    epsilons: Iterable[float] | None = None,
+    *,
+    at: float | None = None,
+    naming: Naming | None = None,
+) -> Material:
     """Material for the charts and the page.
 
     Parameters
@@ -191,6 +210,7 @@ def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float |
     epsilons : where the slider may stop; default: about 50 from 0 on, the epsilons asked for among them; of a scan,
         those that it was made for
     at : the epsilon at which charts are first drawn; default: the first asked for
+    naming : names of individuals, from their labels, if charts may name them
     """
     stops = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
     if epsilons is None:
@@ -201,7 +221,12 @@ def gather(audit: Audit, epsilons: Iterable[float] | None = None, *, at: float |
             raise InputError("`epsilons` must hold at least one finite number, got none.")
         grid = np.unique(np.concatenate((grid, stops)))
     first = audit.epsilons[0] if at is None else float(at)
-    return Material(audit, grid, int(np.searchsorted(grid, first)))
+    return Material(audit, grid, int(np.searchsorted(grid, first)), naming)
+
+
+def _plain(label: Any) -> Any:
+    value = label.item() if hasattr(label, "item") else label
+    return value if isinstance(value, str | int | float | bool) else str(value)
 
 
 @singledispatch

@@ -19,6 +19,7 @@ from empriv.report.charts.known import known_chart
 from empriv.report.charts.laws import density_chart, outcomes_chart
 from empriv.report.charts.people import delta_i_chart, influence_chart
 from empriv.report.charts.publications_chart import publications_chart
+from empriv.report.charts.table_chart import table_chart
 from empriv.report.charts.together import pair_chart
 from empriv.report.gather import Material, gather
 
@@ -27,6 +28,7 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "total_risk": total_risk_chart,
     "density": density_chart,
     "outcomes": outcomes_chart,
+    "table": table_chart,
     "joint": pair_chart,
     "known": known_chart,
     "adversary": adversary_chart,

@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,16 +97,14 @@ def write_report(
         text = public_page(audit, epsilons=epsilons, verdicts=verdicts, title=title)
         write_atomically(target, text.encode("utf-8", "backslashreplace"), mode=0o644)
         return Written(target)
-    material = gather(audit, epsilons)
+    salt = secrets.token_bytes(32)
+    material = gather(audit, epsilons, naming=_identified if show_ids else partial(pseudonyms, salt=salt))
     released = None if noise is None else released_chart(audit, noise)
     extra = (*charts, *(() if released is None else (released,)))
-    labels = [_plain(label) for label in audit.results.individuals[material.rows]]
+    labels, names = material.labels, material.names or []
     key = None
-    if show_ids:
-        names, names_said = [visible(str(label)) for label in labels], "By their identifiers."
-    else:
-        salt = secrets.token_bytes(32)
-        names = pseudonyms(labels, salt)
+    names_said = "By their identifiers."
+    if not show_ids:
         key = target.with_suffix(".key.json")
         names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
     text = page_of(
@@ -172,10 +171,8 @@ def _write_parquet(path: Path, material: Material, names: Sequence[str]) -> None
     write_atomically(path, sink.getvalue().to_pybytes())
 
 
-def _plain(label: Any) -> Any:
-    """A label in a form that JSON can hold."""
-    value = label.item() if hasattr(label, "item") else label
-    return value if isinstance(value, str | int | float | bool) else str(value)
+def _identified(labels: Sequence[Any]) -> list[str]:
+    return [visible(str(label)) for label in labels]
 
 
 def _json(content: Any) -> bytes:
