@@ -1,6 +1,7 @@
-"""Data to try empriv on: the paper's precipitation example, a shop's purchases, an airline's delays.
+"""Data to try empriv on: the paper's precipitation example, a shop's purchases, an airline's delays, a hospital.
 
 - `precipitation` makes a SYNTHETIC stand-in for the paper's example; `read_gpcp` reads the real file.
+- `admissions` makes SYNTHETIC admissions to a hospital, for tables by ward and age.
 - `cdnow` and `flights` name Parquet files of real purchases and real departures that the package carries.
 """
 
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from empriv.errors import InputError, MissingExtraError, SourceError
 
-__all__ = ["Precipitation", "cdnow", "flights", "precipitation", "read_gpcp"]
+__all__ = ["Precipitation", "admissions", "cdnow", "flights", "precipitation", "read_gpcp"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -221,6 +222,48 @@ def _cell_names(latitudes: FloatArray, longitudes: FloatArray) -> npt.NDArray[np
     north = [f"{abs(latitude):g}{'N' if latitude >= 0 else 'S'}" for latitude in latitudes.tolist()]
     east = [f"{longitude:g}E" if longitude >= 0 else f"{-longitude:g}W" for longitude in longitudes.tolist()]
     return np.array([f"{latitude} {longitude}" for latitude in north for longitude in east])
+
+
+WARDS = ("Cardiology", "Dialysis", "Maternity", "Oncology", "Surgery")
+AGES = ("0-17", "18-39", "40-59", "60-79", "80+")
+# Shares of a ward's patients by age, and how many patients each ward has of every hundred.
+_AGES_OF = {
+    "Cardiology": (0.02, 0.05, 0.23, 0.45, 0.25),
+    "Dialysis": (0.02, 0.08, 0.25, 0.45, 0.20),
+    "Maternity": (0.06, 0.88, 0.06, 0.00, 0.00),
+    "Oncology": (0.06, 0.10, 0.30, 0.40, 0.14),
+    "Surgery": (0.14, 0.24, 0.28, 0.24, 0.10),
+}
+_OF_A_HUNDRED = (24, 6, 18, 16, 36)
+
+
+def admissions(rng: int | np.random.Generator = 0, *, weeks: int = 156, patients: int = 3_000) -> dict[str, Any]:
+    """SYNTHETIC admissions to a hospital: columns ``week``, ``patient``, ``ward`` and ``age``; nobody in it exists.
+
+    About 220 admissions a week, in busy weeks half as many again. Most patients come a few times in three years. Those
+    of the dialysis ward come in most weeks, which is what a table of weekly counts must hide.
+
+    Examples
+    --------
+    >>> rows = empriv.datasets.admissions()
+    >>> len(rows["patient"])
+    34412
+    """
+    generator = np.random.default_rng(rng)
+    ward = generator.choice(len(WARDS), patients, p=np.array(_OF_A_HUNDRED) / 100)
+    shares = np.cumsum([_AGES_OF[name] for name in WARDS], axis=1)
+    age = (generator.random(patients)[:, None] > shares[ward]).sum(axis=1)
+    rate = generator.gamma(1.0, 0.04, patients)  # of coming in a given week
+    rate[ward == WARDS.index("Dialysis")] = generator.uniform(0.3, 0.95, int((ward == WARDS.index("Dialysis")).sum()))
+    busy = generator.gamma(30.0, 1 / 30, weeks) * (1 + 0.08 * np.cos(2 * np.pi * np.arange(weeks) / 52))
+    week, patient = np.nonzero(generator.random((weeks, patients)) < np.minimum(rate * busy[:, None], 1.0))
+    monday = np.datetime64("2023-01-02") + 7 * np.arange(weeks)
+    return {
+        "week": monday[week].astype("datetime64[us]"),
+        "patient": patient,
+        "ward": np.array(WARDS)[ward[patient]],
+        "age": np.array(AGES)[np.minimum(age, len(AGES) - 1)[patient]],
+    }
 
 
 def cdnow() -> Path:

@@ -24,7 +24,9 @@ from report.cases import EXTREMES, NASTY, extreme, results
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CHARTS if name not in ("outcomes", "joint", "known", "adversary")])
+@pytest.mark.parametrize(
+    "name", [name for name in CHARTS if name not in ("outcomes", "table", "joint", "known", "adversary")]
+)
 def test_every_chart_is_drawn(ordinary: empriv.Audit, name: str) -> None:
     made = chart(ordinary, name)
     assert made.name == name
