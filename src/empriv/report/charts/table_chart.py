@@ -79,7 +79,8 @@ def _table(risk: RiskContract, material: Material) -> Chart | None:
     largest = np.zeros(len(names))
     np.maximum.at(largest, exposures.cell, exposures.delta)
     cells = results.cells or tuple(Cell("", (("", name),)) for name in names)
-    views, left_out = [], 0
+    views: list[dict[str, Any]] = []
+    left_out = 0
     for title, places in _numbers(cells).items():
         view, hidden = _view(title, [cells[c] for c in places], largest[places], legend=not views)
         views.append(view)
@@ -156,10 +157,10 @@ def _view(title: str, cells: Sequence[Cell], delta: FloatArray, *, legend: bool)
         "axis": {"title": shortened(heads[1], 40) or None, "orient": "top", "domain": False, "ticks": False,
                  "labelAngle": 0 if len(right_names) <= 8 else -40, "labelPadding": 6, "labelLimit": 110},
     }  # fmt: skip
-    shown = {"title": "delta", "columns": 6, "symbolStrokeWidth": 0, "symbolSize": 160}
+    key = {"title": "delta", "columns": 6, "symbolStrokeWidth": 0, "symbolSize": 160}
     colour = {
         "field": "heat", "type": "nominal", "sort": list(_STEP_WORDS),
-        "scale": {"domain": list(_STEP_WORDS), "range": list(HEAT)}, "legend": shown if legend else None,
+        "scale": {"domain": list(_STEP_WORDS), "range": list(HEAT)}, "legend": key if legend else None,
     }  # fmt: skip
     ink = {"field": "step", "type": "nominal", "legend": None,
            "scale": {"domain": [str(k) for k in range(len(HEAT))], "range": list(_ON_HEAT)}}  # fmt: skip
