@@ -24,6 +24,7 @@ from empriv.results import FloatArray, IntArray
 
 RULES = ("one-se", "likelihood", "k-fold", "silverman", "scott")
 METHODS = ("breiman", "abramson")
+_FEW = 64  # results up to which all pairs are no more work than sweeps along the line
 
 
 @runtime_checkable
@@ -435,7 +436,7 @@ def _bandwidth(x: FloatArray, groups: IntArray, kernel: Kernel, rule: str) -> tu
     else:
         grid = selection.bandwidth_grid(x, kernel, wide=rule != "one-se")
     alone = len(np.unique(groups)) == len(groups)
-    if rule != "k-fold" and kernel.name == "laplace" and alone and len(x) > 1000:
+    if rule != "k-fold" and kernel.name == "laplace" and alone and len(x) > _FEW:
         log = selection.laplace_log_densities(x, grid)
     else:
         log = selection.log_densities(x, selection.folds(groups) if rule == "k-fold" else groups, kernel, grid)

@@ -270,7 +270,7 @@ def one_se_bandwidth(white: FloatArray, databases: IntArray) -> tuple[float, tup
 
 
 def combination(weights: Sequence[float] | FloatArray, names: Sequence[str]) -> str:
-    """A weighted sum in words, such as "total - rest"."""
+    """A weighted sum in words, such as "total less rest"."""
     weights = np.asarray(weights, float)
     if not np.abs(weights).max() > 0:
         return "nothing"
@@ -280,7 +280,7 @@ def combination(weights: Sequence[float] | FloatArray, names: Sequence[str]) -> 
         if abs(weight) <= 1e-6 * np.abs(weights).max():
             continue
         times = "" if abs(abs(weight) - 1) < 1e-6 else f"{abs(weight):.4g} "
-        sign = "-" if weight < 0 else "+"
+        sign = "less" if weight < 0 else "plus"
         text += f" {sign} {times}{name}" if text else f"{times}{name}"
     return text
 

@@ -1,0 +1,256 @@
+"""Each cell of a table as results of one number: alone, and what is left of it given the cells that others hold.
+
+Only people who touch a cell have entries in its results, and only where they do, so that a hundred cells of ten
+thousand people are small. What is left is taken on several scales: the numbers themselves, their square roots and their
+logarithms. Counts and sums vary by a common factor rather than by a common term, and a hockey stick does not change
+when both sides are mapped by one rising function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.measuring.densities.density import Density
+from empriv.measuring.line.atoms import tie_tolerance
+from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.tables.fit import BoolArray, TableFit
+from empriv.measuring.tables.influences import Influences
+from empriv.results import FloatArray, IntArray, Results
+
+PLAIN = "as they are"
+SCALES: dict[str, Callable[[FloatArray], FloatArray]] = {
+    PLAIN: np.asarray,
+    "square roots": np.sqrt,
+    "logarithms": np.log,
+}
+"""Scales on which cells are fitted to each other."""
+_SHARED = 3  # people who must share a line of several cells
+_PROPORTIONAL = 1e-9  # of the largest influence
+
+
+@dataclass(frozen=True, eq=False)
+class EachCell(Mapping[str, Risk]):
+    """The `Risk` of each cell alone, by name; measured when first asked for.
+
+    ``before`` are the cells that these were made from, number by number.
+    """
+
+    results: Results
+    density: Density
+    before: Mapping[str, Risk] | None = None
+    _kept: dict[str, Risk] = field(default_factory=dict, repr=False)
+
+    def __getitem__(self, name: str) -> Risk:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._kept:
+            risk = measure_line(cell_results(self.results, self._names[name]), self.density)
+            if self.before is not None:
+                risk = replace(risk, made_from=list(self.before.values())[self._names[name]])
+            self._kept[name] = risk
+        return self._kept[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @cached_property
+    def _names(self) -> dict[str, int]:
+        return {name: cell for cell, name in enumerate(self.results.components or ())}
+
+
+def cell_results(results: Results, cell: int) -> Results:
+    """One cell alone, with entries where somebody changes it."""
+    q, entry_q = results.q[..., cell], results.entry_q[..., cell]
+    codes, entry_codes = results.outcomes[..., cell], results.entry_outcomes[..., cell]
+    at = results.entry_database
+    with np.errstate(invalid="ignore"):
+        moved = (np.abs(entry_q - q[at]) > tie_tolerance(q)) | (entry_codes != codes[at])
+    moved = moved.reshape(len(at), -1).any(axis=1)
+    return replace(
+        results,
+        q=np.ascontiguousarray(q),
+        outcomes=np.ascontiguousarray(codes),
+        starts=np.concatenate(([0], np.cumsum(moved)))[results.starts].astype(np.int64),
+        entry_database=at[moved],
+        entry_q=np.ascontiguousarray(entry_q[moved]),
+        entry_outcomes=np.ascontiguousarray(entry_codes[moved]),
+        components=None,
+        made_from=None,
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Line:
+    """People who always change the same kept cells in the same proportion: one number shows all that they do.
+
+    Attributes
+    ----------
+    places : (t,) the kept cells
+    proportion : (t,) by how much each of them changes where the first changes by 1
+    rows : the people
+    """
+
+    places: IntArray
+    proportion: FloatArray
+    rows: IntArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GivenRest:
+    """What is left along lines given all that these people do not touch.
+
+    Attributes
+    ----------
+    results, influences : the table, and what people change in it
+    fits : the fit on each scale, by the names of `SCALES`
+    admitted : for each scale, which of the kept cells it can be taken of
+    density : how densities are estimated
+    """
+
+    results: Results
+    influences: Influences
+    fits: Mapping[str, TableFit]
+    admitted: Mapping[str, BoolArray]
+    density: Density
+
+    def risks(self, line: Line) -> dict[str, Risk]:
+        """The risk of the people of a line, on each scale that suits it: several cells have one scale in common."""
+        if len(line.places) > 1:
+            return {PLAIN: measure_line(self.along(line), self.density, digits=False)}
+        return {
+            scale: measure_line(self.of_cell(line, scale), self.density, digits=False)
+            for scale in self.fits
+            if self.admitted[scale][line.places[0]]
+        }
+
+    def of_cell(self, line: Line, scale: str = PLAIN) -> Results:
+        """What is left of one cell, with everyone and without each of these people."""
+        fit, mapped = self.fits[scale], SCALES[scale]
+        place = int(line.places[0])
+        alone = cell_results(self.results, int(fit.kept[place])).of_individuals(line.rows)
+        n, at = alone.n_databases, alone.entry_database
+        t = fit.given_rest[:, place].reshape(n, -1)
+        q, entries = alone.q.reshape(n, -1), alone.entry_q.reshape(len(at), t.shape[1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            before, after = mapped(q), mapped(entries)
+        # where there is no number with everyone, the fit was made with the mean of the others
+        filled = np.where(np.isfinite(before), before, np.nanmean(before))
+        left = np.where(np.isfinite(before), t, np.nan)
+        return replace(
+            alone,
+            q=left.reshape(alone.q.shape),
+            entry_q=(t[at] + after - filled[at]).reshape(alone.entry_q.shape),
+        )
+
+    def along(self, line: Line) -> Results:
+        """What is left along several cells, in units of the first: ``Y K a / (a'K a)``, moved by the amount."""
+        fit, places = self.fits[PLAIN], line.places
+        loaded = fit.precision[:, places] @ line.proportion
+        t = (fit.residuals @ loaded / (line.proportion @ loaded[places])).reshape(self.results.n_databases, -1)
+        some = self.results.of_individuals(line.rows)
+        parts = [self.influences.of(row) for row in line.rows.tolist()]
+        amounts = [_amounts(changes, line.proportion) for _, _, changes in parts]
+        databases = np.concatenate([own for own, _, _ in parts])
+        left = t[databases] - np.concatenate(amounts)
+        counts = [len(own) for own, _, _ in parts]
+        shape = (len(databases), *self.results.q.shape[1:-1])
+        return Results(
+            q=t.reshape(self.results.q.shape[:-1]),
+            outcomes=np.zeros(self.results.q.shape[:-1], np.int8),
+            databases=some.databases,
+            individuals=some.individuals,
+            starts=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+            entry_database=databases.astype(np.int32),
+            entry_q=left.reshape(shape),
+            entry_outcomes=np.zeros(shape, np.int8),
+            draws=some.draws,
+            ordered=some.ordered,
+        )
+
+
+def lines_of(influences: Influences, fit: TableFit, exposed: IntArray) -> tuple[list[Line], IntArray]:
+    """Lines, and the people who are on none.
+
+    A line of several cells must be shared, or that of one of ``exposed``: every line costs a density.
+    """
+    places, begins = influences.kept_touched
+    count = np.diff(begins)
+    single = np.flatnonzero(count == 1)
+    own = places[begins[:-1][single]]
+    lines = [Line(np.array([p]), np.ones(1), single[own == p]) for p in np.unique(own)]
+    shared: dict[bytes, tuple[IntArray, FloatArray, list[int]]] = {}
+    apart: list[int] = []
+    for row in np.flatnonzero(count > 1).tolist():
+        _, touched, changes = influences.of(row)
+        proportion = _proportion(changes.reshape(-1, len(touched)), fit.spreads[fit.kept[touched]])
+        if proportion is None:
+            apart.append(row)
+            continue
+        key = touched.tobytes() + np.round(proportion, 9).tobytes()
+        shared.setdefault(key, (touched, proportion, []))[2].append(row)
+    looked_at = set(exposed.tolist())
+    for touched, proportion, rows in shared.values():
+        if len(rows) >= _SHARED or looked_at.intersection(rows):
+            lines.append(Line(touched, proportion, np.array(rows)))
+        else:
+            apart += rows
+    return lines, np.array(sorted(apart), np.int64)
+
+
+def _proportion(changes: FloatArray, spreads: FloatArray) -> FloatArray | None:
+    """(t,) what all changes (m, t) are multiples of, the first 1; None if there is no such thing."""
+    scaled = changes / spreads
+    longest = scaled[int(np.argmax((scaled**2).sum(axis=1)))] if len(scaled) else np.zeros(len(spreads))
+    length = float(longest @ longest)
+    if not length > 0 or not longest[0]:
+        return None
+    rest = scaled - np.outer(scaled @ longest / length, longest)
+    if np.abs(rest).max() > _PROPORTIONAL * np.sqrt(length):
+        return None
+    proportion = longest * spreads
+    return np.asarray(proportion / proportion[0])
+
+
+def _amounts(changes: FloatArray, proportion: FloatArray) -> FloatArray:
+    """(m, draws) by how many times ``proportion`` somebody changes the cells."""
+    return np.asarray(changes @ proportion / (proportion @ proportion))
+
+
+def given_rest(results: Results, fit: TableFit, influences: Influences, density: Density) -> GivenRest:
+    """Fit on every scale that suits one of the cells at least."""
+    kept = fit.kept
+    numbers = (results.outcomes == 0).reshape(-1, len(fit.cells))[:, kept]
+    q = results.q.reshape(-1, len(fit.cells))[:, kept]
+    least = np.where(numbers, q, np.inf).min(axis=0, initial=np.inf)
+    if len(results.entry_q):
+        entries = results.entry_q.reshape(-1, len(fit.cells))
+        least = np.minimum(least, np.array([np.fmin.reduce(entries[:, cell], initial=np.inf) for cell in kept]))
+    fits, admitted = {PLAIN: fit}, {PLAIN: np.ones(len(kept), bool)}
+    for scale, suits in (("square roots", least >= 0), ("logarithms", least > 0)):
+        suits = suits & skewed(q, numbers)
+        if suits.any():
+            mapped = q.copy()
+            with np.errstate(invalid="ignore"):
+                mapped[:, suits] = SCALES[scale](q[:, suits])
+            fits[scale], admitted[scale] = fit.on_scale(mapped, numbers), suits
+    return GivenRest(results, influences, fits, admitted, density)
+
+
+def skewed(q: FloatArray, numbers: npt.NDArray[np.bool_]) -> BoolArray:
+    """(cells,) whether cells are so skewed, or so coarse, that another scale may fit them better."""
+    count = np.maximum(numbers.sum(axis=0), 1)
+    plain = np.where(numbers, q, 0.0)
+    mean = plain.sum(axis=0) / count
+    centred = np.where(numbers, q - mean, 0.0)
+    variance = (centred**2).sum(axis=0) / count
+    with np.errstate(divide="ignore", invalid="ignore"):
+        skewness = (centred**3).sum(axis=0) / count / variance**1.5
+    return np.asarray(np.abs(np.nan_to_num(skewness)) > 2.0 * np.sqrt(6.0 / count))

@@ -1,0 +1,231 @@
+"""`TableFit`: what is left of each cell of a table to somebody who knows all the cells that a person does not touch.
+
+What a person does not touch is the same with and without them, so it is known. All of it is taken out by one
+regression: with the precision K of the cells, the residual of cell c on all others is ``Y K e_c / K_cc``, and what is
+left in any direction a is ``Y K a / (a'K a)``. Calendar, previous tables and other quantities that are known are
+regressors of every cell. A cell that others determine (a margin) is no further regressor: it is left to `relations`,
+and whoever breaks one of those is given away.
+
+With p parameters and n databases residuals are too small or, for laws that are not normal, too normal. An upper bound
+takes them ``g`` times as large. Beyond `MOST_FITTED` of the databases next to nothing is left of least squares: a ridge
+leaves more of the other cells in what is left, so that figures are from below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.measuring.given.terms import Term
+from empriv.results import FloatArray, IntArray, Results
+
+CONSTANT = 1e-7  # of the spread: what varies less is constant, but for rounding
+MOST_FITTED = 0.9  # parameters in a database: beyond, a ridge
+_RIDGE = 0.5  # parameters in a database that a ridge is worth
+_LEAST_NUMBERS = 30  # databases in which a cell must be a number to be regressed on
+_EACH_WAY = 5  # databases in which a cell must be there, and away, for that to be a regressor
+_MOST_COMING = 0.25  # parameters in a database, at most, for cells that come and go
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableFit:
+    """What is left of a table.
+
+    Attributes
+    ----------
+    cells : (d,) their names
+    kept : (r,) positions of cells that the others do not determine, in whose units the rest is
+    relations : (d, r) every cell as a sum of kept ones, but for what is known and a constant
+    residuals : (N, r) kept cells less what is known of them; N is databases times draws
+    precision : (r, r) K, the inverse of the covariance of the residuals
+    rank : p, parameters in all
+    n : databases
+    spreads : (d,) standard deviation of each cell
+    carried : (d,) whether a cell is a number often enough to be looked at together with others
+    ridge : whether the parameters are too many, so that figures are from below
+    saturated : whether cells are so many that they determine each other by number alone
+    coming, left_out : cells whose coming and going is a regressor, and those for which there was no room
+    known : names of further regressors
+    basis : (N, k) orthonormal, of what is known
+    """
+
+    cells: tuple[str, ...]
+    kept: IntArray
+    relations: FloatArray
+    residuals: FloatArray
+    precision: FloatArray
+    rank: int
+    n: int
+    spreads: FloatArray
+    carried: BoolArray
+    ridge: bool
+    saturated: bool
+    coming: int
+    left_out: int
+    known: tuple[str, ...]
+    basis: FloatArray
+
+    @property
+    def g(self) -> float:
+        """What residuals are multiplied by for an upper bound."""
+        return shrinkage(self.rank / self.n)
+
+    @cached_property
+    def given_rest(self) -> FloatArray:
+        """(N, r) what is left of each kept cell given all the others, in its own units."""
+        return np.asarray(self.residuals @ self.precision / np.diag(self.precision))
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """(r, r) R with ``K = R R'``: an influence D is as long as ``R'D``."""
+        values, vectors = np.linalg.eigh(self.precision)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+    @cached_property
+    def whitened(self) -> FloatArray:
+        """(N, r) ``Y R``: residuals of covariance one."""
+        return np.asarray(self.residuals @ self.root)
+
+    def sizes(self, influences: FloatArray) -> FloatArray:
+        """(...) ``D'K D`` of influences (..., r): the squared distance that two normal tables would be apart."""
+        return np.asarray(((influences @ self.root) ** 2).sum(axis=-1))
+
+    def on_scale(self, cells: FloatArray, numbers: BoolArray) -> TableFit:
+        """The same with the kept cells on another scale, such as their logarithms: (N, r)."""
+        filled = _filled(cells, numbers)
+        residuals = filled - self.basis @ (self.basis.T @ filled)
+        precision, _ = _precision(residuals, self.n, self.basis.shape[1])
+        return replace(self, residuals=residuals, precision=precision)
+
+
+def shrinkage(share: float) -> float:
+    """``min(1, [(1 - p/n)(1 + 3 p/n)]^-1/2)``: what residuals of p parameters are multiplied by for an upper bound.
+
+    Least squares leave residuals of a normal law too small by the root of 1 - p/n, which errs on the private side; of
+    other laws they lose the peaks, which does not.
+    """
+    inside = (1.0 - share) * (1.0 + 3.0 * share)
+    return min(1.0, 1.0 / math.sqrt(inside)) if inside > 0 else 1.0
+
+
+def fit_table(results: Results, known: Sequence[Term] = ()) -> TableFit:
+    """Fit once; ``known`` are further regressors, on these databases in their order."""
+    assert results.components is not None
+    n, d, draws = results.n_databases, len(results.components), results.draws or 1
+    q, numbers = results.q.reshape(-1, d), (results.outcomes == 0).reshape(-1, d)
+    often = numbers.reshape(n, draws, d).any(axis=1).sum(axis=0)
+    carried = np.asarray(often >= max(1, min(_LEAST_NUMBERS, math.ceil(n / 2))))
+    coming, left_out = _comings(results, often, sum(term.size for term in known) + 1)
+    columns = [np.ones((n * draws, 1)), *(np.repeat(term.columns, draws, axis=0) for term in known), coming]
+    vectors, sizes, _ = np.linalg.svd(np.concatenate(columns, axis=1), full_matrices=False)
+    basis = vectors[:, sizes > 1e-10 * sizes.max()]
+    filled = _filled(q, numbers)
+    spreads = filled.std(axis=0)
+    varies = spreads > 1e-12 * np.abs(filled).max(axis=0, initial=0.0)
+    residuals = filled - basis @ (basis.T @ filled)
+    scale = np.where(varies, spreads, 1.0)
+    kept, saturated = _independent(residuals / scale, np.flatnonzero(carried & varies), spreads, basis.shape[1])
+    relations = np.zeros((d, len(kept)))
+    if len(kept):
+        weights = np.linalg.lstsq(residuals[:, kept] / scale[kept], residuals / scale, rcond=1e-12)[0].T
+        relations[:] = weights * scale[:, None] / scale[kept]
+        relations[~carried] = 0.0
+        relations[kept] = np.eye(len(kept))
+    precision, ridge = _precision(residuals[:, kept], n, basis.shape[1])
+    return TableFit(
+        cells=results.components,
+        kept=kept,
+        relations=relations,
+        residuals=residuals[:, kept],
+        precision=precision,
+        rank=basis.shape[1] + len(kept),
+        n=n,
+        spreads=spreads,
+        carried=carried,
+        ridge=ridge,
+        saturated=saturated,
+        coming=coming.shape[1],
+        left_out=left_out,
+        known=tuple(term.name for term in known),
+        basis=basis,
+    )
+
+
+def _filled(q: FloatArray, numbers: BoolArray) -> FloatArray:
+    """Cells with their mean where they are no number: whether they are one is a regressor of its own."""
+    count = np.maximum(numbers.sum(axis=0), 1)
+    plain = np.where(numbers, q, 0.0)
+    return np.where(numbers, plain, plain.sum(axis=0) / count)
+
+
+def _comings(results: Results, often: IntArray, others: int) -> tuple[FloatArray, int]:
+    """(N, k) whether each cell that comes and goes is a number, those about half the time first, while there is room;
+    and how many are left out."""
+    n, d = results.n_databases, results.outcomes.shape[-1]
+    there = (results.outcomes == 0).reshape(-1, d)
+    comes = np.flatnonzero((often >= _EACH_WAY) & (n - often >= _EACH_WAY))
+    _, first = np.unique(there[:, comes], axis=1, return_index=True)  # cells that come and go together are one
+    ranked = comes[np.sort(first)]
+    ranked = ranked[np.argsort(np.abs(often[ranked] - n / 2), kind="stable")]
+    room = max(0, int(_MOST_COMING * n) - others)
+    taken = ranked[:room]
+    return there[:, taken].astype(float), len(ranked) - len(taken)
+
+
+def _independent(
+    standard: FloatArray, candidates: IntArray, spreads: FloatArray, n_known: int
+) -> tuple[IntArray, bool]:
+    """Cells none of which the others determine, and whether they are as many as there can be.
+
+    Those that vary least come first, so that margins are what is left out.
+    """
+    size = len(standard)
+    room = size - n_known
+    kept: list[int] = []
+    frame = np.empty((size, min(len(candidates), max(room, 0))))
+    for cell in candidates[np.argsort(spreads[candidates], kind="stable")].tolist():
+        if len(kept) >= frame.shape[1]:
+            break
+        column, so_far = standard[:, cell], frame[:, : len(kept)]
+        for _ in range(2):  # twice, since once leaves roundings
+            column = column - so_far @ (so_far.T @ column)
+        length = float(np.linalg.norm(column))
+        if length > CONSTANT * math.sqrt(size):
+            frame[:, len(kept)] = column / length
+            kept.append(cell)
+    return np.sort(np.array(kept, np.int64)), bool(len(kept) >= room > 0)
+
+
+def _precision(residuals: FloatArray, n: int, n_known: int) -> tuple[FloatArray, bool]:
+    """K, by least squares or, where parameters are too many, by a ridge; and which it was."""
+    size, r = residuals.shape
+    if not r:
+        return np.zeros((0, 0)), False
+    scale = np.sqrt((residuals**2).mean(axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
+    _, lengths, axes = np.linalg.svd(residuals / scale, full_matrices=False)
+    squares = lengths**2
+    ridge = n_known + r > MOST_FITTED * n
+    added, fitted = 0.0, float(r)
+    if ridge:
+        target = max(1.0, _RIDGE * size - n_known)
+        low, high = 0.0, float(squares.max()) * len(squares)
+        for _ in range(80):
+            added = 0.5 * (low + high)
+            fitted = float((squares / (squares + added)).sum())
+            low, high = (added, high) if fitted > target else (low, added)
+    freedom = max(1.0, size - n_known - fitted)
+    # A ridge has a precision in directions that the residuals do not have as well: there it is the ridge alone.
+    turned = axes / scale
+    precision = freedom * (turned.T / np.maximum(squares + added, 1e-300)) @ turned
+    if ridge and len(squares) < r:
+        across = np.eye(r) - axes.T @ axes
+        precision = precision + freedom / added * across / np.outer(scale, scale)
+    return np.asarray(0.5 * (precision + precision.T)), ridge

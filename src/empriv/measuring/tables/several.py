@@ -1,0 +1,220 @@
+"""People who touch several cells of a table: what is left of it in their own directions, as pairs of one number each.
+
+Which direction shows somebody best depends on them, so that everyone has points of their own. They are measured in
+blocks (`PresenceBlock`), with a bandwidth that directions share in units of their spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from empriv.base.threads import workers
+from empriv.measuring.densities.density import Mixture, density_or_default
+from empriv.measuring.densities.selection import spread as spread_of
+from empriv.measuring.given.presence_block import PresenceBlock, block_of
+from empriv.measuring.line.blocks import Block
+from empriv.measuring.line.hockeystick import LARGEST_EPSILON
+from empriv.measuring.line.laplace import LaplaceBlock, slack
+from empriv.measuring.line.spreads import spreads
+from empriv.measuring.tables.fit import TableFit
+from empriv.measuring.tables.influences import Influences
+from empriv.results import FloatArray, IntArray
+
+DAYS = 12  # of those when somebody was there, at quantiles of what they did
+_FEW_DAYS = 4  # for people who are not among the most exposed
+MOST_EXPOSED = 200
+_BLOCK = 64
+_MOST_EPSILONS = 16  # of a curve; between them it is a chord, which is above it
+_CANCELS = 0.25  # influences whose sum is shorter than this share of what it could be have no common direction
+
+
+class Directions(NamedTuple):
+    """Pairs of one number, a row each.
+
+    Attributes
+    ----------
+    owner : (rows,) the individual
+    others, moved : (rows, N) the two sides, at variance about 1
+    weight : (rows,) of the row among those of its owner
+    """
+
+    owner: IntArray
+    others: FloatArray
+    moved: FloatArray
+    weight: FloatArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SeveralCells:
+    """People who touch several cells.
+
+    Attributes
+    ----------
+    fit, influences : of the table
+    rows : (k,) the individuals, the most exposed first, by the largest D'K D
+    """
+
+    fit: TableFit
+    influences: Influences
+    rows: IntArray
+
+    @cached_property
+    def relative_bandwidths(self) -> FloatArray:
+        """(r,) one-SE bandwidth of what is left of each kept cell, in units of its spread."""
+        databases = np.repeat(np.arange(self.fit.n), self.influences.draws)
+        places = self.influences.kept_touched[0]
+        out = np.ones(len(self.fit.kept))
+        for place in np.unique(places):
+            points = self.fit.given_rest[:, place]
+            if np.ptp(points) > 0:
+                model = density_or_default(None).fit(points, databases)
+                assert isinstance(model, Mixture)
+                out[place] = model.bandwidth / spread_of(points)
+        return out
+
+    def bandwidths(self, directions: Directions) -> FloatArray:
+        """(rows,) of each direction: that of its owner's cells, by the spread of its points."""
+        places, begins = self.influences.kept_touched
+        logs = np.log(self.relative_bandwidths)
+        owners, back = np.unique(directions.owner, return_inverse=True)
+        shared = np.array([np.exp(logs[places[begins[row] : begins[row + 1]]].mean()) for row in owners])
+        spread = spreads(directions.others)
+        return np.asarray(shared[back] * np.where(spread > 0, spread, 1.0))
+
+    def whitened(self, row: int) -> tuple[IntArray, FloatArray]:
+        """Databases (m,) that somebody changes, and what they change in white coordinates (m, draws, r)."""
+        databases, places, changes = self.influences.of(row)
+        return databases, changes @ self.fit.root[places]
+
+    def on_random_day(self, rows: IntArray) -> Directions:
+        """With everyone against without, in the direction of what each does on the whole."""
+        pairs = [self._whole(row) for row in rows.tolist()]
+        return _stacked(rows, [[pair] for pair in pairs])
+
+    def there(self, rows: IntArray, days: int) -> Directions:
+        """The others against the others and what somebody did on one day, for days at quantiles of how much it was."""
+        return _stacked(rows, [self._on_days(row, days) for row in rows.tolist()])
+
+    def _whole(self, row: int) -> tuple[FloatArray, FloatArray, float]:
+        databases, white = self.whitened(row)
+        flat = white.reshape(-1, white.shape[-1])
+        total = flat.sum(axis=0)
+        if total @ total < _CANCELS * len(flat) * (flat**2).sum():
+            axis = np.linalg.svd(flat, full_matrices=False)[2][0]  # what cancels on the whole is seen along its axis
+            total = axis if total @ axis >= 0 else -axis
+        length = float(np.linalg.norm(total))
+        unit = total / length if length > 0 else total
+        points = self.fit.whitened @ unit
+        moved = points.copy().reshape(self.fit.n, -1)
+        moved[databases] -= white @ unit
+        return points, moved.reshape(-1), 1.0
+
+    def _on_days(self, row: int, days: int) -> list[tuple[FloatArray, FloatArray, float]]:
+        databases, white = self.whitened(row)
+        sizes = (white**2).sum(axis=2).mean(axis=1)
+        order = np.argsort(sizes, kind="stable")[np.sort(sizes) > 0]
+        if not len(order):
+            return []
+        chosen = order[((np.arange(min(days, len(order))) + 0.5) * len(order) / min(days, len(order))).astype(int)]
+        pairs = []
+        for day in chosen.tolist():
+            change = white[day].mean(axis=0)
+            length = float(np.linalg.norm(change))
+            unit = change / length
+            others = (self.fit.whitened @ unit).reshape(self.fit.n, -1)
+            others[databases] -= white @ unit
+            pairs.append((others.reshape(-1), others.reshape(-1) + length, 1.0 / len(chosen)))
+        return pairs
+
+    def days_of(self, rows: IntArray) -> IntArray:
+        """(rows,) on how many days each is looked at."""
+        exposed = np.isin(rows, self.rows[:MOST_EXPOSED])
+        return np.where(exposed, DAYS, _FEW_DAYS)
+
+    def blocks(self, rows: IntArray, *, present: bool) -> Iterator[Directions]:
+        """Directions of these people, some at a time."""
+        step = _BLOCK
+        for days in (DAYS, _FEW_DAYS) if present else (1,):
+            group = rows[self.days_of(rows) == days] if present else rows
+            for start in range(0, len(group), max(1, step // days)):
+                part = group[start : start + max(1, step // days)]
+                yield self.there(part, days) if present else self.on_random_day(part)
+
+    def curves(self, epsilons: FloatArray, *, present: bool) -> FloatArray:
+        """(rows, epsilons) delta of each of ``rows``: in one direction, or on average over days when they are there."""
+        grid = epsilons if len(epsilons) <= _MOST_EPSILONS else _spread_out(epsilons)
+        position = np.full(int(self.rows.max(initial=-1)) + 1, -1)
+        position[self.rows] = np.arange(len(self.rows))
+        out = np.zeros((len(self.rows), len(grid)))
+
+        def task(directions: Directions) -> tuple[IntArray, FloatArray]:
+            sticks = hockey_sticks(directions, self.bandwidths(directions), grid)
+            return directions.owner, sticks * directions.weight[:, None]
+
+        _ = self.relative_bandwidths  # computed once, not by each thread
+        with ThreadPoolExecutor(workers()) as pool:
+            for owner, sticks in pool.map(task, self.blocks(self.rows, present=present)):
+                np.add.at(out, position[owner], sticks)
+        out = np.minimum(out, 1.0)
+        return out if grid is epsilons else chords(np.exp(epsilons), np.exp(grid), out)
+
+
+def hockey_sticks(directions: Directions, bandwidths: FloatArray, epsilons: FloatArray) -> FloatArray:
+    """(rows, epsilons) the larger of both directions; exactly 0 where the ratio of densities is proved to stay within
+    e^epsilon."""
+    if not len(directions.owner):
+        return np.zeros((0, len(epsilons)))
+    shifts = np.abs(directions.moved - directions.others).max(axis=1) / bandwidths
+    block = pairs_block(directions, bandwidths)
+    e = np.exp(np.minimum(epsilons, LARGEST_EPSILON))
+    if block is not None:
+        sticks = np.minimum(block.sticks(e), 1.0)
+    else:
+        parts = zip(directions.others, directions.moved, bandwidths.tolist(), strict=True)
+        sticks = np.stack([_far_apart(others, moved, h, epsilons) for others, moved, h in parts])
+    return np.where(shifts[:, None] > epsilons, sticks, 0.0)
+
+
+def pairs_block(directions: Directions, bandwidths: FloatArray) -> PresenceBlock | None:
+    """The rows as a block; None where points are too far apart."""
+    weights = np.ones((len(directions.owner), 1))
+    return block_of(directions.others, directions.moved[:, None, :], weights, bandwidths)
+
+
+def chords(x: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:
+    """Falling convex curves (rows, knots) at ``x``, by chords between the knots, which are never below them."""
+    place = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+    with np.errstate(invalid="ignore"):
+        share = np.clip((x - knots[place]) / (knots[place + 1] - knots[place]), 0.0, 1.0)
+    share = np.where(np.isinf(x), 1.0, share)
+    return np.asarray(values[:, place] * (1 - share) + values[:, place + 1] * share)
+
+
+def _far_apart(others: FloatArray, moved: FloatArray, bandwidth: float, epsilons: FloatArray) -> FloatArray:
+    source = LaplaceBlock(others, moved[None, :], bandwidth)
+    return np.asarray(Block(source, np.zeros(0), np.zeros((1, 0)), slack=slack(others)).curves(epsilons)[0])
+
+
+def _spread_out(epsilons: FloatArray) -> FloatArray:
+    """Some of many rising epsilons, the first and the last among them."""
+    places = np.unique(np.linspace(0, len(epsilons) - 1, _MOST_EPSILONS).astype(int))
+    return np.asarray(epsilons[places])
+
+
+def _stacked(rows: IntArray, pairs: list[list[tuple[FloatArray, FloatArray, float]]]) -> Directions:
+    owner = np.repeat(rows, [len(own) for own in pairs])
+    flat = [pair for own in pairs for pair in own]
+    if not flat:
+        return Directions(owner, np.zeros((0, 1)), np.zeros((0, 1)), np.zeros(0))
+    return Directions(
+        owner,
+        np.stack([others for others, _, _ in flat]),
+        np.stack([moved for _, moved, _ in flat]),
+        np.array([weight for _, _, weight in flat]),
+    )

@@ -1,0 +1,246 @@
+"""`TableRisk`: the privacy of a whole table, of any number of cells (docs/tables.md).
+
+People touch few cells; what they do not touch is the same with and without them, and so is known. What is left of the
+cells that they do touch is one number in their direction (`fit`), and is measured as one number is: people of one cell
+by `each_cell`, the others by `several`. Forgetting cells is post-processing, so nobody's delta_i is below that of a
+cell alone. Exact leaks (`leaks`) are found for any number of cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.arguments import probability
+from empriv.base.progress import progress
+from empriv.errors import InputError
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.densities.density import Density, density_or_default
+from empriv.measuring.given.terms import Term
+from empriv.measuring.joint.directions import Leak
+from empriv.measuring.line.risk import Risk
+from empriv.measuring.tables.each_cell import EachCell, GivenRest, Line, given_rest, lines_of
+from empriv.measuring.tables.fit import TableFit, fit_table
+from empriv.measuring.tables.influences import Influences, influences_on
+from empriv.measuring.tables.leaks import table_leaks
+from empriv.measuring.tables.several import MOST_EXPOSED, Directions, SeveralCells, hockey_sticks
+from empriv.results import FloatArray, IntArray, Results
+
+
+def measure_table(results: Results, *, density: Density | None = None, known: Sequence[Term] = ()) -> TableRisk:
+    """Privacy of a whole table.
+
+    Parameters
+    ----------
+    results : of a query that gives several numbers
+    density : how densities are estimated; people who touch several cells are measured with the default one
+    known : what is known of each database besides the table, in the order of the databases
+    """
+    if results.components is None:
+        raise InputError("`results` must be those of a vector query. Hint: empriv.measure(results).")
+    fit = fit_table(results, known)
+    influences = influences_on(results, fit)
+    return TableRisk(
+        results=results,
+        fit=fit,
+        influences=influences,
+        leaks=table_leaks(fit, influences),
+        recipe=density_or_default(density),
+        known=tuple(known),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TableRisk(RiskContract):
+    """How private a whole table is for every individual: an estimate from the databases at hand.
+
+    Made by `empriv.measure` and `empriv.audit` of a query that gives more than two numbers.
+
+    Attributes
+    ----------
+    results : what was measured
+    fit : what is left of each cell given the others
+    influences : what each individual changes
+    leaks : exact leaks, each with a combination of cells in words
+    recipe : how densities are estimated
+    known : what is known of each database besides the table
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> cells = 100 + 10 * rng.normal(size=(365, 1)) + rng.normal(size=(365, 5))
+    >>> results = empriv.Results.stack({
+    ...     f"ward {k}": empriv.Results.from_arrays(cells[:, k], [cells[:, k] - (k == 0)]) for k in range(5)
+    ... })
+    >>> risk = empriv.measure(results)
+    >>> print(f"{risk.each_number['ward 0'].delta(0.1):.2f} alone, {risk.delta(0.1):.2f} beside the others")
+    0.00 alone, 0.31 beside the others
+    """
+
+    results: Results
+    fit: TableFit = field(repr=False)
+    influences: Influences = field(repr=False)
+    leaks: tuple[Leak, ...] = field(repr=False)
+    recipe: Density = field(repr=False)
+    known: tuple[Term, ...] = field(default=(), repr=False)
+    made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
+
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        out = self.alone_curves(epsilons)
+        with progress(len(self.lines) + 1, "Measuring cells") as advance:
+            for line, risks in self.along_lines():
+                for risk in risks.values():
+                    out[line.rows] = np.maximum(out[line.rows], risk.delta_i(epsilons))
+                advance(1)
+            several = self.several.rows
+            if len(several):
+                out[several] = np.maximum(out[several], self.several.curves(epsilons, present=False))
+            advance(1)
+        return np.maximum(out, self.leaked()[:, None])
+
+    def own_epsilon_i(self, delta: float) -> FloatArray:
+        """By halving, as for any kind, and inf where an exact leak alone is more."""
+        probability("delta", delta)
+        out = super().own_epsilon_i(delta)
+        return np.where(self.leaked() > delta, np.inf, out)
+
+    @property
+    def each_number(self) -> Mapping[str, Risk]:
+        return self.components
+
+    @cached_property
+    def components(self) -> EachCell:
+        """The `Risk` of each cell alone, by name; measured when first asked for."""
+        before = None if self.made_from is None else self.made_from.each_number
+        return EachCell(self.results, self.recipe, before or None)  # type: ignore[arg-type]
+
+    def alone_curves(self, epsilons: FloatArray) -> FloatArray:
+        """(individuals, epsilons) the most that a cell alone tells."""
+        out = np.zeros((self.results.n_individuals, len(epsilons)))
+        for name, rows in self.touching.items():
+            out[rows] = np.maximum(out[rows], self.components[name].delta_i(epsilons)[rows])
+        return out
+
+    def leaked(self) -> FloatArray:
+        """Share of the databases in which each individual is given away for certain."""
+        out = np.zeros(self.results.n_individuals)
+        for leak in self.leaks:
+            out[leak.rows] = np.maximum(out[leak.rows], leak.shares)
+        return out
+
+    def exposures(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Which cells expose whom: the columns individual, cell and delta_i of a table, the largest first.
+
+        delta_i is that of the cell given all cells that the individual does not touch; one row for each cell that they
+        touch and that the others do not determine.
+        """
+        grid = np.array([float(epsilon)])
+        owners, cells, deltas = [], [], []
+        for line, risks in self.along_lines():
+            if len(line.places) == 1:
+                owners.append(line.rows)
+                cells.append(np.full(len(line.rows), line.places[0]))
+                deltas.append(np.max([risk.delta_i(grid)[:, 0] for risk in risks.values()], axis=0))
+        for rows, places, directions in self._each_cell_of_several():
+            owners.append(rows)
+            cells.append(places)
+            deltas.append(hockey_sticks(directions, self.several.bandwidths(directions), grid)[:, 0])
+        owner, place, delta = (np.concatenate(column) if column else np.zeros(0) for column in (owners, cells, deltas))
+        order = np.lexsort((place, owner, -delta))[:top]
+        names = np.array(self.fit.cells, object)[self.fit.kept]
+        return {
+            "individual": self.results.individuals[owner.astype(np.int64)[order]],
+            "cell": names[place.astype(np.int64)[order]].astype(np.str_),
+            "delta_i": np.asarray(delta[order], float),
+        }
+
+    def given_presence(self) -> RiskContract:
+        """The risk on a database that the person is in, where the paper's is averaged over all databases."""
+        from empriv.measuring.tables.table_presence import TablePresenceRisk  # which is made of tables
+
+        source = None if self.made_from is None else self.made_from.given_presence()
+        return TablePresenceRisk(self.results, self, made_from=source)
+
+    @property
+    def lines(self) -> list[Line]:
+        """People who always change the same cells in the same proportion, together with those who do as they do."""
+        return self._grouped[0]
+
+    @cached_property
+    def several(self) -> SeveralCells:
+        """Everybody else who changes something."""
+        largest = self._largest_sizes
+        rows = self._grouped[1]
+        return SeveralCells(self.fit, self.influences, rows[np.argsort(-largest[rows], kind="stable")])
+
+    @cached_property
+    def _grouped(self) -> tuple[list[Line], IntArray]:
+        exposed = np.argsort(-self._largest_sizes, kind="stable")[:MOST_EXPOSED]
+        return lines_of(self.influences, self.fit, exposed)
+
+    @cached_property
+    def _largest_sizes(self) -> FloatArray:
+        """(individuals,) the largest D'K D of each."""
+        largest = np.zeros(self.results.n_individuals)
+        np.maximum.at(largest, self.influences.owner, self.influences.sizes)
+        return largest
+
+    @cached_property
+    def touching(self) -> dict[str, IntArray]:
+        """People who touch each cell, by its name."""
+        people, cells = self.influences.touched.T
+        order = np.argsort(cells, kind="stable")
+        ends = np.searchsorted(cells[order], np.arange(len(self.fit.cells) + 1))
+        groups = (people[order[ends[cell] : ends[cell + 1]]] for cell in range(len(self.fit.cells)))
+        return {name: np.sort(group) for name, group in zip(self.fit.cells, groups, strict=True) if len(group)}
+
+    def along_lines(self) -> Iterator[tuple[Line, dict[str, Risk]]]:
+        """Each line with the risk of its people given all that they do not touch, on each scale that suits it."""
+        for number, line in enumerate(self.lines):
+            if number not in self._measured:
+                self._measured[number] = self.rest.risks(line)
+            yield line, self._measured[number]
+
+    @cached_property
+    def rest(self) -> GivenRest:
+        """Cells given the rest, on several scales."""
+        return given_rest(self.results, self.fit, self.influences, self.recipe)
+
+    @cached_property
+    def _measured(self) -> dict[int, dict[str, Risk]]:
+        return {}
+
+    def _each_cell_of_several(self) -> list[tuple[IntArray, IntArray, Directions]]:
+        """Each cell of people who touch several, given the cells that they do not touch: what is left of it, at
+        variance 1, with everyone and without them."""
+        out = []
+        on_lines = [line.rows for line in self.lines if len(line.places) > 1]
+        rows = np.concatenate((*on_lines, self.several.rows))
+        for start in range(0, len(rows), 32):
+            owners, places, before, after = [], [], [], []
+            for row in rows[start : start + 32].tolist():
+                databases, touched, changes = self.influences.of(row)
+                inside = self.fit.precision[np.ix_(touched, touched)]
+                covariance = np.linalg.pinv(inside, rcond=1e-12)
+                left = (self.fit.residuals @ self.fit.precision[:, touched]) @ covariance
+                scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+                without = left.reshape(self.fit.n, -1, len(touched)).copy()
+                without[databases] -= changes
+                owners += [row] * len(touched)
+                places += touched.tolist()
+                before += list((left / scale).T)
+                after += list((without.reshape(left.shape) / scale).T)
+            owner = np.array(owners, np.int64)
+            directions = Directions(owner, np.stack(before), np.stack(after), np.ones(len(owner)))
+            out.append((owner, np.array(places), directions))
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What can be computed again is not sent along.
+        again = ("components", "rest", "several", "touching", "_grouped", "_measured", "_largest_sizes")
+        return {name: value for name, value in super().__getstate__().items() if name not in again}

@@ -1,0 +1,284 @@
+"""Whole tables: closed forms for normal ones, margins, differences, suppression, and inputs of every kind."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from empriv.errors import InputError
+from empriv.measuring.tables import TableRisk, measure_table
+from empriv.measuring.tables.fit import fit_table, shrinkage
+from empriv.results import Outcome, Results
+
+N = 365
+
+
+def gaussian(size, epsilon):
+    return ndtr(size / 2 - epsilon / size) - math.exp(epsilon) * ndtr(-size / 2 - epsilon / size)
+
+
+def table(q, people, names=None, outcomes=None):
+    """Results from cells (n, d) and, for each person, the databases and what they change there (m, d)."""
+    at = np.concatenate([databases for databases, _ in people]).astype(np.int32)
+    change = np.concatenate([changes for _, changes in people])
+    codes = np.zeros(q.shape, np.int8) if outcomes is None else outcomes
+    return Results(
+        q=q,
+        outcomes=codes,
+        databases=np.arange(len(q)),
+        individuals=np.arange(len(people)),
+        starts=np.concatenate(([0], np.cumsum([len(databases) for databases, _ in people]))).astype(np.int64),
+        entry_database=at,
+        entry_q=q[at] - change,
+        entry_outcomes=codes[at],
+        components=tuple(names or (f"cell {k}" for k in range(q.shape[1]))),
+    )
+
+
+def always(changes, n=N):
+    """Somebody who is in every database with the same changes."""
+    return np.arange(n), np.tile(np.asarray(changes, float), (n, 1))
+
+
+def factors(rng, d, n=N, noise=1.0):
+    """Cells that follow two common factors, and vary by ``noise`` beside them."""
+    return 100 + 3 * rng.normal(size=(n, 2)) @ rng.uniform(1, 2, size=(2, d)) + noise * rng.normal(size=(n, d))
+
+
+def unit(d, *cells):
+    out = np.zeros(d)
+    out[list(cells)] = 1.0
+    return out
+
+
+@pytest.mark.parametrize("d", [6, 40])
+def test_one_constant_cell_is_hidden_by_its_own_noise_alone(d):
+    deltas, alone = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        risk = measure_table(table(factors(rng, d), [always(0.3 * unit(d, 0))]))
+        deltas.append(risk.delta(0.1))
+        alone.append(risk.each_number["cell 0"].delta(0.1))
+    truth = gaussian(0.3, 0.1)
+    if d == 40:  # with few cells the factors are not known exactly
+        assert abs(np.mean(deltas) - truth) < 0.02
+    assert np.mean(alone) < 0.3 * truth
+    assert np.mean(deltas) > 2 * np.mean(alone)
+
+
+def test_a_constant_influence_vector_is_one_number_of_its_mahalanobis_size():
+    rng = np.random.default_rng(5)
+    root = np.linalg.cholesky(0.5 * np.eye(4) + 0.5)
+    q = rng.normal(size=(2000, 4)) @ root.T
+    change = np.array([0.3, -0.2, 0.4, 0.0])
+    risk = measure_table(table(q, [always(change, 2000)]))
+    size = math.sqrt(change @ np.linalg.solve(root @ root.T, change))
+    assert math.sqrt(risk.influences.sizes[0]) == pytest.approx(size, rel=0.05)
+    assert risk.delta(0.1) == pytest.approx(gaussian(size, 0.1), abs=0.02)
+    assert risk.delta(0.1) > gaussian(0.8 * size, 0.1)
+
+
+def people_of(rng, d, n=N):
+    """Everybody of one cell, some rarely there, and somebody who roams."""
+    people = [always(0.5 * unit(d, k), n) for k in range(d)]
+    days = np.sort(rng.choice(n, n // 10, replace=False))
+    people.append((days, rng.exponential(1.0, len(days))[:, None] * unit(d, 0)))
+    people.append((days, unit(d, 0) * 1.0 + np.eye(d)[rng.integers(d, size=len(days))]))
+    return people
+
+
+def with_margin(q, people):
+    """The same cells and their total."""
+    wide = [(at, np.column_stack((change, change.sum(axis=1)))) for at, change in people]
+    return np.column_stack((q, q.sum(axis=1))), wide
+
+
+def test_margins_change_nobody():
+    rng = np.random.default_rng(1)
+    q = factors(rng, 6)
+    people = people_of(rng, 6)
+    plain, beside = measure_table(table(q, people)), measure_table(table(*with_margin(q, people)))
+    assert not beside.leaks
+    assert beside.fit.rank == plain.fit.rank
+    np.testing.assert_allclose(beside.delta_i([0.1, 0.5]), plain.delta_i([0.1, 0.5]), atol=1e-7)
+    there, there_beside = plain.given_presence(), beside.given_presence()
+    np.testing.assert_allclose(there_beside.delta_i(0.1), there.delta_i(0.1), atol=1e-7)
+
+
+def test_hiding_one_cell_beside_the_total_changes_nothing_and_two_do():
+    rng = np.random.default_rng(2)
+    q = 100 + rng.normal(size=(N, 5))
+    people = [always(0.7 * unit(5, k)) for k in range(5)]
+    wide, moved = with_margin(q, people)
+    whole = measure_table(table(wide, moved)).delta_i(0.1)
+
+    def without(*cells):
+        kept = [c for c in range(6) if c not in cells]
+        return measure_table(table(wide[:, kept], [(at, change[:, kept]) for at, change in moved])).delta_i(0.1)
+
+    np.testing.assert_allclose(without(1), whole, atol=1e-6)
+    two = without(1, 2)
+    assert np.all(two[1:3] < 0.75 * whole[1:3])
+    assert two[0] == pytest.approx(whole[0], abs=0.01)
+    # somebody who regressed a cell on a total that the person is in would say 1
+    assert whole.max() < 0.35
+
+
+def test_a_difference_that_is_one_person_gives_them_away():
+    rng = np.random.default_rng(3)
+    others = 100 + rng.normal(size=(N, 3))
+    own = rng.lognormal(size=N)
+    q = np.column_stack((others[:, 0] + own, others[:, 0], others[:, 1:]))
+    target = np.arange(N), own[:, None] * unit(4, 0)
+    somebody = always(0.2 * unit(4, 2))
+    names = ["ward A in total", "women in ward A", "ward B", "ward C"]
+    risk = measure_table(table(q, [target, somebody], names))
+    assert risk.delta_i(0.1)[0] == 1.0
+    assert risk.delta_i(0.1)[1] < 0.3
+    (leak,) = risk.leaks
+    assert leak.direction == "ward A in total less women in ward A"
+    assert leak.rows.tolist() == [0]
+    assert leak.largest_share == 1.0
+    assert np.isinf(risk.epsilon_i(0.5)[0])
+    assert risk.given_presence().delta_i(0.1)[0] == 1.0
+
+
+def test_whoever_breaks_what_the_table_keeps_is_given_away_where_they_do():
+    rng = np.random.default_rng(4)
+    q = 100 + rng.normal(size=(N, 3))
+    days = np.arange(0, N, 5)
+    honest, cheat = always(0.3 * np.array([1, 0, 0, 1.0])), (days, np.tile([0.3, 0, 0, 0.0], (len(days), 1)))
+    risk = measure_table(table(np.column_stack((q, q.sum(axis=1))), [honest, cheat], ["a", "b", "c", "total"]))
+    (leak,) = risk.leaks
+    assert leak.rows.tolist() == [1]
+    assert leak.largest_share == pytest.approx(len(days) / N)
+    assert leak.direction == "total less a less b less c"
+    assert risk.delta_i(0.1)[1] >= len(days) / N
+    assert risk.given_presence().delta_i(0.1)[1] == 1.0
+    assert risk.delta_i(0.1)[0] < 0.2
+
+
+def test_nobody_is_below_a_cell_alone():
+    rng = np.random.default_rng(6)
+    q = rng.lognormal(1.0, 1.0, size=(100, 4))
+    risk = measure_table(table(q, people_of(rng, 4, 100)))
+    for alone in risk.each_number.values():
+        assert np.all(risk.delta_i([0.1, 1.0]) >= alone.delta_i([0.1, 1.0]) - 1e-12)
+
+
+def test_units_and_the_order_of_cells_do_not_matter():
+    rng = np.random.default_rng(7)
+    q = factors(rng, 4, 120)
+    people = people_of(rng, 4, 120)
+    order, factor = np.array([2, 0, 3, 1]), np.array([1e-3, 10.0, 1.0, -5.0])
+    plain = measure_table(table(q, people))
+    turned = measure_table(table((q * factor)[:, order], [(at, (c * factor)[:, order]) for at, c in people]))
+    np.testing.assert_allclose(turned.delta_i(0.1), plain.delta_i(0.1), atol=2e-3)
+
+
+def test_which_cells_expose_whom():
+    rng = np.random.default_rng(8)
+    q = factors(rng, 5)
+    two = np.zeros((N, 5))
+    two[:, 1], two[:, 2] = 1.0, rng.exponential(0.1, N)
+    risk = measure_table(table(q, [always(0.5 * unit(5, 0)), (np.arange(N), two)]))
+    rows = risk.exposures(0.1)
+    found = {(int(i), str(c)): d for i, c, d in zip(rows["individual"], rows["cell"], rows["delta_i"], strict=True)}
+    assert set(found) == {(0, "cell 0"), (1, "cell 1"), (1, "cell 2")}
+    assert found[0, "cell 0"] == pytest.approx(risk.delta_i(0.1)[0])
+    assert found[1, "cell 1"] > 5 * found[1, "cell 2"]
+    assert np.all(np.diff(rows["delta_i"]) <= 0)
+    assert len(risk.exposures(0.1, top=1)["cell"]) == 1
+
+
+def test_cells_that_come_and_go_are_outcomes():
+    rng = np.random.default_rng(9)
+    q = 100 + rng.normal(size=(N, 3))
+    hidden = rng.random(N) < 0.4
+    codes = np.zeros(q.shape, np.int8)
+    codes[hidden, 0] = Outcome.NULL
+    q[hidden, 0] = np.nan
+    results = table(q, [always(0.5 * unit(3, 0)), always(0.5 * unit(3, 1))], outcomes=codes)
+    risk = measure_table(results)
+    assert (risk.fit.coming, risk.fit.left_out) == (1, 0)
+    assert 0.02 < risk.delta_i(0.1)[0] < risk.delta_i(0.1)[1] + 0.05
+    # somebody without whom the cell is hidden is seen by that
+    shown = np.flatnonzero(~hidden)[:80]
+    entry_codes, entry_q = results.entry_outcomes.copy(), results.entry_q.copy()
+    entry_codes[shown, 0], entry_q[shown, 0] = Outcome.NULL, np.nan
+    turning = Results(**{**vars_of(results), "entry_q": entry_q, "entry_outcomes": entry_codes})
+    assert measure_table(turning).delta_i(0.1)[0] > 0.15
+
+
+def vars_of(results):
+    return {name: getattr(results, name) for name in results.__dataclass_fields__}
+
+
+def test_more_cells_than_databases_give_a_figure_from_below():
+    rng = np.random.default_rng(10)
+    q = factors(rng, 60, 50)
+    risk = measure_table(table(q, [always(0.5 * unit(60, 0), 50)]))
+    assert risk.fit.ridge
+    assert risk.fit.saturated
+    assert not risk.leaks
+    assert 0 <= risk.delta(0.1) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.0, 1.0), (0.1, 0.9245), (0.3, 0.8671), (0.5, 0.8944), (0.8, 1.0), (1.0, 1.0)]
+)
+def test_shrinkage(share, expected):
+    assert shrinkage(share) == pytest.approx(expected, abs=1e-4)
+
+
+def test_precision_is_that_of_the_regression_on_all_others():
+    rng = np.random.default_rng(11)
+    q = factors(rng, 4, 80)
+    fit = fit_table(table(q, [always(unit(4, 0), 80)]))
+    others = np.column_stack((np.ones(80), q[:, 1:]))
+    residual = q[:, 0] - others @ np.linalg.lstsq(others, q[:, 0], rcond=None)[0]
+    np.testing.assert_allclose(fit.given_rest[:, 0], residual, atol=1e-8)
+    assert (fit.rank, fit.n) == (5, 80)
+
+
+def test_odd_inputs():
+    rng = np.random.default_rng(12)
+    one_database = measure_table(table(rng.normal(size=(1, 3)), [always(unit(3, 0), 1)]))
+    assert 0 <= one_database.delta(0.1) <= 1
+    q = np.column_stack((np.full(50, 7.0), rng.normal(size=50), rng.integers(0, 2, 50).astype(float)))
+    people = [always([1.0, 0, 0], 50), always([0, 0.1, 0.0], 50), (np.zeros(0, int), np.zeros((0, 3)))]
+    risk = measure_table(table(q, people))
+    assert risk.delta_i(0.1)[0] == 1.0  # a constant that is another one without them
+    assert risk.delta_i(0.1)[2] == 0.0
+    codes = np.zeros(q.shape, np.int8)
+    codes[:, 1] = Outcome.NULL
+    never = np.where(codes == 0, q, np.nan)
+    assert measure_table(table(never, people[:1], outcomes=codes)).delta_i(0.1)[0] == 1.0
+    with pytest.raises(InputError, match="vector query"):
+        measure_table(Results.from_arrays([1.0, 2.0], [[1.0, 1.0]]))
+
+
+def test_draws_of_a_randomised_query():
+    rng = np.random.default_rng(13)
+    base = 100 + rng.normal(size=(100, 3))
+    q = base[:, None, :] + rng.laplace(size=(100, 4, 3))
+    results = Results(
+        q=q,
+        outcomes=np.zeros(q.shape, np.int8),
+        databases=np.arange(100),
+        individuals=np.arange(2),
+        starts=np.array([0, 100, 200]),
+        entry_database=np.tile(np.arange(100, dtype=np.int32), 2),
+        entry_q=np.concatenate((q - 0.5 * unit(3, 0), q - 0.5 * unit(3, 0, 1))),
+        entry_outcomes=np.zeros((200, 4, 3), np.int8),
+        components=("a", "b", "c"),
+        draws=4,
+    )
+    risk = measure_table(results)
+    assert isinstance(risk, TableRisk)
+    first, both = risk.delta_i(0.1)
+    assert 0 < first < both < 0.6
+    assert np.all(risk.given_presence().delta_i(0.1) > 0)
