@@ -199,13 +199,42 @@ def test_vectors_are_compared_by_component_errors_only(data: empriv.Databases) -
     with pytest.raises(InputError, match="several errors"):
         found.front()
     assert "delta" in found.table()
-    assert "mean_absolute" not in found.table()
+    assert found.table()["mean_absolute"] == [row.mean_absolute for row in found.overall]
+    assert "front" not in found.table()
     assert "not judged" in str(found)
+    off = np.abs(found["rounded"].results.q - found["raw"].results.q)
+    truth = np.abs(found["raw"].results.q)
+    assert found.overall[1].mean_absolute == pytest.approx(off.mean())
+    assert found.overall[1].relative == pytest.approx((off / truth)[truth > 0].mean())
+    assert [row.mean_absolute for row in found.utility[2:]] == pytest.approx(off.mean(axis=0).tolist())
+    assert "raw: no error in any cell." in str(found)
+    assert "most in many" in str(found) or "most in total" in str(found)
     assert list(found.bands["raw"].epsilon) == [0.5]
     one = compare({"raw": both, "rounded": protocols.rounded(both, to=10)}, data, component="total", epsilon=0.5)
     assert one.scalar
     with pytest.raises(InputError, match="same numbers"):
         _ = compare({"raw": both, "one": RAW}, data, truth="raw").utility
+
+
+def test_hidden_cells_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    cells = {name: rng.poisson(50.0, 40).astype(float) for name in ("<b>a", "b", "c")}
+    raw = empriv.Results.stack({name: empriv.Results.from_arrays(q, [q - 1.0]) for name, q in cells.items()})
+    outcomes = raw.outcomes.copy()
+    outcomes[:, 1], outcomes[::4, 2] = 1, 1
+    hidden = replace(raw, q=np.where(outcomes == 0, raw.q + 5.0, np.nan), outcomes=outcomes)
+    nothing = replace(raw, q=np.full(raw.q.shape, np.nan), outcomes=np.ones(raw.q.shape, np.int8))
+    found = compare({"raw": raw, "hidden": hidden, "nothing": nothing}, truth="raw", epsilon=0.5)
+    by_cell = {row.component: row.unanswered for row in found.utility if row.protocol == "hidden"}
+    assert by_cell == {"<b>a": 0.0, "b": 1.0, "c": 0.25}
+    assert found.overall[1].unanswered == pytest.approx(1.25 / 3)
+    assert found.overall[1].mean_absolute == pytest.approx(5.0)
+    assert "1.25 of 3 cells hidden in a database on average" in str(found)
+    assert "nothing: every one of its 3 cells is hidden." in str(found)
+    schema = json.loads((files("empriv.report") / "comparison.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(found.to_json(), schema)
+    assert math.isnan(found.overall[2].mean_absolute)
+    assert found.to_json()["protocols"][2]["overall"]["mean_absolute"] is None
 
 
 @pytest.mark.slow

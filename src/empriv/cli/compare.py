@@ -116,7 +116,7 @@ def protocols_of(settings: Settings) -> dict[str, Any]:
         if base is not None:
             start = build(base, (*above, name))
         else:
-            start = query or (settings.query[0] if settings.query else None)
+            start = query or (settings.asked if settings.query else None)
             if start is None:
                 raise InputError(f"`protocols.{name}` must have a query, or the file must have one for all.")
         if kind == "noised":

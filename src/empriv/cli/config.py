@@ -24,11 +24,15 @@ from empriv.errors import InputError
 # Kinds of [protocols.NAME]: what each needs, and what it takes besides `query` and `base`.
 PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "plain": ((), ()),
-    "rounded": (("to",), ()),
+    "rounded": (("to",), ("at_random",)),
     "winsorised": (("column", "lower", "upper"), ()),
     "top_coded": (("column", "at"), ()),
     "suppressed": (("fewer_than",), ()),
     "k_threshold": (("k",), ()),
+    "dominance": (("share",), ("top", "column")),
+    "hidden": (("cells",), ()),
+    "complementary": ((), ("keep",)),
+    "cell_noise": (("scale",), ("law",)),
     "local_noise": (("column", "scale"), ("law",)),
     "subsampled": (("share",), ()),
     "laplace": (("sensitivity", "epsilon"), ("sampler",)),
@@ -105,10 +109,6 @@ class Settings:
         if self.ledger:
             raise InputError("`ledger` must not be given for a comparison, which is of each protocol alone.")
         self.check_adversary()
-        if len(self.query) > 1:
-            raise InputError(
-                "`query` must be a single query for a comparison, got several. Hint: one SELECT of several numbers."
-            )
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:

@@ -23,7 +23,7 @@ from empriv.base.storage import write_atomically
 from empriv.comparing.bands import bands, select_epsilons
 from empriv.comparing.differences import FIGURES, Difference, comparable, differences
 from empriv.comparing.telling import notes_of, text_of
-from empriv.comparing.utility import Utility, utility_of
+from empriv.comparing.utility import Utility, utility_of, utility_overall
 from empriv.errors import InputError
 from empriv.measuring.contract import Several
 from empriv.results import FloatArray, IntArray, Results
@@ -128,15 +128,28 @@ class Comparison:
 
     @cached_property
     def utility(self) -> tuple[Utility, ...]:
-        """Errors against the truth's answers: one row for each protocol, or for each of its components."""
-        if self.truth is None:
-            raise InputError("`truth` must name the protocol whose answers are right, got None.")
-        right, orders = self.audits[self.truth].results, self._orders
+        """Errors against the truth's answers: one row for each protocol, or for each cell of its table."""
+        truth, right, orders = self._right_answers
         return tuple(
             row
             for name, audit in self.audits.items()
-            for row in utility_of(name, audit.results, right, (orders[name], orders[self.truth]))
+            for row in utility_of(name, audit.results, right, (orders[name], orders[truth]))
         )
+
+    @cached_property
+    def overall(self) -> tuple[Utility, ...]:
+        """Errors against the truth's answers, one row for each protocol: all cells of a table together."""
+        truth, right, orders = self._right_answers
+        return tuple(
+            utility_overall(name, audit.results, right, (orders[name], orders[truth]))
+            for name, audit in self.audits.items()
+        )
+
+    @property
+    def _right_answers(self) -> tuple[str, Results, dict[str, IntArray]]:
+        if self.truth is None:
+            raise InputError("`truth` must name the protocol whose answers are right, got None.")
+        return self.truth, self.audits[self.truth].results, self._orders
 
     @property
     def scalar(self) -> bool:
@@ -216,7 +229,7 @@ class Comparison:
     def table(self, epsilon: float | None = None) -> dict[str, list[Any]]:
         """Columns of a table, one row for each protocol, ready for ``pandas.DataFrame``.
 
-        Errors are included if there is a truth and each protocol gives one number, else only the figures of privacy.
+        Errors are included if there is a truth: of a table, those of all cells together.
         """
         at = self.epsilons[0] if epsilon is None else float(epsilon)
         columns: dict[str, list[Any]] = {
@@ -225,9 +238,10 @@ class Comparison:
             "upper_bound": list(self.upper(at).values()),
             "total_risk": list(self.total_risk(at).values()),
         }
-        if self.truth is not None and self.scalar:
+        if self.truth is not None:
             for name in ("mean_absolute", "ninety", "bias", "relative", "unanswered"):
-                columns[name] = [getattr(row, name) for row in self.utility]
+                columns[name] = [getattr(row, name) for row in self.overall]
+        if self.truth is not None and self.scalar:
             front = self.front(at)
             columns["front"] = [name in front for name in self.names]
         return columns
@@ -243,6 +257,7 @@ class Comparison:
         }
         judged = self.incomparable is None
         errors = () if self.truth is None else self.utility
+        overall = {} if self.truth is None else {row.protocol: _row(row) for row in self.overall}
         return {
             "format": "empriv comparison",
             "version": JSON_VERSION,
@@ -258,6 +273,7 @@ class Comparison:
                     "draws": audit.results.draws,
                     "figures": bounded[name].to_json(),
                     "utility": [_row(row) for row in errors if row.protocol == name],
+                    "overall": overall.get(name),
                 }
                 for name, audit in self.audits.items()
             ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from typing import TYPE_CHECKING
 
 from empriv.base.harmless import visible
@@ -33,10 +34,10 @@ def notes_of(comparison: Comparison) -> tuple[str, ...]:
 
 
 def rows_of(comparison: Comparison, epsilon: float) -> list[tuple[str, ...]]:
-    """The table at one epsilon, with the columns of `HEADERS`; only the first four without a truth, or for vectors."""
+    """The table at one epsilon, with the columns of `HEADERS`; only the first four without a truth."""
     upper = comparison.upper(epsilon)
     delta, total = comparison.delta(epsilon), comparison.total_risk(epsilon)
-    errors = {row.protocol: row for row in comparison.utility} if comparison.truth and comparison.scalar else {}
+    errors = {row.protocol: row for row in comparison.overall} if comparison.truth else {}
     return [
         (
             visible(name), number(delta[name], 3), words.upper_said(upper[name]), number(total[name], 3),
@@ -54,6 +55,22 @@ def errors_said(row: Utility) -> tuple[str, str, str, str]:
         words.amount(row.bias),
         words.share(row.unanswered),
     )
+
+
+def describe_cells(comparison: Comparison) -> list[str]:
+    """For tables with a truth, a sentence on the errors of each protocol: overall, in the worst cell, hidden cells."""
+    if comparison.truth is None or comparison.scalar:
+        return []
+    sentences = []
+    for row in comparison.overall:
+        cells = [cell for cell in comparison.utility if cell.protocol == row.protocol and not isnan(cell.mean_absolute)]
+        worst = max(cells, key=lambda cell: cell.mean_absolute, default=None)
+        where = None if worst is None else (visible(worst.component or ""), worst.mean_absolute, worst.relative)
+        n_cells = len(comparison[row.protocol].results.components or ())
+        sentences.append(
+            words.errors_of_cells(visible(row.protocol), n_cells, row.relative, where, row.unanswered * n_cells)
+        )
+    return sentences
 
 
 def describe_real(differences: Sequence[Difference]) -> list[str]:
@@ -83,8 +100,9 @@ def text_of(comparison: Comparison) -> str:
             front = ", ".join(map(visible, comparison.front(epsilon)))
             lines.append(words.front(front))
         lines.append("")
-    if comparison.truth is not None and comparison.scalar:
+    if comparison.truth is not None:
         lines.append(words.against(visible(comparison.truth)))
+    lines += describe_cells(comparison)
     if comparison.incomparable is None:
         differences = comparison.differences()
         by_delta = [difference for difference in differences if difference.figure == "delta"]

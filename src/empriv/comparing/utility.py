@@ -24,12 +24,12 @@ class Utility:
     Attributes
     ----------
     protocol : its name
-    component : the number of a vector query that this is about, or None for a query of one number
+    component : the cell of a table that this is about; None for a query of one number, and for all cells together
     mean_absolute : mean of |answer - truth|; NaN if nothing was answered
     median, ninety, ninety_nine : quantiles of |answer - truth|
     bias : mean of answer - truth
     relative : mean of |answer - truth| / |truth|, over databases whose truth is not 0
-    unanswered : share of answers that are not a number, among those whose truth is one
+    unanswered : share of answers that are not a number, such as hidden cells, among those whose truth is one
     n_answers : how many answers were compared with a truth, answered or not
 
     Examples
@@ -63,13 +63,7 @@ def utility_of(name: str, results: Results, truth: Results, places: tuple[IntArr
     results, truth : its results, and those of the truth, one answer for each database
     places : the positions of the same databases in both
     """
-    if truth.draws is not None:
-        raise InputError("`truth` must give one answer for each database, got a randomised protocol.")
-    if results.components != truth.components:
-        raise InputError(
-            "`protocols` must give the same numbers as the truth to be compared with it: one number each, or vectors "
-            "whose components have the same names."
-        )
+    _check(results, truth)
     parts: tuple[str | None, ...] = (None,) if results.components is None else results.components
     return tuple(
         _errors(
@@ -83,14 +77,32 @@ def utility_of(name: str, results: Results, truth: Results, places: tuple[IntArr
     )
 
 
+def utility_overall(name: str, results: Results, truth: Results, places: tuple[IntArray, IntArray]) -> Utility:
+    """Errors of all cells of a table together, or of the one number; parameters as for `utility_of`."""
+    _check(results, truth)
+    return _errors(name, None, results, truth, places)
+
+
+def _check(results: Results, truth: Results) -> None:
+    if truth.draws is not None:
+        raise InputError("`truth` must give one answer for each database, got a randomised protocol.")
+    if results.components != truth.components:
+        raise InputError(
+            "`protocols` must give the same numbers as the truth to be compared with it: one number each, or vectors "
+            "whose components have the same names."
+        )
+
+
 def _errors(
     name: str, part: str | None, results: Results, truth: Results, places: tuple[IntArray, IntArray]
 ) -> Utility:
     mine, theirs = places
-    answers = results.q[mine].reshape(len(mine), -1)
+    cells = 1 if results.components is None else len(results.components)
+    answers = results.q[mine].reshape(len(mine), -1, cells)
     numbers = (results.outcomes[mine] == Outcome.NUMBER).reshape(answers.shape)
-    right = np.broadcast_to(truth.q[theirs][:, None], answers.shape)
-    has_truth = np.broadcast_to((truth.outcomes[theirs] == Outcome.NUMBER)[:, None], answers.shape)
+    right = np.broadcast_to(truth.q[theirs].reshape(-1, 1, cells), answers.shape)
+    has_truth = (truth.outcomes[theirs] == Outcome.NUMBER).reshape(-1, 1, cells)
+    has_truth = np.broadcast_to(has_truth, answers.shape)
     n_answers = int(np.count_nonzero(has_truth))
     if n_answers == 0:
         raise InputError("`truth` must have an answer that is a number on at least one database, got none.")

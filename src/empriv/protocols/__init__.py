@@ -7,9 +7,14 @@
 Each wraps a query or another protocol. `Protocol.collect` returns `Results` for `measure` and all that follows.
 """
 
+from empriv.protocols.hidden_cells import HiddenCells, check_hidden
 from empriv.protocols.protocol import Protocol
 from empriv.protocols.ready import (
+    cell_noise,
+    complementary,
+    dominance,
     gaussian,
+    hidden,
     k_threshold,
     laplace,
     local_noise,
@@ -24,8 +29,14 @@ from empriv.protocols.ready import (
 )
 
 __all__ = [
+    "HiddenCells",
     "Protocol",
+    "cell_noise",
+    "check_hidden",
+    "complementary",
+    "dominance",
     "gaussian",
+    "hidden",
     "k_threshold",
     "laplace",
     "local_noise",

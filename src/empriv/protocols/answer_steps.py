@@ -8,7 +8,7 @@ an individual does. An answer that is not a number stays as it is: noise does no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -47,24 +47,40 @@ class AnswerStep(Protocol):
 
 @dataclass(frozen=True)
 class Rounded:
-    """Round answers to the nearest multiple, ties to the even one."""
+    """Round answers to a multiple: the nearest, ties to the even one, or at random so that the mean stays.
+
+    At random, an answer goes up with the probability that is the rest over the multiple.
+    """
 
     to: float
+    at_random: bool = False
     kind: ClassVar[str] = "rounded"
-    randomised: ClassVar[bool] = False
 
-    def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:  # noqa: ARG002
-        return replace(results, q=self._nearest(results.q), entry_q=self._nearest(results.entry_q))
+    @property
+    def randomised(self) -> bool:
+        return self.at_random
 
-    def _nearest(self, answers: FloatArray) -> FloatArray:
+    def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
+        if not self.at_random:
+            return replace(results, q=self._multiples(results.q), entry_q=self._multiples(results.entry_q))
+        results = with_axis(results, draws)
+        height = rng.random(results.q.shape)
+        return replace(
+            results,
+            q=self._multiples(results.q, height),
+            entry_q=self._multiples(results.entry_q, height[results.entry_database]),
+        )
+
+    def _multiples(self, answers: FloatArray, height: FloatArray | None = None) -> FloatArray:
         with np.errstate(over="ignore"):
             multiple = answers / self.to
+        whole = np.rint(multiple) if height is None else np.floor(multiple + height)
         # Beyond 2^52 multiples, doubles are no closer together than the multiples.
-        return np.where(np.abs(multiple) < 2.0**52, np.rint(multiple) * self.to, answers)
+        return np.where(np.abs(multiple) < 2.0**52, whole * self.to, answers)
 
     @property
     def words(self) -> str:
-        return f"rounded to {self.to:g}"
+        return f"rounded to {self.to:g}{' at random' if self.at_random else ''}"
 
 
 @dataclass(frozen=True)
@@ -74,13 +90,13 @@ class Added:
     Attributes
     ----------
     law : Laplace or Gaussian
-    scale : of Laplace noise, or standard deviation
+    scale : of Laplace noise, or standard deviation; for all numbers, or of each by name
     sampler : pseudo-random numbers from the seed, or OpenDP's own draws, which ignore the seed
     said : why this scale
     """
 
     law: NoiseLaw
-    scale: float
+    scale: float | Mapping[str, float]
     sampler: Sampler
     said: str
     randomised: ClassVar[bool] = True
@@ -92,16 +108,29 @@ class Added:
     def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
         results = with_axis(results, draws)
         shape = results.q.shape
-        if self.sampler == "opendp":
+        if self.sampler == "opendp" and not isinstance(self.scale, Mapping):
             noise = opendp_noise(self.law, self.scale, int(np.prod(shape))).reshape(shape)
         else:
-            noise = self.scale * (rng.laplace(size=shape) if self.law == "laplace" else rng.normal(size=shape))
+            scale = self._scales(results.components) if isinstance(self.scale, Mapping) else self.scale
+            noise = scale * (rng.laplace(size=shape) if self.law == "laplace" else rng.normal(size=shape))
         return replace(results, q=results.q + noise, entry_q=results.entry_q + noise[results.entry_database])
+
+    def _scales(self, components: tuple[str, ...] | None) -> FloatArray:
+        assert isinstance(self.scale, Mapping)
+        if components is None or set(self.scale) != set(components):
+            raise QueryError(
+                f"`scale` must hold each of the {len(components or ()):,} cells that the query gives by name, and no "
+                "other. Hint: names are in `results.components`."
+            )
+        return np.array([self.scale[name] for name in components])
 
     @property
     def words(self) -> str:
         named = {"laplace": "Laplace noise of scale", "gaussian": "Gaussian noise of standard deviation"}[self.law]
-        return f"{named} {self.scale:.6g} ({self.said})"
+        if isinstance(self.scale, Mapping):
+            least, most = min(self.scale.values()), max(self.scale.values())
+            return f"{named} {least:.6g} to {most:.6g} by cell"
+        return f"{named} {self.scale:.6g} ({self.said})" if self.said else f"{named} {self.scale:.6g} on each cell"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from empriv.collecting.sources import Databases
 from empriv.collecting.sql.templates import query as tree
 from empriv.errors import InputError
 from empriv.protocols.answer_steps import Added, AnswerStep, Designed, Rounded
+from empriv.protocols.cell_steps import CellStep, Complementary, Dominance, NamedCells
 from empriv.protocols.query_steps import Guard
 from empriv.protocols.row_steps import RowStep
 from empriv.protocols.stepped import Open, SteppedSession, layers, name_rows, with_draws
@@ -36,6 +37,9 @@ DRAWS = 64
 """Draws of a randomised protocol for each database, by default."""
 
 _ROWS_AT_ONCE = 2_000_000
+_HIDING = (Dominance, NamedCells, Complementary)
+
+Step: TypeAlias = RowStep | Guard | CellStep | AnswerStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +48,8 @@ class Protocol:
 
     Attributes
     ----------
-    query : SQL text, an SQL expression of aggregates, or a function of the rows
+    query : SQL text, an SQL expression of aggregates, or a function of the rows; or a tuple of several, published
+        together
     steps : in the order in which they were added; those on rows come before the query, those on answers after it
     random_query : whether the query is a function of the rows and a generator
 
@@ -57,8 +62,8 @@ class Protocol:
     False
     """
 
-    query: str | Callable[..., Any] | Query
-    steps: tuple[RowStep | Guard | AnswerStep, ...] = ()
+    query: str | Callable[..., Any] | Query | tuple[str | Callable[..., Any] | Query, ...]
+    steps: tuple[Step, ...] = ()
     random_query: bool = False
 
     @property
@@ -68,10 +73,13 @@ class Protocol:
 
     def describe(self) -> str:
         """The protocol in one line."""
-        query_text = " ".join(query_of(self.query).text.split())
-        return "; ".join([query_text, *(step.words for step in self.steps)])
+        texts = [" ".join(query.text.split()) for query in self._queries()]
+        return "; ".join([*texts, *(step.words for step in self.steps)])
 
-    def then(self, step: RowStep | Guard | AnswerStep) -> Protocol:
+    def _queries(self) -> list[Query]:
+        return [query_of(query) for query in (self.query if isinstance(self.query, tuple) else (self.query,))]
+
+    def then(self, step: Step) -> Protocol:
         """This protocol with one more step."""
         return replace(self, steps=(*self.steps, step))
 
@@ -109,20 +117,32 @@ class Protocol:
         if not isinstance(data, Databases):
             raise InputError("`data` must come from `databases`, `subsamples`, `splits` or `repeats`.")
         many = (DRAWS if run.draws is None else run.draws) if self.randomised else 1
-        query = query_of(self.query)
-        for step in self.steps:
-            if isinstance(step, Guard):
-                query = step.guarded(query, data.individual)
+        asked = self._queries()
         on_rows = [(step, number) for step, number in self._numbered() if isinstance(step, RowStep)]
         once = replace(run, draws=many if self.random_query else None)
-        results = self._publish_stepped(data, query, on_rows, many, once) if on_rows else run_query(data, query, once)
+
+        def ask(change: Callable[[Query], Query]) -> Results:
+            changed = [change(query) for query in asked]
+            query = changed if isinstance(self.query, tuple) else changed[0]
+            return self._publish_stepped(data, query, on_rows, many, once) if on_rows else run_query(data, query, once)
+
+        def guarded(query: Query) -> Query:
+            for step in self.steps:
+                if isinstance(step, Guard):
+                    query = step.guarded(query, data.individual)
+            return query
+
+        results = ask(guarded)
+        for step in self.steps:
+            if isinstance(step, _HIDING):
+                results = step.hide(results, ask)
         for step, number in self._numbered():
-            if not isinstance(step, RowStep | Guard):
+            if not isinstance(step, RowStep | Guard | Dominance | NamedCells | Complementary):
                 stream = np.random.default_rng([run.rng, zlib.crc32(step.kind.encode()), number])
                 results = _made(step, results, step.apply(results, draws=many, rng=stream))
         return results
 
-    def _numbered(self) -> Iterator[tuple[RowStep | Guard | AnswerStep, int]]:
+    def _numbered(self) -> Iterator[tuple[Step, int]]:
         """Each step with its number among those of its kind."""
         last_number: dict[str, int] = {}
         for step in self.steps:
@@ -130,12 +150,13 @@ class Protocol:
             yield step, last_number[step.kind]
 
     def _publish_stepped(
-        self, data: Databases, query: Query, steps: list[tuple[RowStep, int]], many: int, run: Run
+        self, data: Databases, query: Query | list[Query], steps: list[tuple[RowStep, int]], many: int, run: Run
     ) -> Results:
         """Results on the rows after the steps."""
         engine, run = run.on(data)
         drawn = any(step.randomised for step, _ in steps)
-        if isinstance(engine, ClusterEngine) and (drawn or query.function is not None):
+        functions = any(each.function is not None for each in (query if isinstance(query, list) else [query]))
+        if isinstance(engine, ClusterEngine) and (drawn or functions):
             raise InputError(
                 "`engine` must be DuckDB for random steps on rows, and for steps on the rows of a Python function."
             )

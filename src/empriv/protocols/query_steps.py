@@ -14,6 +14,7 @@ from sqlglot import exp, parse_one
 
 from empriv.collecting.engines.data_view import quoted
 from empriv.collecting.queries import DATA, Query
+from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError
 
 
@@ -100,9 +101,43 @@ def _guarded(query: Query, count: str, least: int) -> Query:
                 f"The query must be of aggregates for the rows behind each to be counted, and {name!r} is not. "
                 "Hint: count the rows in the query itself."
             )
-        guarded = exp.Case().when(parse_one(f"{count} >= {least}", dialect="duckdb"), item.copy())
+        enough = fill(f"n >= {least}", n=_counted(item, count))
+        guarded = exp.Case().when(enough, item.copy())
         select.expressions[position].replace(exp.alias_(guarded, name, quoted=True))
     return replace(query, select=select)
+
+
+def contributions(query: Query, column: str | None) -> Query:
+    """The query with the sum of a column's sizes, or the number of rows, in the place of each of its numbers.
+
+    Values that are not finite count as nothing: sums with them are not numbers anyway.
+    """
+    select = query.select
+    if query.function is not None or not isinstance(select, exp.Select):
+        raise QueryError("The query must be one SELECT for what individuals contribute to be added up.")
+    summed = "COUNT(*)"
+    if column is not None:
+        x = f"{quoted(_alias(query))}.{quoted(column)}"
+        summed = f"SUM(CASE WHEN ISFINITE(CAST({x} AS DOUBLE)) THEN ABS({x}) END)"
+    select = select.copy()
+    for position, name in zip(query.items, query.names, strict=True):
+        item = select.expressions[position].unalias()
+        select.expressions[position].replace(exp.alias_(_counted(item, summed), name, quoted=True))
+    return replace(query, select=select, post=None)
+
+
+def _counted(item: exp.Expr, count: str) -> exp.Expr:
+    """A count over the rows that an item reads: those of its FILTER, if all of its aggregates have the same."""
+    counted = parse_one(count, dialect="duckdb")
+    conditions = {
+        node.parent.expression.this.sql("duckdb") if isinstance(node.parent, exp.Filter) else None
+        for node in item.find_all(exp.AggFunc, exp.Anonymous)
+        if not node.find_ancestor(exp.Subquery)
+    }
+    only = conditions.pop() if len(conditions) == 1 else None
+    if only is None:
+        return counted
+    return exp.Filter(this=counted, expression=exp.Where(this=parse_one(only, dialect="duckdb")))
 
 
 def _alias(query: Query) -> str:

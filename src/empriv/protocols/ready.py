@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from empriv.base.arguments import finite_number, fraction, positive_number, whole_number
@@ -12,12 +12,13 @@ from empriv.errors import InputError, QueryError
 from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
 from empriv.protocols.answer_steps import Added, Designed, Passed, Rounded, Sampler, opendp_mechanism
+from empriv.protocols.cell_steps import Complementary, Dominance, NamedCells
 from empriv.protocols.protocol import Protocol
 from empriv.protocols.query_steps import FewIndividuals, FewRows
 from empriv.protocols.row_steps import Clipped, LocalNoise, NoiseLaw, Subsampled
 from empriv.protocols.scales import gaussian_scale, laplace_scale
 
-Asked = str | Callable[..., Any] | Query | Protocol
+Asked = str | Callable[..., Any] | Query | Protocol | Sequence[str | Callable[..., Any] | Query]
 
 
 def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
@@ -25,7 +26,8 @@ def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
 
     Parameters
     ----------
-    query : SQL text, an SQL expression of aggregates, or a function of the rows
+    query : SQL text, an SQL expression of aggregates, or a function of the rows; or a list of several, which make
+        one table
     randomised : whether the query is a function of the rows and a generator, which draws noise of its own; with None,
         a function is random if it requires a second argument
 
@@ -36,21 +38,37 @@ def plain(query: Asked, *, randomised: bool | None = None) -> Protocol:
     """
     if isinstance(query, Protocol):
         return query
+    if isinstance(query, Sequence) and not isinstance(query, str):
+        queries = tuple(query)
+        if not queries:
+            raise QueryError("`query` must hold at least one query, got none.")
+        functions = [query_of(each).function for each in queries]
+        if randomised or any(function is not None and _draws(function, randomised) for function in functions):
+            raise QueryError("A randomised query must be alone, got one among several.")
+        return Protocol(queries)
     function = query_of(query).function
     if function is None and randomised:
         raise QueryError("A randomised query must be a Python function of the rows and a generator, got SQL.")
     return Protocol(query, random_query=function is not None and _draws(function, randomised))
 
 
-def rounded(query: Asked, *, to: float) -> Protocol:
+def rounded(query: Asked, *, to: float, at_random: bool = False) -> Protocol:
     """Round answers to the nearest multiple of ``to``; halves go to the even multiple.
+
+    Parameters
+    ----------
+    query : a query or a protocol
+    to : the base
+    at_random : go to the multiple above with the probability that keeps the mean, and else to the one below
 
     Examples
     --------
     >>> empriv.protocols.rounded("avg(delay)", to=5).describe()
     'avg(delay); rounded to 5'
     """
-    return plain(query).then(Rounded(positive_number("to", to)))
+    if not isinstance(at_random, bool):
+        raise InputError(f"`at_random` must be True or False, got {at_random!r}.")
+    return plain(query).then(Rounded(positive_number("to", to), at_random))
 
 
 def winsorised(query: Asked, column: str, *, lower: float, upper: float) -> Protocol:
@@ -100,6 +118,84 @@ def k_threshold(query: Asked, *, k: int) -> Protocol:
     'avg(delay); no answer from fewer than 5 individuals'
     """
     return plain(query).then(FewIndividuals(whole_number("k", k, least=1)))
+
+
+def dominance(query: Asked, *, share: float, top: int = 1, column: str | None = None) -> Protocol:
+    """No answer (NULL) in a cell of which ``top`` individuals make up more than ``share``; with GROUP BY, by group.
+
+    Parameters
+    ----------
+    query : a query or a protocol
+    share : the most that they may make up of a cell, between 0 and 1
+    top : how many individuals: the ones with the largest contributions, in each cell
+    column : contributions are the sums of this column's sizes; without one they are numbers of rows
+
+    Examples
+    --------
+    >>> empriv.protocols.dominance("sum(delay)", share=0.8, top=2).describe()
+    'sum(delay); no answer where 2 individuals make up more than 80% of its rows'
+    """
+    step = Dominance(
+        None if column is None else _column(column), whole_number("top", top, least=1), fraction("share", share)
+    )
+    return plain(query).then(step)
+
+
+def hidden(query: Asked, cells: Collection[str]) -> Protocol:
+    """Cells of a table that are always hidden (NULL), by name. `complementary` hides what would give them away.
+
+    Examples
+    --------
+    >>> empriv.protocols.hidden("SELECT origin, sum(delay) FROM data GROUP BY origin", ["SFO"]).describe()
+    'SELECT origin, sum(delay) FROM data GROUP BY origin; SFO hidden'
+    """
+    return plain(query).then(NamedCells(_cells("cells", cells)))
+
+
+def complementary(query: Asked, *, keep: Collection[str] = ()) -> Protocol:
+    """Hide further cells of a table, so that no cell that is hidden before follows from the published ones.
+
+    How cells add up is found from the table itself: see `check_hidden`. Of two choices the one with fewer cells is
+    taken, then the one with smaller cells over all databases.
+
+    Parameters
+    ----------
+    query : a query or a protocol that hides cells: `suppressed`, `k_threshold`, `dominance` or `hidden`
+    keep : names of cells that are not hidden for that
+
+    Examples
+    --------
+    >>> table = ("sum(delay)", "SELECT origin, sum(delay) FROM data GROUP BY origin")
+    >>> few = empriv.protocols.k_threshold(table, k=3)
+    >>> empriv.protocols.complementary(few, keep=["sum(delay)"]).steps[-1].keep
+    ('sum(delay)',)
+    """
+    return plain(query).then(Complementary(_cells("keep", keep)))
+
+
+def cell_noise(query: Asked, *, scale: float | Mapping[str, float], law: NoiseLaw = "laplace") -> Protocol:
+    """Noise on each cell, of a scale that you state; it promises nothing by itself.
+
+    Parameters
+    ----------
+    query : a query or a protocol
+    scale : of Laplace noise, or the standard deviation of Gaussian noise; one for all cells, or of each by name
+    law : ``"laplace"`` or ``"gaussian"``
+
+    Examples
+    --------
+    >>> table = "SELECT origin, sum(delay) FROM data GROUP BY origin"
+    >>> empriv.protocols.cell_noise(table, scale={"SFO": 5, "OAK": 20}).describe()
+    'SELECT origin, sum(delay) FROM data GROUP BY origin; Laplace noise of scale 5 to 20 by cell'
+    """
+    if law not in get_args(NoiseLaw):
+        raise InputError(f"`law` must be 'laplace' or 'gaussian', got {law!r}.")
+    if not isinstance(scale, Mapping):
+        return plain(query).then(Added(law, positive_number("scale", scale), "seeded", ""))
+    if not scale:
+        raise InputError("`scale` must hold a scale for each cell, got none.")
+    scales = {str(name): positive_number("scale", each) for name, each in scale.items()}
+    return plain(query).then(Added(law, scales, "seeded", ""))
 
 
 def local_noise(query: Asked, column: str, *, scale: float, law: NoiseLaw = "laplace") -> Protocol:
@@ -234,6 +330,12 @@ def _added(law: NoiseLaw, scale: float, sampler: Any, reason: str) -> Added:
     if sampler == "opendp":
         opendp_mechanism(law, scale)  # if it is not installed, say so now rather than after the query
     return Added(law, scale, sampler, reason)
+
+
+def _cells(name: str, cells: Any) -> tuple[str, ...]:
+    if isinstance(cells, str) or not isinstance(cells, Collection) or not all(isinstance(c, str) for c in cells):
+        raise InputError(f"`{name}` must be a list of names of cells.")
+    return tuple(cells)
 
 
 def _column(column: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 
 _BEFORE, _CLOSE = ("$", "€", "£", "¥"), ("%", "‰", "°")  # units that stand before a number, or close after it
@@ -43,6 +44,22 @@ def percent(share: float) -> str:
     if 0.99 < share < 1:
         return "more than 99%"
     return f"{number(100 * share)}%"
+
+
+def signed_sum(weights: Sequence[float], names: Sequence[str], most: int = 6) -> str:
+    """A weighted sum such as "total - a - b": what is added first, names beyond ``most`` only counted."""
+    largest = max(map(abs, weights), default=0.0)
+    parts = [(weight, name) for weight, name in zip(weights, names, strict=True) if abs(weight) > 1e-6 * largest]
+    if not parts:
+        return "always the same"
+    parts.sort(key=lambda part: part[0] < 0)
+    terms = []
+    for weight, name in parts[:most]:
+        times = "" if abs(abs(weight) - 1) < 1e-6 else f"{abs(weight):.4g} "
+        sign = "-" if weight < 0 else "+"
+        terms.append(f"{sign} {times}{name}" if terms else f"{sign if weight < 0 else ''}{times}{name}")
+    left = len(parts) - most
+    return " ".join(terms) + (f" and {left:,} more such {'term' if left == 1 else 'terms'}" if left > 0 else "")
 
 
 def people(count: int) -> str:

@@ -58,6 +58,22 @@ def share(value: float) -> str:
     return "more than 99%" if 0.99 < value < 1 else f"{100 * value:.2g}%" if value < 1 else f"{100 * value:,.0f}%"
 
 
+def errors_of_cells(
+    name: str, cells: int, relative: float, worst: tuple[str, float, float] | None, hidden: float
+) -> str:
+    """Errors of a table: relative over all cells, the cell with the largest mean error, how many are hidden."""
+    if worst is None:
+        return f"{name}: every one of its {cells:,} cells is hidden."
+    where, error, own = worst
+    by_cell = (
+        "no error in any cell"
+        if error == 0
+        else f"off by {share(relative)} of the truth on average, most in {where}: by {amount(error)} ({share(own)})"
+    )
+    gone = "" if hidden == 0 else f"; {amount(hidden)} of {cells:,} cells hidden in a database on average"
+    return f"{name}: {by_cell}{gone}."
+
+
 def difference_sentence(
     verdict: str, figure: str, epsilon: float, names: tuple[str, str], interval: tuple[float, float, float]
 ) -> str:

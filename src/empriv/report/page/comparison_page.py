@@ -25,6 +25,7 @@ from empriv.results import FloatArray
 from empriv.words import side_by_side as words
 from empriv.words.sentences import databases, number, people
 
+_MOST_CELLS = 12  # of a table, whose errors are shown for each protocol; JSON has all of them
 COMPARISON_CHARTS = ("delta", "total_risk", "utility", "utility_total_risk")
 _LONGEST = 40
 _AXES = {"delta": "delta (most exposed individual)", "total_risk": "total risk (anybody)"}
@@ -215,15 +216,24 @@ def _materials(comparison: Comparison, at: float) -> dict[str, Material]:
 
 
 def _utility_rows(comparison: Comparison, names: dict[str, str]) -> list[tuple[Any, ...]]:
+    """Errors of each protocol; of a table those of all cells first, then of the cells with the largest."""
     if comparison.truth is None:
         return []
+    shown = list(comparison.overall)
+    if not comparison.scalar:
+        cells = sorted(comparison.utility, key=lambda row: -np.nan_to_num(row.mean_absolute, nan=-1.0))
+        shown = [
+            row
+            for whole in comparison.overall
+            for row in (whole, *[cell for cell in cells if cell.protocol == whole.protocol][:_MOST_CELLS])
+        ]
     return [
         (
-            names[row.protocol], "" if row.component is None else visible(row.component),
+            names[row.protocol], "all" if row.component is None else visible(row.component),
             *(words.amount(v) for v in (row.mean_absolute, row.median, row.ninety, row.ninety_nine, row.bias)),
             words.share(row.relative), words.share(row.unanswered),
         )
-        for row in comparison.utility
+        for row in shown
     ]  # fmt: skip
 
 
