@@ -159,3 +159,61 @@ def test_wrong_use_is_said(run: Run) -> None:
     Path("audit.toml").write_text(HEAD + TABLES)
     shown = run("compare", "--config", "audit.toml", "--json", "sales.csv", code=1).output
     assert "must not replace what is read" in shown
+
+
+@pytest.mark.slow
+def test_tables_and_protocols_on_their_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    size = 600
+    days, people = rng.integers(0, 30, size), rng.integers(0, 25, size)
+    rows = pd.DataFrame({"day": days, "who": people, "ward": rng.choice(["a", "b", "<i>c"], size)})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "audit.toml").write_text(
+        """
+files = "rows.csv"
+database = "day"
+individual = "who"
+query = ["SELECT count(*) AS everybody FROM data", "SELECT ward, count(*) AS n FROM data GROUP BY ward"]
+epsilon = 0.5
+truth = "raw"
+
+[protocols.raw]
+kind = "plain"
+
+[protocols.few]
+kind = "k_threshold"
+k = 5
+
+[protocols.safe]
+kind = "complementary"
+base = "few"
+keep = ["everybody"]
+
+[protocols.dominated]
+kind = "dominance"
+share = 0.2
+top = 2
+
+[protocols.rounded]
+kind = "rounded"
+base = "safe"
+to = 5
+at_random = true
+
+[protocols.noisy]
+kind = "cell_noise"
+scale = 2
+""",
+        encoding="utf-8",
+    )
+    given = ["compare", "--config", "audit.toml", "--draws", "2", "--json", "-"]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    by_name = {protocol["name"]: protocol for protocol in found["protocols"]}
+    assert len(by_name["raw"]["utility"]) == 4
+    assert by_name["raw"]["overall"]["mean_absolute"] == 0
+    assert 0 < by_name["few"]["overall"]["unanswered"] < by_name["safe"]["overall"]["unanswered"] < 1
+    assert by_name["safe"]["utility"][0]["unanswered"] == 0
+    assert by_name["noisy"]["overall"]["mean_absolute"] == pytest.approx(2, rel=0.4)

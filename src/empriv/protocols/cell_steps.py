@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,22 +23,6 @@ Ask = Callable[[Callable[[Query], Query]], Results]
 """Asks the protocol's queries again, changed, of the same rows; no cell is hidden in what it returns."""
 
 _ROUNDING = 1e-12
-
-
-class CellStep(Protocol):
-    """A step that hides cells."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def randomised(self) -> bool: ...
-
-    @property
-    def words(self) -> str: ...
-
-    def hide(self, results: Results, ask: Ask) -> Results:
-        """The results with NULL in cells that are hidden."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +135,9 @@ class Complementary:
     def words(self) -> str:
         never = f", never {', '.join(self.keep)}" if self.keep else ""
         return f"further cells hidden{never}, so that none follows from the others"
+
+
+CellStep = Dominance | NamedCells | Complementary
 
 
 def with_hidden(results: Results, hidden: npt.NDArray[np.bool_], entry_hidden: npt.NDArray[np.bool_]) -> Results:

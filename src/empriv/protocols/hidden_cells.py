@@ -60,7 +60,7 @@ class Relations:
 
     def formula(self, cell: int, hidden: BoolArray) -> FloatArray | None:
         """(cells,) weights of the published cells whose sum, up to a constant, is a hidden cell; few of them."""
-        others = [place for place in np.flatnonzero(hidden) if place != cell]
+        others = [place for place in np.flatnonzero(hidden).tolist() if place != cell]
         parts = _least(self.weights.T, np.ones(len(hidden)), {cell: 1.0, **dict.fromkeys(others, 0.0)})
         if parts is None:
             return None

@@ -24,7 +24,7 @@ from empriv.collecting.sources import Databases
 from empriv.collecting.sql.templates import query as tree
 from empriv.errors import InputError
 from empriv.protocols.answer_steps import Added, AnswerStep, Designed, Rounded
-from empriv.protocols.cell_steps import CellStep, Complementary, Dominance, NamedCells
+from empriv.protocols.cell_steps import CellStep
 from empriv.protocols.query_steps import Guard
 from empriv.protocols.row_steps import RowStep
 from empriv.protocols.stepped import Open, SteppedSession, layers, name_rows, with_draws
@@ -37,7 +37,6 @@ DRAWS = 64
 """Draws of a randomised protocol for each database, by default."""
 
 _ROWS_AT_ONCE = 2_000_000
-_HIDING = (Dominance, NamedCells, Complementary)
 
 Step: TypeAlias = RowStep | Guard | CellStep | AnswerStep
 
@@ -134,10 +133,10 @@ class Protocol:
 
         results = ask(guarded)
         for step in self.steps:
-            if isinstance(step, _HIDING):
+            if isinstance(step, CellStep):
                 results = step.hide(results, ask)
         for step, number in self._numbered():
-            if not isinstance(step, RowStep | Guard | Dominance | NamedCells | Complementary):
+            if not isinstance(step, RowStep | Guard | CellStep):
                 stream = np.random.default_rng([run.rng, zlib.crc32(step.kind.encode()), number])
                 results = _made(step, results, step.apply(results, draws=many, rng=stream))
         return results

@@ -53,7 +53,7 @@ def signed_sum(weights: Sequence[float], names: Sequence[str], most: int = 6) ->
     if not parts:
         return "always the same"
     parts.sort(key=lambda part: part[0] < 0)
-    terms = []
+    terms: list[str] = []
     for weight, name in parts[:most]:
         times = "" if abs(abs(weight) - 1) < 1e-6 else f"{abs(weight):.4g} "
         sign = "-" if weight < 0 else "+"
