@@ -11,7 +11,7 @@ from brute import check_against_brute_force
 
 from empriv.collecting import DuckDBEngine, Engine, SparkEngine, collect, databases, explain
 from empriv.errors import InputError, QueryError
-from empriv.results import Outcome
+from empriv.results import Cell, Outcome
 from spark_sessions import GROUP, JAVA, QUIET
 
 pytestmark = QUIET
@@ -116,6 +116,8 @@ def test_several_items_and_groups_have_names(engine: Engine) -> None:
     assert results.components == ("total", "COUNT(*)")
     results = collect(DATA, "SELECT shop, sum(x) AS total, count(*) AS n FROM data GROUP BY shop", engine=engine)
     assert results.components == ("s / total", "s / n", "t / total", "t / n", "u / total", "u / n")
+    assert results.cells is not None
+    assert results.cells[1] == Cell("n", (("shop", "s"),))
     assert results.outcomes[1].tolist() == [0, 0, 0, 0, Outcome.NULL, Outcome.NULL]
 
 

@@ -202,8 +202,8 @@ def check_component(component: str | None, names: Sequence[str] | None) -> None:
             raise InputError("`component` must be None: the query gives one number.")
     elif component is None or component not in names:
         raise InputError(
-            f"`component` must name one of the query's {len(names):,} components: a scan is of one number. "
-            "Hint: empriv.audit measures numbers that are released together."
+            f"`component` must name one of the query's {len(names):,} components: a scan is of one number, while what "
+            "a table tells hangs on all of its cells at once. Hint: empriv.audit measures whole tables."
         )
 
 
