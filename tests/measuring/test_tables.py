@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.special import ndtr
 from empriv.errors import InputError
 from empriv.measuring.tables import TableRisk, measure_table
 from empriv.measuring.tables.fit import fit_table, shrinkage
-from empriv.results import Outcome, Results
+from empriv.results import Cell, Outcome, Results
 
 N = 365
 
@@ -282,3 +283,12 @@ def test_draws_of_a_randomised_query():
     first, both = risk.delta_i(0.1)
     assert 0 < first < both < 0.6
     assert np.all(risk.given_presence().delta_i(0.1) > 0)
+
+
+def test_the_cells_of_a_query_that_groups_are_measured_alone_too() -> None:
+    rng = np.random.default_rng(2)
+    table = rng.normal(50.0, 5.0, (60, 3))
+    parts = {f"ward {k}": Results.from_arrays(table[:, k], [table[:, k] - (k == 1)]) for k in range(3)}
+    stacked = Results.stack(parts)
+    grouped = replace(stacked, cells=tuple(Cell("n", (("ward", str(k)),)) for k in range(3)))
+    np.testing.assert_array_equal(measure_table(grouped).delta_i(0.1), measure_table(stacked).delta_i(0.1))

@@ -403,7 +403,9 @@ def test_only_what_was_asked_can_be_told() -> None:
         found.delta(0.2)
     with pytest.raises(InputError, match="the scan was made for"):
         found.epsilon(0.5)
-    with pytest.raises(InputError, match=r"one of the query's 2 components: .* all of its cells at once\. Hint: empriv\.audit"):
+    with pytest.raises(
+        InputError, match=r"one of the query's 2 components: .* all of its cells at once\. Hint: empriv\.audit"
+    ):
         scan(data, "SELECT sum(x) AS a, sum(k) AS b FROM data")
     assert scan(data, "SELECT sum(x) AS a, sum(k) AS b FROM data", component="a", epsilon=0.1).delta(
         0.1

@@ -83,6 +83,7 @@ def cell_results(results: Results, cell: int) -> Results:
         entry_q=np.ascontiguousarray(entry_q[moved]),
         entry_outcomes=np.ascontiguousarray(entry_codes[moved]),
         components=None,
+        cells=None,
         made_from=None,
     )
 
