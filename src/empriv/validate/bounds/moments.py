@@ -103,18 +103,19 @@ class Merged:
 class Smooth:
     """Laplace densities of both samples at one bandwidth, and the sets where one exceeds e times the other.
 
-    ``forwards`` are prefix sums of exp(x/h), ``backwards`` suffix sums of exp(-x/h), with everyone and without;
-    None where points are too far apart for them.
+    ``forwards`` are prefix sums of exp(x/h), ``backwards`` suffix sums of exp(-x/h), with everyone and without. Where
+    points are too far apart for these, they are sums as seen from each point, and ``decay`` is exp of minus the steps.
     """
 
     merged: Merged
     scaled: FloatArray
     density: tuple[FloatArray, FloatArray]
-    forwards: tuple[FloatArray, FloatArray] | None
-    backwards: tuple[FloatArray, FloatArray] | None
+    forwards: tuple[FloatArray, FloatArray]
+    backwards: tuple[FloatArray, FloatArray]
     up: FloatArray
     down: FloatArray
     weights: FloatArray | None = None
+    decay: FloatArray | None = None
 
     @staticmethod
     def of(merged: Merged, bandwidth: float, weights: FloatArray | None = None) -> Smooth:
@@ -134,8 +135,11 @@ class Smooth:
         low, high = float(x.min()), float(x.max())
         x = (x - (low + 0.5 * (high - low))) / bandwidth
         if 0.5 * (high - low) > _REACH * bandwidth:
-            densities = (_direct_density(x, a), _direct_density(x, b))
-            return Smooth(merged, x, densities, None, None, a, b, weights)
+            decay = np.exp(-np.diff(x, axis=1))
+            forwards = (_running(a, decay), _running(b, decay))
+            backwards = (_running_back(a, decay), _running_back(b, decay))
+            density = (forwards[0] + backwards[0] - a, forwards[1] + backwards[1] - b)
+            return Smooth(merged, x, density, forwards, backwards, a, b, weights, decay)
         up = np.exp(x)
         down = 1.0 / up
         forwards = (np.cumsum(up * a, axis=1), np.cumsum(up * b, axis=1))
@@ -173,10 +177,11 @@ class Smooth:
             merged=self.merged.some(rows),
             scaled=self.scaled[rows],
             density=part(self.density),
-            forwards=None if self.forwards is None else part(self.forwards),
-            backwards=None if self.backwards is None else part(self.backwards),
+            forwards=part(self.forwards),
+            backwards=part(self.backwards),
             up=self.up[rows],
             down=self.down[rows],
+            decay=None if self.decay is None else self.decay[rows],
         )
 
     def inside(self, direction: int, e: float) -> BoolArray:
@@ -186,7 +191,7 @@ class Smooth:
     def share(self, direction: int, e: float) -> FloatArray:
         """(rows, 2N) psi: how much of the kernel at each point lies in the set; 0 or 1 for an atom."""
         inside = self.inside(direction, e)
-        psi = self._share_scan(direction, e, inside) if self.forwards else self._share_direct(direction, e, inside)
+        psi = self._share_scan(direction, e, inside) if self.decay is None else self._share_far(direction, e, inside)
         if self.merged.smooth is not None:
             runs = self.merged.runs()
             counts = self.merged.counts(runs, self.weights)
@@ -194,8 +199,6 @@ class Smooth:
         return psi
 
     def _share_scan(self, direction: int, e: float, inside: BoolArray) -> FloatArray:
-        assert self.forwards is not None
-        assert self.backwards is not None
         rows, knots = inside.shape
         psi = inside.astype(float)
         place = np.flatnonzero(inside[:, 1:] != inside[:, :-1])
@@ -220,24 +223,25 @@ class Smooth:
         psi -= 0.5 * self.up * _suffix(ends.reshape(rows, knots))
         return psi
 
-    def _share_direct(self, direction: int, e: float, inside: BoolArray) -> FloatArray:
-        """The same for points any distance apart, root by root."""
+    def _share_far(self, direction: int, e: float, inside: BoolArray) -> FloatArray:
+        """The same for points any distance apart."""
+        assert self.decay is not None
         psi = inside.astype(float)
-        a, b = (self.up, self.down) if direction == 0 else (self.down, self.up)  # the weights, see `of`
-        for row, x in enumerate(self.scaled):
-            weight = a[row] - e * b[row]
-            for k in np.flatnonzero(inside[row, 1:] != inside[row, :-1]):
-                left = float((weight[: k + 1] * np.exp(x[: k + 1] - x[k])).sum())
-                right = float((weight[k + 1 :] * np.exp(x[k + 1] - x[k + 1 :])).sum())
-                gap = x[k + 1] - x[k]
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    # left e^(-t) + right e^(t - gap) = 0, t counted from the left knot
-                    t = 0.5 * (np.log(-left / right) + gap) if left * right < 0 else (gap if left > 0 else 0.0)
-                distance = x - (x[k] + float(np.clip(t, 0.0, gap)))
-                over = 0.5 * np.exp(-np.abs(distance))
-                sign = 1.0 if inside[row, k] else -1.0
-                psi[row] += sign * np.where(np.arange(len(x)) > k, over, -over)
-        return psi
+        row, k = np.nonzero(inside[:, 1:] != inside[:, :-1])
+        if not len(row):
+            return psi
+        left = self.forwards[direction][row, k] - e * self.forwards[1 - direction][row, k]
+        right = self.backwards[direction][row, k + 1] - e * self.backwards[1 - direction][row, k + 1]
+        gap = self.scaled[row, k + 1] - self.scaled[row, k]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # left e^(-t) + right e^(t - gap) = 0, t counted from the left knot
+            t = np.where(left * right < 0, 0.5 * (np.log(-left / right) + gap), np.where(left > 0, gap, 0.0))
+        t = np.clip(t, 0.0, gap)
+        sign = np.where(inside[row, k], 1.0, -1.0)  # the set ends here, or begins
+        starts, ends = np.zeros_like(psi), np.zeros_like(psi)
+        starts[row, k + 1] = sign * np.exp(t - gap)
+        ends[row, k] = sign * np.exp(-t)
+        return np.asarray(psi + 0.5 * (_running(starts, self.decay) - _running_back(ends, self.decay)))
 
 
 def groups(depth: int) -> list[tuple[int, int]]:
@@ -352,5 +356,13 @@ def _suffix(values: FloatArray) -> FloatArray:
     return np.asarray(np.cumsum(values[:, ::-1], axis=1)[:, ::-1])
 
 
-def _direct_density(x: FloatArray, weights: FloatArray) -> FloatArray:
-    return np.array([np.exp(-np.abs(r[:, None] - r[None, :])) @ w for r, w in zip(x, weights, strict=True)])
+def _running(values: FloatArray, decay: FloatArray) -> FloatArray:
+    """(rows, knots) sums of the values so far, each less by the decay of every step since."""
+    out = np.array(values, dtype=np.float64, order="F")
+    for knot in range(1, out.shape[1]):
+        out[:, knot] += out[:, knot - 1] * decay[:, knot - 1]
+    return out
+
+
+def _running_back(values: FloatArray, decay: FloatArray) -> FloatArray:
+    return _running(values[:, ::-1], decay[:, ::-1])[:, ::-1]
