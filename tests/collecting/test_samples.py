@@ -100,3 +100,14 @@ def test_a_database_that_nobody_is_in_is_a_database() -> None:
 def test_a_scan_of_samples_is_their_audit() -> None:
     data = subsamples(ROWS, individual="who", count=30, fraction=0.5)
     assert empriv.scan(data, "sum(coalesce(x, 0))").delta(0.1) == empriv.audit(data, "sum(coalesce(x, 0))").delta(0.1)
+
+
+def test_what_samples_hide_is_said_in_summary_verdict_and_decision() -> None:
+    data = subsamples(ROWS.fillna(1.0), individual="who", count=60, fraction=0.5)
+    audit = empriv.audit(data, "avg(x)")
+    verdict = audit.verdict(epsilon=0.1, delta=0.5)
+    whole_table = "The answer of the whole table has no chance in it and is not covered"
+    assert any(whole_table in note for note in audit.summary().notes)
+    assert any("who was sampled is protected, not what the whole table says" in reason for reason in verdict.reasons)
+    assert "one random sample, not of the whole table" in audit.decision(verdict).condition
+    assert audit.to_json()["source"]["sampled"] is True

@@ -285,6 +285,8 @@ class Audit:
             self.measured, **asked, level=level, bounds_there=self.bounds(float(epsilon), level),
             checks_made=self.checks,
         )  # fmt: skip
+        if self.origin is not None and self.origin.sampled:
+            in_random.findings = (*in_random.findings, Finding("sampled"))
         if presence == "random":
             return in_random
         if self._present is None:
@@ -380,6 +382,7 @@ class Audit:
             sources=() if origin is None else origin.sources,
             database=None if origin is None else origin.database,
             drawn=None if origin is None else origin.drawn,
+            sampled=origin is not None and origin.sampled,
             component=self.component,
             n_components=self.n_components,
             earlier=0 if self.composition is None else len(self.composition.entries),

@@ -32,7 +32,7 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise
         bounded = audit.bounds(epsilon)
         return Case(
             None, None, epsilon, bounded.level, float(bounded.estimate), float(bounded.upper), audit.n_databases,
-            known=known_to_readers(audit.measured_against), times=audit.times,
+            known=known_to_readers(audit.measured_against), times=audit.times, sampled=_sampled(audit),
         )  # fmt: skip
     worst = max(verdicts, key=(PASS, UNRESOLVED, FAIL).index)
     judged = max(worst.targets, key=_how_bad)
@@ -53,8 +53,13 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise
         known=known_to_readers(audit.measured_against),
         presence=worst.by_estimate_when_present is not None,
         times=audit.times,
+        sampled=_sampled(audit),
         noise=None if noise is None else noisy_answer(noise, audit, verdicts),
     )
+
+
+def _sampled(audit: Audit) -> bool:
+    return audit.origin is not None and audit.origin.sampled
 
 
 def _how_bad(target: Judged) -> tuple[bool, bool, float]:

@@ -121,7 +121,8 @@ def _update(path: str, config: str | None, write_config: str | None, given: dict
     settings = settings_of({}, given)
     if not settings.files:
         raise click.UsageError("Missing argument 'FILES...'.")
-    held = ("query", "individual", "database", "adversary", "previous", "own_contribution", "ledger", "component")
+    held = ("query", "individual", "database", "adversary", "previous", "own_contribution", "ledger", "component",
+            "subsamples")  # fmt: skip
     wrong = [f"--{name.replace('_', '-')}" for name in held if getattr(settings, name)]
     if wrong or config is not None or write_config is not None:
         raise click.UsageError(

@@ -51,6 +51,8 @@ class Settings:
     files: tuple[str, ...] = ()
     database: str | None = None
     individual: tuple[str, ...] = ()
+    subsamples: int | None = None
+    fraction: float | None = None
     query: tuple[str, ...] = ()
     epsilon: tuple[float, ...] = (0.05, 0.1, 0.2)
     times: int | None = None
@@ -265,6 +267,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "boolean": ((bool,), "true or false"),
     "integer range": ((int,), "an integer"),
     "seconds": ((int, float), "a number of seconds above 0"),
+    "share": ((int, float), "a number between 0 and 1"),
     "epsilons": ((int, float), "numbers of at least 0, and at least one number"),
 }
 """What a TOML value of an option's type must be, by the type's name; a text for all others."""

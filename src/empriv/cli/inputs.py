@@ -77,30 +77,39 @@ def ledger_of(settings: Settings) -> Any:
 
 def source_of(settings: Settings) -> Any:
     """The databases that files and options describe."""
-    from empriv.collecting import databases
+    from empriv.collecting import databases, subsamples
     from empriv.collecting.sources import Files, table_of
 
     for text in (*settings.files, *settings.tables.values()):
         _check_exists(text)
     source: Any = list(settings.files)
-    if settings.database is None:
+    drawn = settings.subsamples is not None
+    if drawn and settings.database is not None:
+        raise InputError("`subsamples` must not be given with `database`: databases are drawn, or they are there.")
+    if settings.fraction is not None and not drawn:
+        raise InputError("`fraction` must be given with `subsamples`, which says how many databases are drawn.")
+    if settings.database is None and not drawn:
         source = [file for text in settings.files for file in _expanded(text)]
         if len(source) == 1:
             raise InputError(
                 "FILES must be several if each is one database, got one. "
-                "Hint: --database names the column that says which database a row is in."
+                "Hint: --database names the column that says which database a row is in; --subsamples 365 draws random "
+                "databases from one table."
             )
     elif len(source) == 1:
         source = source[0]
     else:
         tables = [table for table in map(table_of, source) if isinstance(table, Files)]
         if len(tables) < len(source) or len({table.kind for table in tables}) > 1:
-            raise InputError("FILES that --database splits must be of one kind, all Parquet, all CSV or all JSON.")
+            raise InputError("FILES that make one table must be of one kind, all Parquet, all CSV or all JSON.")
         source = Files(tuple(path for table in tables for path in table.paths), tables[0].kind)
-    return databases(
-        source, database=settings.database, individual=settings.individual, tables=settings.tables,
-        unidentified=cast("Unidentified", settings.unidentified),
-    )  # fmt: skip
+    rows: dict[str, Any] = {
+        "individual": settings.individual, "tables": settings.tables,
+        "unidentified": cast("Unidentified", settings.unidentified),
+    }  # fmt: skip
+    if settings.subsamples is not None:
+        return subsamples(source, count=settings.subsamples, fraction=settings.fraction or 0.5, **rows)
+    return databases(source, database=settings.database, **rows)
 
 
 def paths_read(settings: Settings) -> list[str]:

@@ -65,6 +65,21 @@ class Seconds(ParamType):
         return seconds
 
 
+class Share(ParamType):
+    """A number between 0 and 1."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not 0 < share < 1:
+            self.fail(f"must be a number between 0 and 1, got {value!r}.", param, ctx)
+        return share
+
+
 class NamedPath(ParamType):
     """NAME=PATH as a pair; or a pair, from a file."""
 
@@ -185,6 +200,14 @@ source_options = options(
     click.option(
         "--table", "tables", multiple=True, type=NamedPath(), metavar="NAME=PATH",
         help="Another table that the query joins. May be repeated.",
+    ),
+    click.option(
+        "--subsamples", type=click.IntRange(min=2), metavar="N",
+        help="Draw N random databases from one table, instead of --database: what is published is the answer of one.",
+    ),
+    click.option(
+        "--fraction", type=Share(), metavar="F",
+        help="With --subsamples: everybody is in each of them with this probability. [default: 0.5]",
     ),
     click.option(
         "--unidentified", type=click.Choice(UNIDENTIFIED),

@@ -22,6 +22,7 @@ class Origin:
     tables : names of other tables that the query could join
     unidentified : what was done with rows without individual
     drawn : how random databases were drawn, in words, or None
+    sampled : whether databases are random samples of one table, which is all that makes results vary
     """
 
     sources: tuple[str, ...]
@@ -30,6 +31,7 @@ class Origin:
     tables: tuple[str, ...] = ()
     unidentified: str = "error"
     drawn: str | None = None
+    sampled: bool = False
 
 
 def describe(data: Databases) -> Origin:
@@ -51,6 +53,7 @@ def describe(data: Databases) -> Origin:
         tables=tuple(data.tables),
         unidentified=data.unidentified,
         drawn=drawn,
+        sampled=data.draws is not None and not data.draws.split and not data.draws.repeats,
     )
 
 
@@ -87,6 +90,7 @@ def origin_from_json(source: Any) -> Origin | None:
         tables=tuple(map(text, source["tables"])),
         unidentified=text(source["unidentified"]),
         drawn=text_or_none(source["drawn"]),
+        sampled=source.get("sampled") is True,
     )
 
 

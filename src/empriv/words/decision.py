@@ -63,6 +63,7 @@ class Case:
     n_databases, needed : how many there are, and how many would resolve it if more would do
     known : what readers are taken to know of a database; ``presence`` whether also that somebody is in it
     times : publications
+    sampled : whether databases are random samples of one table
     noise : the answer with noise, if noise was designed
     """
 
@@ -81,6 +82,7 @@ class Case:
     known: Sequence[str] = ()
     presence: bool = False
     times: int = 1
+    sampled: bool = False
     noise: NoisyAnswer | None = None
 
 
@@ -173,6 +175,7 @@ def _reason(case: Case) -> str:
     )
 
 
+_PRESENCE = {False: "that the person is in the database", True: "that the person was sampled"}
 _FIGURE = {"delta": "the most exposed person's delta", "total_risk": "the total risk"}
 
 
@@ -182,9 +185,14 @@ def _place(case: Case) -> str:
 
 def _condition(case: Case) -> str:
     """When the decision holds: for which databases, and for readers who know what."""
-    known = [*case.known, *(["that the person is in the database"] if case.presence else [])]
+    known = [*case.known, *([_PRESENCE[case.sampled]] if case.presence else [])]
     who = "who know nothing else of the database" if not known else f"who may know {_listed(known)}"
     often = "" if case.times == 1 else f"{case.times:,} publications, "
+    if case.sampled:
+        samples = (
+            "the answer of one random sample" if case.times == 1 else f"the answers of {case.times:,} random samples"
+        )
+        return f"Holds for {samples}, not of the whole table, while it is secret who was sampled, and readers {who}."
     return f"Holds for {often}databases like these {case.n_databases:,}, and readers {who}."
 
 

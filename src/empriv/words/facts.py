@@ -140,6 +140,7 @@ class Question:
     query : SQL text, or the name of a function
     individual : columns that say whose a row is; None if results were given
     sources, database, drawn : where the rows came from, and how they were cut or drawn into databases
+    sampled : whether databases are random samples of one table
     component, n_components : the component audited, if the query was a vector, and how many it has
     earlier : releases that it was measured together with
     nothing_known : why nothing was counted as known, if nobody said what is
@@ -151,6 +152,7 @@ class Question:
     sources: Sequence[str] = ()
     database: str | None = None
     drawn: str | None = None
+    sampled: bool = False
     component: str | None = None
     n_components: int | None = None
     earlier: int = 0

@@ -70,5 +70,6 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "in-random-database": what_is_known.in_random_database,
     "presence-not-measured": what_is_known.presence_not_measured,
     "when-present": what_is_known.when_present,
+    "sampled": what_is_known.sampled,
     "given-presence": what_is_known.given_presence,
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from empriv.words import sentences as words
 from empriv.words.facts import AdversaryFacts, Figure, JointFacts, NotNumbers, Question, RiskFacts
 from empriv.words.sentences import number, people, percent
-from empriv.words.what_is_known import what_it_changed
+from empriv.words.what_is_known import what_it_changed, what_samples_hide
 
 _LONGEST = 160
 _MOST_LISTED = 8
@@ -59,6 +59,8 @@ def summarise(facts: RiskFacts, question: Question) -> Summary:
     if facts.adversary is not None:
         alarms += [caution.sentence for caution in facts.adversary.cautions if caution.code == "determined"]
         notes += _adversary_sentences(facts.adversary, first)
+    if question.sampled:
+        notes.append(what_samples_hide())
     if question.nothing_known is not None:
         notes.append(question.nothing_known.sentence)
     if question.earlier:

@@ -157,6 +157,18 @@ def when_present() -> str:
     return "In a database that they are in:"
 
 
+def sampled() -> str:
+    return "Judged for the answer of one secret sample: who was sampled is protected, not what the whole table says."
+
+
+def what_samples_hide() -> str:
+    return (
+        "The only chance is who was sampled. That stays hidden if the answer of one sample is published and nobody "
+        "learns who was in it. The answer of the whole table has no chance in it and is not covered; what holds for "
+        "the whole table is not hidden; and the answer of another sample is a further publication."
+    )
+
+
 def presence_not_measured() -> str:
     return (
         "Judged in a random database alone: for a database that people are in, there are figures of one number only, "

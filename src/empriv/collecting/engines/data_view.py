@@ -118,6 +118,8 @@ def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, kno
 
 
 def _individual(columns: list[str]) -> str:
+    if not columns:
+        return "NULL"  # all rows are nobody's
     if len(columns) == 1:
         return quoted(columns[0])
     missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
