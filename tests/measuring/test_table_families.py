@@ -1,0 +1,135 @@
+"""Laws of benchmarks/table_families.py and the slow version of the method: truths that are known by other means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import table_oracle as oracle
+from scipy import integrate, stats
+
+from loading import benchmark
+
+families = benchmark("table_families")
+EPSILON = 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", families.LAWS)
+def test_ratios_are_those_of_the_law_that_is_drawn_from(name: str) -> None:
+    """The share of tables with the person in a set is the mean of the ratio over the others' tables in it."""
+    law = families.made(name, 6)
+    person = families.person_of("two cells", law.unit, whole=name in families.WHOLE)
+    rng = np.random.default_rng(2)
+    others, again = law.draw(rng, 6_000), law.draw(rng, 6_000)
+    influence = person.influences[0]
+    ratio = np.exp(law.log_ratio(others, influence))
+    inside = (ratio > 1) & (ratio < 20)
+
+    def share(times: float) -> tuple[float, float]:
+        there = np.exp(law.log_ratio(again + times * influence, influence))
+        counted = (there > 1) & (there < 20)
+        return float(counted.mean()), float(counted.std())
+
+    expected, error = float((ratio * inside).mean()), float((ratio * inside).std())
+    seen, seen_error = share(1.0)
+    limit = 4 * math.hypot(error, seen_error) / math.sqrt(len(others))
+    assert abs(seen - expected) < limit
+    false, _ = share(0.0)  # the tables without the person do not follow these ratios
+    assert abs(false - expected) > limit
+
+
+@pytest.mark.parametrize("who", ["one cell", "two cells"])
+def test_truth_of_a_normal_table_is_that_of_its_distance(who: str) -> None:
+    law = families.made("normal", 10)
+    person = families.person_of(who, law.unit)
+    influence = person.influences[0]
+    there, random_day = families.truths(law, person, EPSILON)
+    closed = families.normal_delta(math.sqrt(influence @ law.precision @ influence), EPSILON)
+    assert there == pytest.approx(closed, abs=0.004)
+    assert random_day == there
+    assert abs(there - families.normal_delta(1.2 * math.sqrt(influence @ law.precision @ influence), EPSILON)) > 0.01
+
+
+def test_truth_on_a_random_day_by_integration() -> None:
+    """Present on one day of ten, one normal cell: the mixture's hockey stick on the line."""
+    law = families.Factors("normal", 4)
+    person = families.Person(np.array([[0, 0, 0, 1.5]]), np.array([0.1]))
+    e = math.exp(EPSILON)
+
+    def both(x: float) -> tuple[float, float]:
+        p = stats.norm.pdf(x)
+        return 0.9 * p + 0.1 * stats.norm.pdf(x - 1.5), p
+
+    closed = max(
+        integrate.quad(lambda x: max(both(x)[0] - e * both(x)[1], 0.0), -9, 11, limit=200)[0],
+        integrate.quad(lambda x: max(both(x)[1] - e * both(x)[0], 0.0), -9, 11, limit=200)[0],
+    )
+    there, random_day = families.truths(law, person, EPSILON, 200_000)
+    assert random_day == pytest.approx(closed, abs=0.001)
+    assert there == pytest.approx(families.normal_delta(1.5, EPSILON), abs=0.003)
+
+
+# The slow version ----------------------------------------------------------------------------------------------------
+
+
+def table(n: int = 300, d: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    """A normal table, and somebody who adds to its last cell."""
+    law = families.made("normal", d)
+    return law.draw(np.random.default_rng(4), n), 0.3 * law.unit * (np.arange(d) == d - 1)
+
+
+def test_distance_is_that_of_the_law_as_databases_grow_many() -> None:
+    law = families.made("normal", 6)
+    others, influence = table(20_000)
+    assert oracle.distance(oracle.fit(others), influence) == pytest.approx(0.3, rel=0.03)
+    assert 0.3 * law.unit[-1] / others[:, -1].std() < 0.25  # the cell alone says less
+
+
+def test_margins_and_a_total_in_place_of_a_cell_change_nothing() -> None:
+    others, influence = table()
+    fitted = oracle.fit(others)
+    alone = oracle.direction(fitted, influence)
+    for publish in (families.with_margins(6), families.one_suppressed(6)):
+        same = oracle.fit(others @ publish)
+        assert np.allclose(oracle.direction(same, influence @ publish), alone)
+        assert same.parameters == fitted.parameters
+        z, w = oracle.innovations(same, np.flatnonzero(influence @ publish), influence @ publish)
+        plain, shift = oracle.innovations(fitted, np.flatnonzero(influence), influence)
+        assert abs(w[0]) == pytest.approx(abs(shift[0]))
+        assert np.allclose(np.abs(z[:, 0]), np.abs(plain[:, 0]))
+
+
+def test_a_differencing_pair_tells_for_certain() -> None:
+    others, influence = table()
+    total = others.sum(axis=1)
+    pair = np.stack((total, total), axis=1)
+    amount = np.array([float(influence.sum()), 0.0])  # one of both totals is without the person
+    assert oracle.leaves_span(oracle.fit(pair), amount)
+    assert oracle.figures(pair, np.tile(amount, (300, 1)), np.ones(300, bool), EPSILON).there == 1.0
+    assert not oracle.leaves_span(oracle.fit(pair), np.array([1.0, 1.0]))  # in both of them they are no leak
+
+
+def test_composed_bounds_are_nowhere_below_the_truth() -> None:
+    curve = np.array([families.normal_delta(0.4, epsilon) for epsilon in oracle.EPSILONS])
+    other = np.array([families.normal_delta(0.7, epsilon) for epsilon in oracle.EPSILONS])
+    for epsilon in (0.0, 0.1, 0.5):
+        truth = families.normal_delta(math.hypot(0.4, 0.7), epsilon)
+        bound = oracle.composed([oracle.dominating(curve), oracle.dominating(other)], epsilon)
+        assert truth <= bound <= 1.06 * truth + 0.002
+    # a falsehood: one of them alone is below
+    assert oracle.composed([oracle.dominating(other)], 0.1) < families.normal_delta(math.hypot(0.4, 0.7), 0.1)
+
+
+def test_a_bound_there_gives_that_of_a_random_day() -> None:
+    """With the exact curve and the exact share the bound is the truth of a mixture."""
+    law = families.Factors("normal", 4)
+    person = families.Person(np.array([[0, 0, 0, 1.5]]), np.array([0.1]))
+    bound = oracle.on_random_day(lambda epsilon: families.normal_delta(1.5, epsilon), 0.1, EPSILON)
+    assert bound == pytest.approx(families.truths(law, person, EPSILON)[1], abs=0.002)
+
+
+def test_rare_presence_is_counted_by_its_limit() -> None:
+    assert oracle.limit_of_share(0, 59) == pytest.approx(1 - 0.05 ** (1 / 59))
+    assert oracle.limit_of_share(59, 59) == 1.0
