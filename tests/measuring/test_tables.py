@@ -292,3 +292,19 @@ def test_the_cells_of_a_query_that_groups_are_measured_alone_too() -> None:
     stacked = Results.stack(parts)
     grouped = replace(stacked, cells=tuple(Cell("n", (("ward", str(k)),)) for k in range(3)))
     np.testing.assert_array_equal(measure_table(grouped).delta_i(0.1), measure_table(stacked).delta_i(0.1))
+
+
+def test_the_epsilon_of_a_delta_is_where_the_curve_crosses_it() -> None:
+    rng = np.random.default_rng(4)
+    table = rng.normal(50.0, 3.0, (50, 3)) + rng.normal(0.0, 4.0, (50, 1))
+    moves = np.zeros((3, 50, 3))  # one cell; always two cells alike; a different cell each time
+    moves[0, :, 0], moves[1, :, 1:] = 1.0, 0.7
+    moves[2, np.arange(50), rng.integers(0, 3, 50)] = 1.5
+    parts = {str(c): Results.from_arrays(table[:, c], table[:, c] - moves[..., c]) for c in range(3)}
+    risk = measure_table(Results.stack(parts))
+    for delta in (0.05, 0.2):
+        own = risk.epsilon_i(delta)
+        assert risk.epsilon(delta) == pytest.approx(own.max(), abs=1e-6)
+        for person, epsilon in enumerate(own):
+            assert risk.delta_i(float(epsilon) + 1e-4)[person] <= delta + 1e-6
+            assert epsilon < 1e-3 or risk.delta_i(float(epsilon) * 0.98)[person] > delta

@@ -120,12 +120,12 @@ class RiskContract(ABC):
             rising, back = np.unique(epsilons, return_inverse=True)
             return np.asarray(self.curves(rising)[np.arange(len(epsilons)), back] > delta)
 
-        return _smallest(broken, self.results.n_individuals)
+        return smallest_epsilons(broken, self.results.n_individuals)
 
     def own_epsilon(self, delta: float) -> float:
         """`epsilon`, whatever the answers were made from."""
         probability("delta", delta)
-        return float(_smallest(lambda epsilons: self.curves(epsilons).max(axis=0, initial=0.0) > delta, 1)[0])
+        return float(smallest_epsilons(lambda epsilons: self.curves(epsilons).max(axis=0, initial=0.0) > delta, 1)[0])
 
     # Individuals
 
@@ -280,7 +280,7 @@ def total_risk_of(delta_i: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(total, delta_i.max(axis=0, initial=0.0)))  # never below delta, by rounding
 
 
-def _smallest(broken: Callable[[FloatArray], npt.NDArray[np.bool_]], count: int) -> FloatArray:
+def smallest_epsilons(broken: Callable[[FloatArray], npt.NDArray[np.bool_]], count: int) -> FloatArray:
     """(count,) smallest epsilon at which each of ``count`` limits holds, from above; inf beyond `_LARGEST_EPSILON`.
 
     ``broken`` says for each limit whether it is broken at its own epsilon. A limit that holds at one epsilon holds at

@@ -8,6 +8,7 @@ cell alone. Exact leaks (`leaks`) are found for any number of cells.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from empriv.base.arguments import probability
 from empriv.base.progress import progress
 from empriv.errors import InputError
-from empriv.measuring.contract import RiskContract
+from empriv.measuring.contract import RiskContract, smallest_epsilons
 from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.given.terms import Term
 from empriv.measuring.joint.directions import Leak
@@ -104,10 +105,39 @@ class TableRisk(RiskContract):
         return np.maximum(out, self.leaked()[:, None])
 
     def own_epsilon_i(self, delta: float) -> FloatArray:
-        """By halving, as for any kind, and inf where an exact leak alone is more."""
+        """The largest of the parts that `curves` is the largest of; inf where an exact leak alone is more."""
         probability("delta", delta)
-        out = super().own_epsilon_i(delta)
-        return np.where(self.leaked() > delta, np.inf, out)
+        out = np.where(self.leaked() > delta, np.inf, 0.0)
+        for name, rows in self.touching.items():
+            out[rows] = np.maximum(out[rows], self.components[name].epsilon_i(delta)[rows])
+        for line, risks in self.along_lines():
+            for risk in risks.values():
+                out[line.rows] = np.maximum(out[line.rows], risk.epsilon_i(delta))
+        several = self.several.rows
+        if len(several):
+
+            def broken(epsilons: FloatArray) -> npt.NDArray[np.bool_]:
+                rising, back = np.unique(epsilons, return_inverse=True)
+                curves = self.several.curves(rising, present=False)
+                return np.asarray(curves[np.arange(len(several)), back] > delta)
+
+            out[several] = np.maximum(out[several], smallest_epsilons(broken, len(several)))
+        return out
+
+    def own_epsilon(self, delta: float) -> float:
+        probability("delta", delta)
+        if (self.leaked() > delta).any():
+            return math.inf
+        alone = (self.components[name].epsilon(delta) for name in self.touching)
+        lines = (risk.epsilon(delta) for _, risks in self.along_lines() for risk in risks.values())
+        largest = max((*alone, *lines), default=0.0)
+        if not len(self.several.rows):
+            return largest
+
+        def broken(epsilons: FloatArray) -> npt.NDArray[np.bool_]:
+            return np.asarray(self.several.curves(epsilons, present=False).max(axis=0) > delta)
+
+        return max(largest, float(smallest_epsilons(broken, 1)[0]))
 
     @property
     def each_number(self) -> Mapping[str, Risk]:

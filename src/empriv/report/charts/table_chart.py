@@ -15,17 +15,21 @@ import numpy as np
 
 from empriv.base.harmless import shortened
 from empriv.measuring import RiskContract
+from empriv.measuring.tables import TableRisk
 from empriv.report.charts.chart import HEAT, INK, LINE, Chart, layer, records, stacked
 from empriv.report.gather import Material
+from empriv.report.remedies import Remedy, remedies
 from empriv.results import Cell, FloatArray, IntArray, Results
 from empriv.scale.tallied import TalliedRisk
 from empriv.words.sentences import number
+from empriv.words.table_words import remedy_sentence
 
 ALL = "all"
 _LEAST_CELLS = 3  # fewer are seen at a glance, in words
 _MOST_COLUMNS = 16  # of a map; a wider table is drawn as a list
 _MOST_ROWS = 40  # drawn; the list below the picture has them all
 _MOST_NAMED = 3
+_MOST_REMEDIES, _LEAST_REMEDIED = 5, 0.01  # for so many cells what would help is looked for, if delta is above
 _WIDTH, _WIDEST, _ROW = 520, 96, 28
 _STEPS = (0.0, 0.01, 0.03, 0.1, 0.3)  # a delta above each has the colour after it
 _STEP_WORDS = ("0", "up to 0.01", "up to 0.03", "up to 0.1", "up to 0.3", "above 0.3")
@@ -60,6 +64,34 @@ def exposures_of(risk: RiskContract, epsilon: float) -> Exposures:
         individual, cell, table[cell, individual],
         "A cell shows delta of the person whom it exposes most, as if it were published alone; together cells tell "
         "more.",
+    )  # fmt: skip
+
+
+@exposures_of.register
+def _(risk: TableRisk, epsilon: float) -> Exposures:
+    """Of each cell given all that a person does not touch; of a margin alone; and for certain where there is a leak."""
+    results, names = risk.results, risk.results.components or ()
+    place = {name: c for c, name in enumerate(names)}
+    row = {label: k for k, label in enumerate(results.individuals.tolist())}
+    columns = risk.exposures(epsilon)
+    owner = [row[label] for label in columns["individual"].tolist()]
+    cell = [place[name] for name in columns["cell"].tolist()]
+    delta = columns["delta_i"].tolist()
+    margins = set(place.values()) - set(risk.fit.kept.tolist())
+    for name, people in risk.touching.items():
+        if place[name] in margins:
+            owner += people.tolist()
+            cell += [place[name]] * len(people)
+            delta += risk.components[name].delta_i(epsilon)[people].tolist()
+    exposures = np.array(delta)
+    leaked = risk.leaked()[np.array(owner, np.int64)]
+    exposures = np.maximum(exposures, leaked)
+    kept = exposures > 0
+    alone = " Sums of other cells, and cells that are seldom there, show what they tell alone." if margins else ""
+    return Exposures(
+        np.array(owner, np.int64)[kept], np.array(cell, np.int64)[kept], exposures[kept],
+        "A cell shows delta of the person whom it exposes most, to somebody who knows every cell that this person "
+        f"does not touch.{alone}",
     )  # fmt: skip
 
 
@@ -210,7 +242,16 @@ def _listed(
     }
     if material.names is not None:
         listed["most exposed"] = [_whom(int(c), exposures, material) for c in order]
+    risky = [int(c) for c in order[:_MOST_REMEDIES] if largest[c] > _LEAST_REMEDIED]
+    found = remedies(results, risky, float(material.epsilons[material.start])) if risky else {}
+    if found:
+        listed["what would help"] = [_helps(found[c], said) if c in found else "" for c in order.tolist()]
     return listed
+
+
+def _helps(remedy: Remedy, said: Sequence[str]) -> str:
+    neighbour = None if remedy.neighbour is None else said[remedy.neighbour]
+    return remedy_sentence(remedy.had_back, [said[c] for c in remedy.hide], neighbour, remedy.delta)
 
 
 def _whom(cell: int, exposures: Exposures, material: Material) -> str:
