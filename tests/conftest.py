@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
+import postgres_server
+
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgres_server.Server]:
+    """A PostgreSQL server."""
+    with postgres_server.started() as running:
+        yield running
 
 
 # Whole audits, processes and files by the hundred: for `make test`.

@@ -248,6 +248,8 @@ class TestErrors:
             ({"sales.csv": "none*.csv"}, "The file must match a file, got 'none*.csv'."),
             ({"sales.csv": "sales.xlsx"}, "Hint: save the sheet as CSV"),
             ({"sales.csv": "sales.feather"}, "`source` must be a file whose name ends in"),
+            ({"sales.csv": "sales.sqlite"}, "An SQLite file must be given with its table. Hint: table"),
+            ({"sales.csv": "postgresql://u:p@h/d"}, "A PostgreSQL server must be given with a table or a SELECT."),
         ],
     )
     def test_errors_are_one_line(self, run: Run, change: dict[str, str], words: str) -> None:
@@ -273,7 +275,7 @@ class TestErrors:
             (("--density", "lorentz"), "`density` must be a kernel"),
             (("--unidentified", "maybe"), "is not one of"),
             (("--individual", "a,,b"), "must be a column"),
-            (("--table", "clients.csv"), "must read NAME=PATH"),
+            (("--table", "=clients.csv"), "or read NAME=PATH"),
             (("--top", "-1"), "--top"),
             (("--colour",), "No such option"),
             (("--config", "none.toml"), "`config` must be a file that can be read"),

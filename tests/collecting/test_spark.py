@@ -382,3 +382,19 @@ def test_a_job_that_is_interrupted_is_ended(spark: Any, tmp_path: Path) -> None:
         collect(data, lasting, engine=SparkEngine(spark))
     assert leftovers(spark) == []
     assert spark.range(5).count() == 5
+
+
+def test_days_are_cut_in_the_zone_named_and_the_session_keeps_its_own(spark: Any) -> None:
+    hours = pd.DataFrame({"t": pd.date_range("2024-03-04", periods=168, freq="h", tz="UTC"), "who": range(168)})
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    spark.conf.set(zone, "Asia/Kolkata")
+    try:
+        rows, engine, day = spark.createDataFrame(hours), SparkEngine(spark), "date_trunc('day', t)"
+        found = collect(databases(rows, database=day, individual="who"), "count(*)", engine=engine)
+        assert found.q.tolist() == [24.0] * 7
+        paris = databases(rows, database=day, individual="who", timezone="Europe/Paris")
+        assert collect(paris, "count(*)", engine=engine).q.tolist() == [23.0, *[24.0] * 6, 1.0]
+        assert spark.conf.get(zone) == "Asia/Kolkata"
+    finally:
+        spark.conf.set(zone, before)

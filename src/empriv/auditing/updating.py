@@ -121,7 +121,10 @@ def databases_like(origin: Origin | None, rows: Any) -> Databases:
             "other tables. Hint: empriv.databases(source, database=..., individual=...)."
         )
     unidentified: Any = origin.unidentified
-    return databases(rows, database=origin.database, individual=list(origin.individual), unidentified=unidentified)
+    return databases(
+        rows, database=origin.database, individual=list(origin.individual), unidentified=unidentified,
+        timezone=origin.timezone,
+    )  # fmt: skip
 
 
 def unlike(results: Results, further: Results) -> str | None:

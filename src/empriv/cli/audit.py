@@ -75,7 +75,8 @@ from empriv.errors import InputError
 def audit(config: str | None, trust_config: bool, write_config: str | None, update: str | None, **given: Any) -> None:
     """Audit a query: run it with everyone and without each individual, and measure what the difference reveals.
 
-    FILES are Parquet, CSV or JSON files, globs, file.duckdb::table, or SQL over the tables given by --table.
+    FILES are Parquet, CSV or JSON files, globs, the address of a PostgreSQL server or an SQLite or DuckDB file with
+    --table, or SQL over the tables given by --table NAME=PATH.
 
     \b
     Examples:

@@ -10,7 +10,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,9 @@ class Settings:
     individual: tuple[str, ...] = ()
     subsamples: int | None = None
     fraction: float | None = None
+    table: str | None = None
+    sql: str | None = None
+    timezone: str | None = None
     query: tuple[str, ...] = ()
     epsilon: tuple[float, ...] = (0.05, 0.1, 0.2)
     times: int | None = None
@@ -116,7 +119,9 @@ class Settings:
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
     """Settings from a file, overridden by those given on the command line (None or nothing: not given)."""
     values = {**config, **{name: value for name, value in given.items() if value not in (None, ())}}
-    return Settings(**{**values, "tables": dict(values.get("tables", ()))})
+    tables = dict(values.get("tables", ()))
+    own = {"table": tables.pop("")} if "" in tables else {}  # of the source itself
+    return Settings(**{**values, **own, "tables": tables})
 
 
 def read_config(path: str | PathLike[str]) -> dict[str, Any]:
@@ -136,13 +141,18 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
 
     parameters = {parameter.name: parameter for parameter in (*compare.params, *audit.params)}
     keys = [setting.name for setting in fields(Settings)]
-    checked = {}
+    checked: dict[str, Any] = {}
     for key, value in content.items():
         if key not in keys:
             hint = _nearest(key, keys, "known keys")
             raise InputError(f"{name}: `config` must hold known keys only, got {key!r}. Hint: {hint}")
         try:
-            checked[key] = _protocols(value) if key == "protocols" else _value(parameters[key], value)
+            if key == "table":  # one option on the command line, two keys in a file
+                checked["tables"] = (*checked.get("tables", ()), ("", _value(parameters["sql"], value)))
+            elif key == "tables":
+                checked[key] = (*checked.get(key, ()), *_value(parameters[key], value))
+            else:
+                checked[key] = _protocols(value) if key == "protocols" else _value(parameters[key], value)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         except click.BadParameter as error:  # from the option's own type
@@ -179,8 +189,18 @@ def values_from_file(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_toml(settings: Settings) -> str:
-    """The text of a file that gives these settings."""
+    """The text of a file that gives these settings; user and password of a server are for the environment to know."""
+    from empriv.collecting.sources import shown_address
+
     lines = ["# empriv audit --config with this file repeats the audit."]
+    shown = tuple(map(shown_address, settings.files))
+    if shown != settings.files:
+        lines.append(
+            "# Who reads is not written down: PGUSER and PGPASSWORD, a file .pgpass or a service tell the server."
+        )
+    settings = replace(
+        settings, files=shown, tables={name: shown_address(table) for name, table in settings.tables.items()}
+    )
     for setting in fields(settings):
         value = getattr(settings, setting.name)
         if setting.name not in ("tables", *_COMPARING) and value is not None and value != ():

@@ -78,8 +78,10 @@ def ledger_of(settings: Settings) -> Any:
 def source_of(settings: Settings) -> Any:
     """The databases that files and options describe."""
     from empriv.collecting import databases, subsamples
-    from empriv.collecting.sources import Files, table_of
+    from empriv.collecting.sources import Files, chosen, table_of
 
+    for table in (chosen(text, settings.table, settings.sql) for text in settings.files):
+        table_of(table)  # what cannot be a source is refused as such, whether it exists or not
     for text in (*settings.files, *settings.tables.values()):
         _check_exists(text)
     source: Any = list(settings.files)
@@ -105,6 +107,7 @@ def source_of(settings: Settings) -> Any:
         source = Files(tuple(path for table in tables for path in table.paths), tables[0].kind)
     rows: dict[str, Any] = {
         "individual": settings.individual, "tables": settings.tables,
+        "table": settings.table, "sql": settings.sql, "timezone": settings.timezone,
         "unidentified": cast("Unidentified", settings.unidentified),
     }  # fmt: skip
     if settings.subsamples is not None:
@@ -148,9 +151,9 @@ def _check_target(path: str, read: Sequence[str]) -> None:
 
 
 def _is_path(text: str) -> bool:
-    from empriv.collecting.sources import Select, table_of
+    from empriv.collecting.sources import is_sql
 
-    return "://" not in text and not isinstance(table_of(text), Select)
+    return "://" not in text and not is_sql(text)
 
 
 def _check_exists(text: str) -> None:

@@ -81,14 +81,16 @@ class Share(ParamType):
 
 
 class NamedPath(ParamType):
-    """NAME=PATH as a pair; or a pair, from a file."""
+    """NAME=PATH as a pair; a name alone, which is a table of the source, as one of nothing and the name; or a pair."""
 
     name = "table"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, str) and value and "=" not in value:
+            return "", value
         name, _, path = value.partition("=") if isinstance(value, str) else (value[0], "=", value[1])
-        if not (name and path):
-            self.fail(f"must read NAME=PATH, got {value!r}.", param, ctx)
+        if not path or (not name and isinstance(value, str)):
+            self.fail("must be a table of the source, or read NAME=PATH for another.", param, ctx)
         return name, path
 
 
@@ -187,7 +189,7 @@ limit_options = options(
 )
 quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; only the exit code matters.")
 source_options = options(
-    click.argument("files", nargs=-1),
+    click.argument("files", nargs=-1, metavar="[FILES|postgresql://...]..."),
     click.option(
         "--database",
         metavar="EXPR",
@@ -198,8 +200,16 @@ source_options = options(
         help="Column that says whom a row belongs to, or several.",
     ),
     click.option(
-        "--table", "tables", multiple=True, type=NamedPath(), metavar="NAME=PATH",
-        help="Another table that the query joins. May be repeated.",
+        "--table", "tables", multiple=True, type=NamedPath(), metavar="TABLE|NAME=PATH",
+        help="Which table of a PostgreSQL server or a database file is read; NAME=PATH is another table that the query "
+        "joins. May be repeated.",
+    ),
+    click.option(
+        "--sql", metavar="SELECT", help="In place of --table: one SELECT for the PostgreSQL server or SQLite file."
+    ),
+    click.option(
+        "--timezone", metavar="ZONE",
+        help="Such as Europe/Paris: where days begin, for times that are moments. [default: the column's own, or UTC]",
     ),
     click.option(
         "--subsamples", type=click.IntRange(min=2), metavar="N",

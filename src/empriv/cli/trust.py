@@ -43,9 +43,12 @@ def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, s
     from empriv.collecting.sql.closed_door import reads_tables
 
     sources = [("files", text) for text in settings.get("files", ())]
-    sources += [(f"tables.{toml_text(name)}", text) for name, text in dict(settings.get("tables", ())).items()]
+    tables = dict(settings.get("tables", ()))
+    settings = {**settings, "table": tables.pop("", None)}
+    sources += [(f"tables.{toml_text(name)}", text) for name, text in tables.items()]
     for key, text in sources:
-        why = _why_not_source(folder, text)
+        own = {name: settings.get(name) for name in ("table", "sql")} if key == "files" else {}
+        why = _why_not_source(folder, text, **own)
         if why is not None:
             yield key, text, why
     database = settings.get("database")
@@ -58,19 +61,23 @@ def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, s
             yield key, str(path), "outside the file's folder"
 
 
-def _why_not_source(folder: Path, text: str) -> str | None:
-    from empriv.collecting.sources import Files, Select, Stored, table_of
+def _why_not_source(folder: Path, text: str, table: str | None = None, sql: str | None = None) -> str | None:
+    from empriv.collecting.sources import Connected, Files, Select, Stored, chosen, is_address, table_of
 
+    if is_address(text):
+        return "a database server"
     try:
-        table = table_of(text)
-    except SourceError:
+        source = table_of(chosen(text, table, sql))
+    except (InputError, SourceError):
         return None  # refused later with its own message; nothing is read
-    if isinstance(table, Select):
+    if isinstance(source, Connected):
+        return None if _inside(folder, source.address.text) else "outside the file's folder"
+    if isinstance(source, Select):
         return "SQL, which can read any file"
-    if isinstance(table, Stored):
+    if isinstance(source, Stored):
         return "a DuckDB file, whose views can read any file"
-    assert isinstance(table, Files)
-    return None if all(_inside(folder, path) for path in table.paths) else "outside the file's folder"
+    assert isinstance(source, Files)
+    return None if all(_inside(folder, path) for path in source.paths) else "outside the file's folder"
 
 
 def _inside(folder: Path, text: str) -> bool:
@@ -85,5 +92,9 @@ def _inside(folder: Path, text: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    quoted = toml_text(text)  # on one line, so that a line break in it cannot forge a line of this message
+    from empriv.collecting.sources import shown_address
+
+    quoted = toml_text(
+        shown_address(text)
+    )  # on one line, so that a line break in it cannot forge a line of this message
     return quoted if len(quoted) <= _SHOWN else f"{quoted[:_SHOWN]} ... and {len(quoted) - _SHOWN:,} more characters"

@@ -16,13 +16,14 @@ class Origin:
 
     Attributes
     ----------
-    sources : names of files, ``file.duckdb::table``, SQL text, or "a table in memory"
+    sources : names of files, ``file.duckdb::table``, ``postgresql::table``, SQL text, or "a table in memory"
     database : column or expression that split the rows into databases, or None
     individual : columns that identify the unit of protection
     tables : names of other tables that the query could join
     unidentified : what was done with rows without individual
     drawn : how random databases were drawn, in words, or None
     sampled : whether databases are random samples of one table, which is all that makes results vary
+    timezone : in which time zone days begin, if one was named
     """
 
     sources: tuple[str, ...]
@@ -32,6 +33,7 @@ class Origin:
     unidentified: str = "error"
     drawn: str | None = None
     sampled: bool = False
+    timezone: str | None = None
 
 
 def describe(data: Databases) -> Origin:
@@ -54,19 +56,24 @@ def describe(data: Databases) -> Origin:
         unidentified=data.unidentified,
         drawn=drawn,
         sampled=data.draws is not None and not data.draws.split and not data.draws.repeats,
+        timezone=data.timezone,
     )
 
 
 def _names(part: Any) -> tuple[str, ...]:
     """What a table is called: its path without folders."""
-    from empriv.collecting.sources import Files, Select, Stored
+    from empriv.collecting.sources import Connected, Files, Select, Stored, shown_path
 
     match part:
         case Files(paths, _):
-            return tuple(PurePath(path).name for path in paths)
+            return tuple(PurePath(shown_path(path)).name for path in paths)
         case Stored(path, table):
             return (f"{PurePath(path).name}::{table}",)
-        case Select(sql):
+        case Connected("sqlite", address, str(table)):
+            return (f"{PurePath(address.text).name}::{table}",)
+        case Connected("postgresql", _, str(table)):
+            return (f"postgresql::{table}",)  # neither server nor user: who moves the table keeps its ledger
+        case Connected(sql=str(sql)) | Select(sql):
             return (sql,)
         case _:
             return ("a table in memory",)
@@ -91,6 +98,7 @@ def origin_from_json(source: Any) -> Origin | None:
         unidentified=text(source["unidentified"]),
         drawn=text_or_none(source["drawn"]),
         sampled=source.get("sampled") is True,
+        timezone=text_or_none(source.get("timezone")),  # files of earlier versions have none
     )
 
 

@@ -78,4 +78,4 @@ class Run:
                 return SparkEngine(part.frame.sparkSession)
         from empriv.collecting.engines.duckdb import DuckDBEngine
 
-        return DuckDBEngine(memory_limit=self.memory_limit, timeout=self.timeout)
+        return DuckDBEngine(memory_limit=self.memory_limit, timeout=self.timeout, progress=self.progress)

@@ -93,7 +93,7 @@ def check_tables(tree: exp.Expr, tables: Collection[str], text: str = "") -> Non
     """Refuse a query that reads a table other than ``tables``, which hold ``data``, and its own WITH."""
     known = {name.lower() for name in tables}
     # The tree knows places in the text; what is run is looked at as well.
-    for table, visible in (*_tables_of(tree, frozenset()), *_tables_of(_as_run(tree), frozenset())):
+    for table, visible in (*tables_of(tree, frozenset()), *tables_of(_as_run(tree), frozenset())):
         if not isinstance(table.this, exp.Identifier) or table.name.lower() in known | visible:
             continue
         others = [name for name in tables if name.lower() != _ROWS]
@@ -120,26 +120,28 @@ def reads_tables(expression: str) -> bool:
     return tree.find(exp.Query, exp.Table, exp.Command, exp.DDL) is not None
 
 
-def one_select(sql: str) -> str:
-    """The one SELECT that a source is, written anew from its tree; it may read files, since its author sees the rows.
+def one_select(sql: str, dialect: str = "duckdb") -> exp.Expr:
+    """The tree of the one SELECT that a source is; it may read files, since its author sees the rows.
 
     Raises
     ------
     SourceError : if the text is no statement, several, or one that does not only select
     """
     try:
-        statements = [statement for statement in parse(sql, dialect="duckdb") if statement is not None]
+        statements = [statement for statement in parse(sql, dialect=dialect) if statement is not None]
         statements = [statement for statement in statements if not isinstance(statement, exp.Semicolon)]
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         raise SourceError("A source given as SQL must be one SELECT, got a text that cannot be parsed.") from None
     if len(statements) != 1:
         raise SourceError(f"A source given as SQL must be one SELECT, got {len(statements)} statements.")
     (statement,) = statements
     while isinstance(statement, exp.Subquery) and statement.is_wrapper:
         statement = statement.this
-    if not isinstance(statement, exp.Select | exp.SetOperation) or statement.find(exp.Into, exp.Command, exp.DDL):
-        raise SourceError(f"A source given as SQL must be one SELECT, got {type(statement).__name__.upper()}.")
-    return str(statement.sql(dialect="duckdb", comments=False))
+    writes = statement.find(exp.Into, exp.Command, exp.DDL, exp.DML, exp.Lock, exp.Copy)
+    if not isinstance(statement, exp.Select | exp.SetOperation) or writes is not None:
+        culprit = statement if writes is None else writes
+        raise SourceError(f"A source given as SQL must be one SELECT, got {type(culprit).__name__.upper()}.")
+    return statement
 
 
 def _as_run(tree: exp.Expr) -> exp.Expr:
@@ -202,7 +204,7 @@ def _name(node: exp.Expr) -> str:
     return (call.group(1) if call else re.split(r"\W", written)[0] or type(node).__name__).lower()
 
 
-def _tables_of(node: exp.Expr, visible: frozenset[str]) -> Iterator[tuple[exp.Table, frozenset[str]]]:
+def tables_of(node: exp.Expr, visible: frozenset[str]) -> Iterator[tuple[exp.Table, frozenset[str]]]:
     """Every table, with the names of WITH that are known where it stands."""
     if isinstance(node, exp.Table):
         yield node, visible
@@ -211,11 +213,11 @@ def _tables_of(node: exp.Expr, visible: frozenset[str]) -> Iterator[tuple[exp.Ta
         for cte in with_.expressions:
             named = visible | {cte.alias.lower()}
             # Without RECURSIVE, a part that names itself means another table.
-            yield from _tables_of(cte.this, named if with_.args.get("recursive") else visible)
+            yield from tables_of(cte.this, named if with_.args.get("recursive") else visible)
             visible = named
     for child in node.iter_expressions():
         if child is not with_:
-            yield from _tables_of(child, visible)
+            yield from tables_of(child, visible)
 
 
 def _caret_at_call(name: str, text: str) -> str:

@@ -24,12 +24,16 @@ import numpy.typing as npt
 from sqlglot import exp, parse_one
 
 from empriv.base.scratch import scratch_directory
+from empriv.collecting.engines.connections.incoming import Incoming, of_stream
+from empriv.collecting.engines.connections.postgresql import PostgresConnection, Relation, connection_to
+from empriv.collecting.engines.connections.sqlite import opened
 from empriv.collecting.engines.data_view import data_view, each_row, labels, quoted, text_literal
 from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
 from empriv.collecting.engines.duckdb.second_look import check_as_parsed
 from empriv.collecting.engines.engine import PRESENCE, BeyondLimits, Column, Integers, Rows
+from empriv.collecting.engines.zones import zone_of
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
-from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
+from empriv.collecting.sources import REMOTE, Connected, Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.advice import check_files
 from empriv.collecting.sql.aggregates import Type
 from empriv.collecting.sql.closed_door import one_select
@@ -52,6 +56,7 @@ class DuckDBEngine:
     timeout : seconds that a query may take, with the reading of its rows; without end unless given
     threads : number of threads; all cores unless given
     temp_directory : where DuckDB writes what does not fit in memory
+    progress : whether reading rows from a database shows progress: False never, True always, None if it takes long
 
     Examples
     --------
@@ -65,6 +70,7 @@ class DuckDBEngine:
     threads: int | None = None
     temp_directory: str | None = None
     timeout: float | None = None
+    progress: bool | None = None
 
     def __post_init__(self) -> None:
         seconds = self.timeout
@@ -75,11 +81,18 @@ class DuckDBEngine:
     @contextmanager
     def session(self, data: Databases) -> Iterator[DuckDBSession]:
         """Open the databases for querying."""
+        with self.connected(data) as (connection, worker):
+            yield DuckDBSession(connection, data, self.threads, worker, self.timeout, self.progress)
+
+    @contextmanager
+    def connected(self, data: Databases) -> Iterator[tuple[duckdb.DuckDBPyConnection, Executor]]:
+        """A connection with the engine's limits, and the thread that works on it."""
         check_files(data)
         # What does not fit in memory holds people's rows: it goes where nobody else may read, and is removed at last.
         with _own_directory(self.temp_directory) as directory:
             # Python's variables are no tables: only what is handed over is one.
             config: dict[str, Any] = {"temp_directory": directory, "python_enable_replacements": "false"}
+            config["autoinstall_known_extensions"] = "false"  # nothing is downloaded that nobody asked for
             for name, value in (("memory_limit", self.memory_limit), ("threads", self.threads)):
                 if value is not None:
                     config[name] = str(value)
@@ -92,7 +105,7 @@ class DuckDBEngine:
                 ) from None
             with ThreadPoolExecutor(1) as worker:
                 try:
-                    yield DuckDBSession(connection, data, self.threads, worker, self.timeout)
+                    yield connection, worker
                 finally:
                     connection.close()
 
@@ -144,8 +157,10 @@ class DuckDBSession:
     threads: int | None = None
     worker: Executor | None = None
     timeout: float | None = None
+    show: bool | None = None
     _labelled: bool = False
     _closed: bool = False
+    _stop: Callable[[], None] | None = None
     _files: list[str] = field(default_factory=list)
     integer_bits: int = 126
 
@@ -155,17 +170,26 @@ class DuckDBSession:
             # In a notebook without ipywidgets the bar is off, and DuckDB refuses to be told so.
             with suppress(duckdb.InvalidInputException):
                 self._run("SET enable_progress_bar = false")
+            self._set_timezone()
             for name, table in self.data.tables.items():
+                if _is_stream(table):
+                    self._receive(table, name)
+                    continue
                 made = "TABLE" if _is_loaded(table) else "VIEW"
                 relation = self._relation(table, f"empriv_{name}")
                 self._run(f"CREATE TEMP {made} {quoted(name)} AS SELECT * FROM {relation}")
             relations = []
             for number, part in enumerate(self.data.parts):
-                relation = self._relation(part, f"empriv_part{number}")
+                name = f"empriv_part{number}"
+                if _is_stream(part):
+                    self._receive(part, name)
+                    relations.append(name)
+                    continue
+                relation = self._relation(part, name)
                 if _is_loaded(part):
                     order = " ORDER BY ALL" if isinstance(part, Select) else ""
-                    self._run(f"CREATE TEMP TABLE empriv_part{number} AS SELECT * FROM {relation}{order}")
-                    relation = f"empriv_part{number}"
+                    self._run(f"CREATE TEMP TABLE {name} AS SELECT * FROM {relation}{order}")
+                    relation = name
                 relations.append(relation)
             for statement in data_view(self.data, relations, self._columns_of):
                 self._run(statement)
@@ -176,6 +200,66 @@ class DuckDBSession:
     @property
     def drawn(self) -> bool:
         return self.data.draws is not None and self.data.draws.of_individuals
+
+    @cached_property
+    def timezone(self) -> str:
+        """Where days begin."""
+        return zone_of(self.data)
+
+    def _set_timezone(self) -> None:
+        try:
+            self._run(f"SET TimeZone = {text_literal(self.timezone)}")
+        except duckdb.Error:
+            raise SourceError(
+                "The times must be in a time zone that DuckDB knows. "
+                'Hint: timezone="Europe/Paris" names one (--timezone on the command line).'
+            ) from None
+
+    def _receive(self, table: Table, name: str) -> None:
+        """Read the rows of a stream or a connection, once, into a table of this name."""
+        match table:
+            case Connected("postgresql", address):
+                with connection_to(address, timezone=self.timezone, timeout=self._seconds_left()) as server:
+                    self._receive_from(server, server.relation(table), name)
+            case Connected():
+                with opened(table) as file:
+                    try:
+                        self._pour(file.stream(), name, file.cancel)
+                    except duckdb.ConversionException:  # what was declared as a date is none
+                        self._pour(file.stream(declared=False), name, file.cancel)
+            case Frame(frame, once):
+                if once is not None and not once:
+                    raise SourceError(
+                        "A stream can be read once, and was. Hint: give a table of its rows, such as "
+                        "pyarrow.table(stream), or audit several queries each with a stream of its own."
+                    )
+                self._pour(of_stream(frame if once is None else once.pop()), name, None)
+
+    def _receive_from(self, server: PostgresConnection, relation: Relation, name: str) -> None:
+        try:
+            self._pour(server.stream(relation), name, server.cancel)
+        except duckdb.ConversionException:  # a numeric that is NaN, which no decimal is
+            self._pour(server.stream(server.with_digits(relation)), name, server.cancel)
+
+    def _pour(self, incoming: Incoming, name: str, stop: Callable[[], None] | None) -> None:
+        """Make a table of rows as they come in."""
+        columns = ", ".join(
+            f"CAST({column} AS {kind}) AS {column}" if kind else column
+            for column, kind in ((quoted(name), incoming.types.get(name)) for name in incoming.columns())
+        )
+        self.connection.register("empriv_incoming", incoming.batches(show=self.show))
+        self._stop, failure = stop, None
+        try:
+            self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT {columns} FROM empriv_incoming")
+        except duckdb.Error:
+            failure = incoming.failure
+            if failure is None:
+                raise
+        finally:
+            self._stop = None
+            self.connection.unregister("empriv_incoming")
+        if failure is not None:
+            raise failure
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:
@@ -319,7 +403,7 @@ class DuckDBSession:
         """All columns with positions of database and individual, in the order of the source where it has one."""
         self.label_individuals()
         own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
-        ordered = self.data.draws is None and not any(isinstance(part, Stored) for part in self.data.parts)
+        ordered = self.data.draws is None and not any(isinstance(part, Stored | Connected) for part in self.data.parts)
         number = ", ROW_NUMBER() OVER () AS empriv_order" if ordered else ""
         order = "d.code, p.empriv_order" if ordered else f"d.code, {own}"
         return (
@@ -347,6 +431,8 @@ class DuckDBSession:
             # Again and again: an interrupt that comes before the statement has begun is lost.
             while not running.done():
                 self.connection.interrupt()
+                if self._stop is not None:
+                    self._stop()
                 wait([running], timeout=0.05)
             if late:
                 raise BeyondLimits(
@@ -366,6 +452,10 @@ class DuckDBSession:
 
     def _relation(self, table: Table, name: str) -> str:
         match table:
+            case Files(paths, kind) if _is_remote(table):
+                self._load_remote_reader()
+                reader = _READERS.get(kind, "read_parquet")
+                return f"{reader}([{', '.join(map(text_literal, paths))}])"
             case Files(paths, "parquet"):
                 files = [file for path in paths for file in self._matching(path)]
                 self._files += files
@@ -376,7 +466,9 @@ class DuckDBSession:
                 self._run(f"ATTACH {text_literal(path)} AS {quoted(name + '_file')} (READ_ONLY)")
                 return ".".join(map(quoted, (name + "_file", *stored.split("."))))
             case Select(sql):
-                return f"({one_select(sql)})"
+                return f"({one_select(sql).sql(dialect='duckdb', comments=False)})"
+            case Connected():
+                raise AssertionError("rows of a connection are received")
             case Frame(frame):
                 names = [str(column).lower() for column in getattr(frame, "columns", getattr(frame, "schema", ()))]
                 if hasattr(frame, "column_names"):
@@ -387,6 +479,15 @@ class DuckDBSession:
                     )
                 self.connection.register(f"{name}_frame", frame)
                 return quoted(f"{name}_frame")
+
+    def _load_remote_reader(self) -> None:
+        try:
+            self._run("LOAD httpfs")
+        except duckdb.Error:
+            raise SourceError(
+                "Files at https:// and s3:// are read by DuckDB's extension httpfs, which is not installed. "
+                "Hint: INSTALL httpfs in DuckDB gets it, once; or download the files."
+            ) from None
 
     def _matching(self, path: str) -> list[str]:
         """The files that a pattern names, one by one: behind the closed door no folder is listed."""
@@ -452,8 +553,20 @@ class DuckDBSession:
 
 def _is_loaded(table: Table) -> bool:
     """Whether rows are read once: text is slow to parse, each statement reads the rows more than once, and SQL may
-    read what is out of reach later."""
-    return isinstance(table, Select) or (isinstance(table, Files) and table.kind != "parquet")
+    read what is out of reach later, as remote files are."""
+    return isinstance(table, Select) or (isinstance(table, Files) and (table.kind != "parquet" or _is_remote(table)))
+
+
+def _is_remote(table: Files) -> bool:
+    return any(path.lower().startswith(REMOTE) for path in table.paths)
+
+
+def _is_stream(table: Table) -> bool:
+    """Whether rows arrive as a stream: from a connection, or from an object that speaks Arrow and is no table."""
+    if isinstance(table, Frame):
+        home = type(table.frame).__module__.partition(".")[0]
+        return table.once is not None or home not in {"pandas", "polars", "pyarrow"}
+    return isinstance(table, Connected)
 
 
 def _plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -31,6 +31,7 @@ from empriv.collecting.engines.spark.jobs import Percent, cancellable
 from empriv.collecting.engines.spark.saving import read, write
 from empriv.collecting.engines.spark.second_look import check_calls, check_tables
 from empriv.collecting.engines.spark.tables import from_arrow, function_class, relation, spark_schema, to_arrow
+from empriv.collecting.engines.zones import zone_of
 from empriv.collecting.functions.chunks import Chunk, FunctionQuery
 from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL, WHERE, WHO
 from empriv.collecting.sources import Databases, databases
@@ -40,6 +41,7 @@ from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
 # Digits of Spark's integers; sums of the longest may need more than 64 bits.
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _MOST_TASKS = 10_000
+_ZONE = "spark.sql.session.timeZone"
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,16 @@ class SparkEngine:
     def session(self, data: Databases) -> Iterator[SparkFrames]:
         """Open the databases for querying."""
         opened = SparkFrames(self.spark, data, self.parts())
+        before = self.spark.conf.get(_ZONE)
+        self.spark.conf.set(_ZONE, zone_of(data))
         try:
             with cancellable(self.spark, opened.token):
                 opened.prepare()
                 yield opened
         finally:
             opened.close()
+            with suppress(Exception):
+                self.spark.conf.set(_ZONE, before)
 
     def parts(self) -> int:
         """Into how many parts individuals are dealt."""

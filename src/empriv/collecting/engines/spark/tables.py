@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
-from empriv.collecting.sources import Files, Frame, Select, Stored, Table
+from empriv.collecting.sources import Connected, Files, Frame, Select, Stored, Table
 from empriv.errors import SourceError
 
 
@@ -27,6 +27,11 @@ def relation(spark: Any, table: Table, run: Callable[[exp.Expr], Any]) -> Any:
             return spark.read.json(list(paths))
         case Stored():
             raise SourceError("A DuckDB file must be read with DuckDB. Hint: write its table to Parquet for Spark.")
+        case Connected():
+            raise SourceError(
+                "A table of PostgreSQL or SQLite must be given to Spark as a DataFrame. "
+                'Hint: spark.read.format("jdbc") makes one.'
+            )
         case Select(sql):
             try:
                 statements = parse(sql, dialect="duckdb")
@@ -35,8 +40,10 @@ def relation(spark: Any, table: Table, run: Callable[[exp.Expr], Any]) -> Any:
             if len(statements) != 1 or statements[0] is None:
                 raise SourceError("`source` must be one SQL statement.")
             return run(statements[0])
-        case Frame(frame):
+        case Frame(frame, None):
             return _from_frame(spark, frame)
+        case Frame():
+            raise SourceError("A stream must be given to Spark as a table. Hint: pyarrow.table(stream) makes one.")
 
 
 def _from_frame(spark: Any, frame: Any) -> Any:
@@ -49,6 +56,8 @@ def _from_frame(spark: Any, frame: Any) -> Any:
         frame = pyarrow.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     elif home == "polars":
         frame = frame.to_arrow()
+    elif home != "pyarrow":
+        frame = pyarrow.table(frame)  # whatever speaks Arrow
     return from_arrow(spark, frame)
 
 

@@ -1,0 +1,305 @@
+"""Rows where they live: tables of PostgreSQL and SQLite, SELECTs there, and anything that speaks Arrow."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pytest
+
+import empriv
+from empriv.collecting import collect, databases
+from empriv.errors import EmprivError, InputError, SourceError
+from postgres_server import NEEDED, Server
+
+ROWS = pd.DataFrame(
+    {
+        "day": [1, 1, 1, 2, 2, 3],
+        "who": ["amy", "bob", "bob", "amy", "cyd", "dan"],
+        "x": [1.5, 2.0, 4.0, 0.1, 0.2, 7.0],
+        "shop": ["s", "t", "t", "s", None, "s"],
+    }
+)
+HERE = databases(ROWS, database="day", individual="who")
+QUERY = "SELECT avg(x), count(shop), max(x) FROM data"
+
+
+def same(one: empriv.Results, other: empriv.Results) -> None:
+    for name in ("databases", "individuals", "outcomes", "starts", "entry_database", "entry_outcomes"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in ("q", "entry_q"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def sales(server: Server) -> Iterator[str]:
+    """The address of a server that has the rows."""
+    server.put("sales", ROWS)
+    server.run("CREATE SCHEMA shop", "CREATE TABLE shop.sizes AS SELECT 's' AS name, 10 AS size")
+    yield server.address
+    server.run("DROP TABLE sales", "DROP SCHEMA shop CASCADE")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """An SQLite file that has the rows."""
+    path = tmp_path / "shop.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE sales (day INTEGER, who TEXT, x REAL, shop TEXT)")
+        connection.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", ROWS.itertuples(index=False))
+    connection.close()
+    return path
+
+
+@NEEDED
+@pytest.mark.parametrize(
+    "where", [{"table": "sales"}, {"table": "public.sales"}, {"sql": "SELECT * FROM sales WHERE x IS NOT NULL;"}]
+)
+def test_a_table_of_postgresql_is_a_source(sales: str, where: dict[str, str]) -> None:
+    data = databases(sales, **where, database="day", individual="who")  # type: ignore[arg-type]
+    same(collect(data, QUERY), collect(HERE, QUERY))
+
+
+@NEEDED
+def test_it_can_be_named_in_one_text_and_joined(sales: str) -> None:
+    query = "SELECT sum(x * size) FROM data JOIN sizes ON shop = name"
+    sizes = pd.DataFrame({"name": ["s"], "size": [10]})
+    there = databases(
+        f"{sales}::sales", database="day", individual="who", tables={"sizes": f"{sales}::shop.sizes", "other": sizes}
+    )
+    here = databases(ROWS, database="day", individual="who", tables={"sizes": sizes})
+    same(collect(there, query), collect(here, query))
+    mixed = databases(f"{sales}::sales", database="day", individual="who", tables={"sizes": sizes})
+    same(collect(mixed, query), collect(here, query))
+
+
+@NEEDED
+def test_a_function_is_called_on_rows_of_a_server(sales: str) -> None:
+    data = databases(sales, table="sales", database="day", individual="who")
+    same(collect(data, lambda rows: rows["x"].sum(), jobs=1), collect(HERE, lambda rows: rows["x"].sum(), jobs=1))
+
+
+@NEEDED
+def test_draws_from_a_server_are_those_of_the_same_rows_here(sales: str) -> None:
+    there = empriv.subsamples(sales, table="sales", individual="who", count=5, fraction=0.5)
+    here = empriv.subsamples(ROWS, individual="who", count=5, fraction=0.5)
+    same(collect(there, "sum(x)"), collect(here, "sum(x)"))
+
+
+@NEEDED
+@pytest.mark.parametrize(
+    ("numeric", "values", "kind"),
+    [
+        ("numeric(10, 2)", ["1.25", "3.10", "-7.05"], "DECIMAL(10,2)"),
+        ("numeric", ["1.25", "3.1", "-70000000000000000.05"], "DECIMAL(38,2)"),
+        ("numeric(10, 2)", ["1.25", "NaN", "3"], "DOUBLE"),
+        ("numeric", ["1e300", "Infinity", "3"], "DOUBLE"),
+    ],
+)
+def test_numerics_are_decimals_where_that_holds_them(
+    server: Server, numeric: str, values: list[str], kind: str
+) -> None:
+    listed = ", ".join(f"(1, {place}, '{value}'::numeric)" for place, value in enumerate(values))
+    server.run("DROP TABLE IF EXISTS amounts", f"CREATE TABLE amounts (day int, who int, x {numeric})")
+    server.run(f"INSERT INTO amounts VALUES {listed}")
+    data = databases(server.address, table="amounts", database="day", individual="who")
+    with empriv.DuckDBEngine().session(data) as session:
+        assert session._columns_of("data")["x"] == kind
+    found = collect(data, "max(x)")
+    expected = pa.table({"day": [1] * 3, "who": range(3), "x": [float(value) for value in values]})
+    same(found, collect(databases(expected, database="day", individual="who"), "max(x)"))
+
+
+@NEEDED
+def test_other_types_come_as_text_and_times_as_times(server: Server) -> None:
+    server.run(
+        "DROP TABLE IF EXISTS kinds",
+        "CREATE TABLE kinds AS SELECT '7b0e52c8-32a2-4b6b-8b1f-1a1d5a2d9f11'::uuid AS who, 'ab'::char(5) AS fixed, "
+        "'{\"a\": 1}'::jsonb AS j, DATE '2024-02-29' AS day, true AS b, 2::smallint AS s, '1 day'::interval AS i, "
+        "TIME '10:30' AS c, TIMESTAMP '2024-02-29 10:00' AS t, TIMESTAMPTZ '2024-02-29 23:30+00' AS m",
+    )
+    data = databases(server.address, table="kinds", database="day", individual="who")
+    with empriv.DuckDBEngine().session(data) as session:
+        kinds = session._columns_of("data")
+        assert [kinds[name] for name in ("who", "fixed", "j", "day", "b", "s", "t", "m")] == [
+            "VARCHAR", "VARCHAR", "VARCHAR", "DATE", "BOOLEAN", "SMALLINT", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE",
+        ]  # fmt: skip
+        assert session._run("SELECT fixed, j FROM data") == [("ab", '{"a": 1}')]
+        assert session.individuals.tolist() == ["7b0e52c8-32a2-4b6b-8b1f-1a1d5a2d9f11"]
+
+
+@pytest.mark.parametrize("form", ["table", "text", "pair", "sql", "db", "url"])
+def test_a_table_of_sqlite_is_a_source(file: Path, form: str) -> None:
+    options: dict[str, Any] = {"database": "day", "individual": "who"}
+    if form == "db":  # also DuckDB's ending: what the file begins with tells
+        file = file.rename(file.with_suffix(".db"))
+    data = {
+        "table": lambda: databases(file, table="sales", **options),
+        "text": lambda: databases(f"{file}::sales", **options),
+        "pair": lambda: databases((file, "sales"), **options),
+        "sql": lambda: databases(str(file), sql="SELECT * FROM sales", **options),
+        "db": lambda: databases(str(file), table="sales", **options),
+        "url": lambda: databases(f"sqlite:///{file}", table="sales", **options),
+    }[form]()
+    same(collect(data, QUERY), collect(HERE, QUERY))
+
+
+def test_columns_of_sqlite_have_one_type_whatever_is_in_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (day DATE, who, x NUMERIC, paid BOOLEAN, said DATE, empty)")
+        row = ("2024-01-01", 1, 2, 1, "2024-01-01", None)
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [row] * 2000)
+        connection.execute("INSERT INTO t VALUES ('2024-01-02', 'two', 0.5, 0, 'never', 'x')")
+    connection.close()
+    data = databases(path, table="t", database="day", individual="who")
+    with empriv.DuckDBEngine().session(data) as session:
+        kinds = session._columns_of("data")
+    assert [kinds[name] for name in ("who", "x")] == ["VARCHAR", "DOUBLE"]
+    # A date that is none leaves dates as texts, all of them.
+    assert [kinds[name] for name in ("day", "said", "empty")] == ["VARCHAR", "VARCHAR", "VARCHAR"]
+    assert collect(data, "sum(x)").q.tolist() == [4000.0, 0.5]
+    whole = databases(path, sql="SELECT * FROM t WHERE said <> 'never'", database="day", individual="who")
+    assert collect(whole, "count(*)").q.tolist() == [2000.0]
+
+
+class Speaks:
+    """An object of which nothing is known but that it speaks Arrow, as a table does or as a stream."""
+
+    def __init__(self, table: pa.Table, *, again: bool) -> None:
+        self.table: pa.Table | None = table
+        self.again = again
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        table, self.table = self.table, self.table if self.again else None
+        assert table is not None, "read twice"
+        return table.__arrow_c_stream__(requested_schema)
+
+
+class Counts(Speaks):
+    """One that says how many rows it has, and so has them still after they were read."""
+
+    def __len__(self) -> int:
+        return len(ROWS)
+
+
+@pytest.mark.parametrize("kind", ["relation", "polars", "counts", "arrow"])
+def test_what_speaks_arrow_is_a_source(kind: str) -> None:
+    table = pa.Table.from_pandas(ROWS)
+    with duckdb.connect() as connection:
+        connection.register("there", ROWS)
+        source = {
+            "relation": connection.sql("SELECT * FROM there"), "polars": polars.from_pandas(ROWS),
+            "counts": Counts(table, again=True), "arrow": table,
+        }[kind]  # fmt: skip
+        data = databases(source, database="day", individual="who")
+        for _ in range(2):
+            same(collect(data, QUERY), collect(HERE, QUERY))
+
+
+@pytest.mark.parametrize("kind", ["reader", "unknown"])
+def test_a_stream_is_read_once_and_never_twice_in_silence(kind: str) -> None:
+    table = pa.Table.from_pandas(ROWS)
+    stream: Any = Speaks(table, again=False)
+    if kind == "reader":
+        stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=2))
+    data = databases(stream, database="day", individual="who")
+    same(collect(data, QUERY), collect(HERE, QUERY))
+    with pytest.raises(SourceError, match=r"read once, and was\. Hint: .*pyarrow\.table"):
+        collect(data, QUERY)
+
+
+def test_equal_names_are_refused(file: Path) -> None:
+    message = "different names"
+    twice = pa.table([pa.array([1]), pa.array([2])], names=["x", "X"])
+    for source in (
+        databases(Counts(twice, again=True), database="x", individual="X"),
+        databases(file, sql="SELECT day, who, x AS y, x AS y FROM sales", database="day", individual="who"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            collect(source, "count(*)")
+
+
+@NEEDED
+def test_equal_names_of_a_select_are_refused_on_a_server(sales: str) -> None:
+    data = databases(sales, sql="SELECT day, who, x AS y, x AS y FROM sales", database="day", individual="who")
+    with pytest.raises(SourceError, match="different names"):
+        collect(data, "count(*)")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("postgresql://host/db", {}, r"with a table or a SELECT\. Hint: table="),
+        ("x.sqlite", {}, r'An SQLite file must be given with its table\. Hint: table="sales".*"x\.sqlite::sales"'),
+        ("x.duckdb", {}, r"A DuckDB file must be given with its table"),
+        ("x.csv", {"table": "t"}, r"`source` must be the address .* if `table` is given"),
+        ("x.sqlite", {"table": "t", "sql": "SELECT 1"}, r"`table` must not be given beside `sql`"),
+        ("x.duckdb", {"sql": "SELECT 1"}, r"`sql` must be given for a PostgreSQL server or an SQLite file"),
+        ("SELECT 1", {"table": "t"}, r"`source` must be the address"),
+        ("x.sqlite", {"table": 3}, r"`table` must be a text"),
+        ("x.csv", {"timezone": "Mars/Olympus"}, r"`timezone` must be the name of a time zone"),
+        ("x.csv", {"timezone": 3}, r"`timezone` must be the name of a time zone"),
+        (object(), {}, r"an object that speaks Arrow"),
+    ],
+)
+def test_what_is_no_source_is_refused_in_a_sentence(source: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(EmprivError, match=message):
+        databases(source, database="day", individual="who", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "sale"}, r"`table` must be a table or view of the file, got 'sale'\. Hint: did you mean 'sales'\?"),
+        ({"sql": "SELECT nothing FROM sales"}, "a table, column or function that the SQLite file does not have"),
+        ({"sql": "SELECT *, random() FROM sales"}, "the same rows each time"),
+        ({"sql": "DELETE FROM sales"}, "must be one SELECT"),
+        ({"sql": "SELECT 1; SELECT 2"}, "must be one SELECT, got 2 statements"),
+    ],
+)
+def test_what_sqlite_does_not_have_is_said(file: Path, options: dict[str, str], message: str) -> None:
+    data = databases(file, **options, database="day", individual="who")  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=message):
+        collect(data, "count(*)")
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT count(*) FROM sales").fetchone() == (6,)
+    connection.close()
+
+
+def test_no_sqlite_file_and_none_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "x.sqlite").write_bytes(b"no such thing" * 100)
+    for name, message in (("x.sqlite", "must be an SQLite file"), ("y.sqlite", "The file must exist, got 'y.sqlite'")):
+        with pytest.raises(SourceError, match=message):
+            collect(databases(tmp_path / name, table="t", database="day", individual="who"), "count(*)")
+
+
+def test_remote_files_are_read_by_an_extension_or_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/nowhere")  # where DuckDB keeps extensions
+    for source in ("https://u:secret@host.example/x.parquet?key=secret", "s3://bucket/x.csv"):
+        data = databases(source, database="day", individual="who")
+        assert "secret" not in repr(data)
+        with pytest.raises(SourceError, match=r"extension httpfs.* Hint: INSTALL httpfs") as caught:
+            collect(data, "count(*)")
+        assert "secret" not in str(caught.value)
+
+
+def test_engines_that_lack_a_package_say_what_to_install(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    data = databases("postgresql://u:secret@host/db", table="t", database="day", individual="who")
+    with pytest.raises(empriv.MissingExtraError, match=r"Hint: pip install 'empriv\[postgres\]'\.$"):
+        collect(data, "count(*)")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(empriv.MissingExtraError, match=r"Hint: pip install 'empriv\[sqlite\]'\.$"):
+        collect(databases(file, table="sales", database="day", individual="who"), "count(*)")
+    with pytest.raises(InputError, match="beside `sql`"):
+        databases(file, table="sales", sql="SELECT 1", database="day", individual="who")
