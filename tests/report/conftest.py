@@ -46,9 +46,9 @@ def axe() -> str:
 
 
 class Reader:
-    """A page in the browser that notes what a report must not do."""
+    """A page in the browser that notes what a report must not do; what is folded at first is open, unless asked not."""
 
-    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+    def __init__(self, browser: Any, path: Path, *, folded: bool = False, **options: Any) -> None:
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
         self.noises: list[str] = []
@@ -58,6 +58,8 @@ class Reader:
         self.page.on("dialog", lambda dialog: (self.noises.append("dialog"), dialog.dismiss()))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
+        if not folded and options.get("java_script_enabled", True):
+            self.page.evaluate("() => document.querySelectorAll('details.fold').forEach(part => { part.open = true; })")
 
     def slide(self, to: int) -> None:
         move = "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }"

@@ -33,21 +33,20 @@ def audit() -> empriv.Audit:
 
 
 def test_level_band_and_what_is_left_are_those_of_the_model(audit: empriv.Audit) -> None:
-    made = chart(audit, "known")
+    answers, made = chart(audit, "results"), chart(audit, "known")
     left = audit.against.left  # type: ignore[union-attr]
-    assert len(made.data["database"]) == N - 1  # the first day has no previous answer
-    assert made.data["level"] == pytest.approx(left.fit.level, rel=1e-5)
-    inside = [low <= q <= high for low, q, high in
-              zip(made.data["band from"], made.data["result"], made.data["band to"], strict=True)]  # fmt: skip
-    assert np.mean(inside) == pytest.approx(0.95, abs=0.02)
-    gone = np.subtract(made.data["result"], made.data["level"])
-    assert made.data["left with everyone"] == pytest.approx(gone, abs=1e-3)
+    assert answers.data["predicted"][0] is None  # the first day has no previous answer
+    answer, predicted, low, high = (np.array(answers.data[name][1:]) for name in ("answer", "predicted", "from", "to"))
+    assert predicted == pytest.approx(left.fit.level, rel=1e-5)
+    assert np.mean((low <= answer) & (answer <= high)) == pytest.approx(0.95, abs=0.02)
+    assert len(made.data["database"]) == N - 1
+    assert made.data["with everyone"] == pytest.approx(answer - predicted, abs=1e-3)
     row = int(np.argmax(audit.delta_i(0.1)))
-    moved = np.subtract(made.data["left with everyone"], made.data["left without the most exposed"])
+    moved = np.subtract(made.data["with everyone"], made.data["without the most exposed"])
     own = results()
     assert moved == pytest.approx((own.q - own.entry_q.reshape(PEOPLE, N)[row])[1:], abs=1e-3)
     ElementTree.fromstring(made.svg)
-    assert not any(name in json.dumps(made.spec) for name in (NASTY[0], "client"))
+    assert not any(name in json.dumps((made.spec, answers.spec)) for name in (NASTY[0], "client"))
 
 
 def test_densities_are_of_what_is_left(audit: empriv.Audit) -> None:
@@ -76,7 +75,9 @@ def test_words_and_json_have_average_and_worst_context(audit: empriv.Audit) -> N
 
 def test_the_page_and_a_scan_have_them(audit: empriv.Audit, tmp_path: Path) -> None:
     audit.report(tmp_path / "page.html")
-    assert "What is known, and what is left" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert "What is left once the known is taken out" in page
+    assert "to readers who know the calendar and the previous answer</title>" in page
     scan = empriv.scan(results(), epsilon=0.1, adversary=empriv.Given(calendar=True, previous=1, spread=False))
     assert scan.chart("known").data == audit.chart("known").data
     plain = empriv.audit(results(), epsilon=0.1, adversary=None)
@@ -87,7 +88,6 @@ def test_the_page_and_a_scan_have_them(audit: empriv.Audit, tmp_path: Path) -> N
 def test_logarithms_are_drawn_in_units_of_the_results() -> None:
     own = results()
     known = empriv.Given(calendar=True, logarithm=True, spread=False)
-    made = chart(empriv.audit(own, epsilon=0.1, adversary=known), "known")
-    assert np.corrcoef(made.data["level"], made.data["result"])[0, 1] > 0.5
-    assert min(made.data["band from"]) > 50
-    assert "units of the results" in made.caption
+    made = chart(empriv.audit(own, epsilon=0.1, adversary=known), "results")
+    assert np.corrcoef(made.data["predicted"], made.data["answer"])[0, 1] > 0.5
+    assert min(made.data["from"]) > 50

@@ -61,7 +61,7 @@ def test_of_more_epsilons_than_an_audit_would_bound_all_have_bounds() -> None:
 def test_charts_are_those_that_need_not_everybody(scan: empriv.Scan, tmp_path: Path) -> None:
     material = gather(scan)
     drawn = [name for name, make in CHARTS.items() if make(material) is not None]
-    assert drawn == ["delta", "total_risk", "density", "delta_i", "results", "scores", "sensitivity"]
+    assert drawn == ["results", "delta", "total_risk", "density", "delta_i", "scores", "sensitivity"]
     for name in drawn:
         scan.chart(name).save(tmp_path / f"{name}.svg")
     with pytest.raises(empriv.InputError, match="nothing to draw"):

@@ -21,7 +21,7 @@ from empriv.base.harmless import pseudonyms, script_json, visible
 from empriv.errors import InputError
 from empriv.report import gather as gathering
 from empriv.report import notebook_html, write_report
-from empriv.report.page.audit_page import encode
+from empriv.report.page.people_table import encode
 from empriv.report.page.public import coarse_down, coarse_up
 from empriv.words.sentences import number
 from report.cases import NASTY, extreme, results
@@ -158,7 +158,7 @@ def test_of_many_the_riskiest_are_shown(
     monkeypatch.setattr(gathering, "TOP_ROWS", 5)
     monkeypatch.setattr(gathering, "_AT_ONCE", 100)  # a few epsilons at a time
     made = write_report(ordinary, tmp_path / "r.html", show_ids=True)
-    assert "The table shows the 5 riskiest at the first epsilon asked for, of 30." in words_of(made.page)
+    assert "The table shows the 5 riskiest at the page's epsilon, of 30." in words_of(made.page)
     data = json.loads(re.search(r'id="data">(.*?)</script>', made.page.read_text(encoding="utf-8"), re.DOTALL)[1])
     assert data["individuals"]["names"] == ordinary.individuals(0.05, top=5)["individual"].tolist()
 

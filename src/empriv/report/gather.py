@@ -88,18 +88,30 @@ class Material:
     ----------
     audit : what is reported
     epsilons : the grid, rising; its last may be infinite
-    start : position of the first epsilon asked for
+    start : position of the epsilon that the page opens at: the first target's, or the first asked for
     naming : names of individuals, from their labels, as the page shows them; None where nobody is named
+    targets : pairs of epsilon and the delta that is allowed there
     """
 
     audit: Audit
     epsilons: FloatArray
     start: int
     naming: Naming | None = None
+    targets: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that the page opens at."""
+        return float(self.epsilons[self.start])
 
     @property
     def finite(self) -> npt.NDArray[np.bool_]:
         return np.isfinite(self.epsilons)
+
+    @property
+    def stops(self) -> list[float]:
+        """The epsilons asked for and those of the targets, rising: the slider has ticks there."""
+        return sorted({*self.audit.epsilons, *(epsilon for epsilon, _ in self.targets)})
 
     @cached_property
     def influence(self) -> FloatArray:
@@ -107,7 +119,7 @@ class Material:
 
     @cached_property
     def rows(self) -> IntArray:
-        """Individuals in the table: all that the results list, or the riskiest at the first epsilon asked for."""
+        """Individuals in the table: all that the results list, or the riskiest at the page's epsilon."""
         n = self.audit.results.n_individuals
         if n <= MOST_ROWS:
             return np.arange(n)
@@ -134,9 +146,12 @@ class Material:
         return _curves(self.audit.measured, self)
 
     @cached_property
-    def present(self) -> dict[float, float | None]:
-        """delta in a database that people are in, at each epsilon asked for; None where it is not measured."""
-        return {figure.epsilon: figure.delta_when_present for figure in self.audit.summary().figures}
+    def there(self) -> dict[float, float | None]:
+        """delta in a database that people are in, at the epsilons asked for; None where it is not measured."""
+        asked = self.audit.epsilons
+        if self.epsilon not in asked:
+            asked = tuple(sorted({*asked, self.epsilon}))
+        return {figure.epsilon: figure.delta_when_present for figure in self.audit.summary(asked).figures}
 
     @cached_property
     def bounded(self) -> Bounds:
@@ -148,7 +163,7 @@ class Material:
     @cached_property
     def bounded_at(self) -> IntArray:
         """Positions of the epsilons that have bounds of their own."""
-        asked = np.flatnonzero(np.isin(self.epsilons, self.audit.epsilons) & self.finite)
+        asked = np.flatnonzero(np.isin(self.epsilons, self.stops) & self.finite)
         most = _most_bounds(self.audit.measured)
         if len(asked) > most:
             asked = asked[np.linspace(0, len(asked) - 1, most).round().astype(int)]
@@ -201,6 +216,7 @@ def gather(
     *,
     at: float | None = None,
     naming: Naming | None = None,
+    targets: Iterable[tuple[float, float]] = (),
 ) -> Material:
     """Material for the charts and the page.
 
@@ -209,10 +225,15 @@ def gather(
     audit : what is reported
     epsilons : where the slider may stop; default: about 50 from 0 on, the epsilons asked for among them; of a scan,
         those that it was made for
-    at : the epsilon at which charts are first drawn; default: the first asked for
+    at : the epsilon at which charts are first drawn; default: that of the first target, or the first asked for
     naming : names of individuals, from their labels, if charts may name them
+    targets : pairs of epsilon and the delta that is allowed there
     """
-    stops = list(audit.epsilons) if at is None else [*audit.epsilons, one_epsilon(at, name="epsilons")]
+    targets = tuple(targets)
+    if at is None and targets:
+        at = targets[0][0]
+    stops = [*audit.epsilons, *(epsilon for epsilon, _ in targets)]
+    stops = stops if at is None else [*stops, one_epsilon(at, name="epsilons")]
     if epsilons is None:
         grid = np.unique(np.concatenate((_grid(audit.measured, stops), stops)))
     else:
@@ -221,7 +242,7 @@ def gather(
             raise InputError("`epsilons` must hold at least one finite number, got none.")
         grid = np.unique(np.concatenate((grid, stops)))
     first = audit.epsilons[0] if at is None else float(at)
-    return Material(audit, grid, int(np.searchsorted(grid, first)), naming)
+    return Material(audit, grid, int(np.searchsorted(grid, first)), naming, targets)
 
 
 def _plain(label: Any) -> Any:

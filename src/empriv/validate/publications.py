@@ -6,7 +6,7 @@ import numpy as np
 
 from empriv.base.arguments import confidence_level, finite_epsilon, probability
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.series import HowOften, RepeatedRisk, largest
+from empriv.measuring.series import HowOften, RepeatedRisk, composes, largest
 from empriv.validate.bounds import bounds
 
 
@@ -31,14 +31,15 @@ def how_often(risk: RiskContract, *, epsilon: float, delta: float, level: float 
     level = confidence_level(risk.usual_level if level is None else level)
     grid = np.array([epsilon])
     single = bounds(risk, epsilon, level)
+    if single.estimate > delta and composes(risk):
+        return HowOften(epsilon, delta, level, 0, 0)  # looking at everybody takes long, and could not change that
     looked = risk.one_look
 
     def after(times: int) -> RepeatedRisk:
         return RepeatedRisk(risk.results, risk, times, looked)
 
-    by_estimate = by_bound = 0
-    if single.estimate <= delta:
-        by_estimate = largest(lambda times: times == 1 or float(after(times).composed(grid).max(initial=0.0)) <= delta)
+    by_bound = 0
+    by_estimate = largest(lambda times: times == 1 or float(after(times).composed(grid).max(initial=0.0)) <= delta)
     if single.upper <= delta:
         by_bound = largest(lambda times: times == 1 or float(after(times).upper(grid, level).max(initial=0.0)) <= delta)
     return HowOften(epsilon, delta, level, min(by_bound, by_estimate), by_estimate)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_of
 from empriv.errors import InputError
-from empriv.report.charts.by_database import results_chart, scores_chart
+from empriv.report.charts.answers import results_chart
 from empriv.report.charts.by_knowledge import adversary_chart
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.curves import delta_chart, sensitivity_chart, total_risk_chart
@@ -19,12 +19,18 @@ from empriv.report.charts.known import known_chart
 from empriv.report.charts.laws import density_chart, outcomes_chart
 from empriv.report.charts.people import delta_i_chart, influence_chart
 from empriv.report.charts.publications_chart import publications_chart
+from empriv.report.charts.scores import scores_chart
 from empriv.report.charts.table_chart import table_chart
 from empriv.report.charts.together import pair_chart
 from empriv.report.gather import Material, gather
 
+IN_VIEW, AGAIN = ("results", "table", "delta"), "publications"
+"""Charts that a page shows at once; that of publishing again has a section of its own, and the others are folded."""
+
 CHARTS: dict[str, Callable[[Material], Chart | None]] = {
+    "results": results_chart,
     "delta": delta_chart,
+    "publications": publications_chart,
     "total_risk": total_risk_chart,
     "density": density_chart,
     "outcomes": outcomes_chart,
@@ -32,10 +38,8 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "joint": pair_chart,
     "known": known_chart,
     "adversary": adversary_chart,
-    "publications": publications_chart,
     "delta_i": delta_i_chart,
     "influence": influence_chart,
-    "results": results_chart,
     "scores": scores_chart,
     "sensitivity": sensitivity_chart,
 }

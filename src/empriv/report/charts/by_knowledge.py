@@ -28,13 +28,12 @@ from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.words.sentences import number
 
-_BARS_WIDTH = 400
-_ROOM = {"left": 60, "top": 5, "right": 5, "bottom": 5}
+_BARS_WIDTH = 170
 _MOST_BARS = 16
 _MOST_DOTS = 600
 _MOST_ROWS = 500
 _DASHED = {"type": "rule", "color": INK, "strokeDash": [5, 3]}
-_KINDS = ("enough databases", "few databases: mostly noise")
+_KINDS = ("enough databases", "few: mostly noise")
 
 
 def adversary_chart(material: Material) -> Chart | None:
@@ -88,20 +87,22 @@ def adversary_chart(material: Material) -> Chart | None:
         )
     else:
         drawn = worst_first[:_MOST_BARS]
-        labels = [f"{shortened(names[k], 34)} ({effective[k]:.0f} databases)" for k in drawn]
+        labels = [f"{shortened(names[k], 22)} ({effective[k]:.0f})" for k in drawn]
         labels = [f"{text} · {labels[: k + 1].count(text)}" if labels.count(text) > 1 else text
                   for k, text in enumerate(labels)]  # fmt: skip
         rows = records(z=labels, value=delta_i[drawn], foot=[0.0] * len(drawn), kind=[kinds[k] for k in drawn])
         at_x = value.encoding("value", axis)
-        at_y = {"field": "z", "type": "nominal", "sort": labels, "axis": {"title": None, "labelLimit": 320}}
+        at_y = {"field": "z", "type": "nominal", "sort": labels, "axis": {"title": None, "labelLimit": 180}}
         bars = {"x": at_x, "x2": {"field": "foot"}, "y": at_y, "color": colour}
         layers = [
             layer("conditions", {"type": "bar"}, rows, bars),
             layer("nothing", _DASHED, records(value=[nothing]), {"x": at_x}),
         ]  # fmt: skip
-        # a browser's letters may be wider than those that the picture was laid out with
-        spec = spec_of(width=_BARS_WIDTH, height=max(60, 24 * len(labels)), layer=layers, padding=_ROOM)
-        left, mark = len(z) - len(drawn), "Each bar is one value of what the adversary knows, the worst first"
+        spec = spec_of(width=_BARS_WIDTH, height=max(60, 24 * len(labels)), layer=layers)
+        left, mark = (
+            len(z) - len(drawn),
+            "Each bar is one value of what the adversary knows, the worst first, with how many databases have it",
+        )
         axis_live = ("x", _BARS_WIDTH)
     more = f" {left:,} more, with smaller delta_i, are not drawn." if left else ""
     table = worst_first[:_MOST_ROWS]

@@ -23,7 +23,7 @@ from empriv.base.storage import write_atomically
 from empriv.errors import InputError
 
 FORMATS = ("svg", "png", "pdf", "html", "json")
-WIDTH, HEIGHT = 640, 260
+WIDTH, HEIGHT = 336, 190  # with its axes a chart fits a phone without its letters shrinking; a page may enlarge it
 PLAIN = ",~r"  # six digits without an exponent
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; style.css maps each to a lighter one in dark mode.
@@ -41,10 +41,15 @@ _CONFIG: dict[str, Any] = {
     "view": {"stroke": None},
     "axis": {
         "labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal",
-        "gridColor": LINE, "domainColor": FAINT, "tickColor": FAINT, "labelLimit": 220, "titlePadding": 8,
+        "gridColor": LINE, "domainColor": FAINT, "tickColor": FAINT, "labelLimit": 150, "titlePadding": 8,
     },
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "orient": "top", "title": None,
-               "symbolStrokeWidth": 2.5, "labelLimit": 320, "columns": 3},
+    # upright letters above the axis: a phone has no room for a title at its side
+    "axisY": {"titleAngle": 0, "titleAlign": "left", "titleBaseline": "bottom", "titleX": -44, "titleY": -8,
+              "titleAnchor": "end", "minExtent": 40},
+    "axisX": {"tickCount": 6, "labelOverlap": "greedy"},
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "orient": "top",
+               "title": None, "symbolStrokeWidth": 2.5, "labelLimit": 300, "columns": 2, "columnPadding": 8,
+               "offset": 24},
     "text": {"color": INK, "fontSize": 12},
 }  # fmt: skip
 
@@ -61,6 +66,7 @@ class Chart:
     spec : Vega-Lite, as a dict
     data : columns of the table behind it
     live : what the report's script needs to redraw it at another epsilon, or None if epsilon does not matter
+    hover : places along the chart, as shares of its width, with what is said where the pointer is; or None
 
     Examples
     --------
@@ -77,6 +83,7 @@ class Chart:
     spec: dict[str, Any] = field(repr=False)
     data: Mapping[str, Sequence[Any]] = field(repr=False)
     live: dict[str, Any] | None = field(default=None, repr=False)
+    hover: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property
     def svg(self) -> str:
@@ -108,7 +115,7 @@ class Chart:
         if kind == "pdf":
             return bytes(vl_convert.vegalite_to_pdf(text))
         if kind == "html":
-            from empriv.report.page.audit_page import chart_page
+            from empriv.report.page.rendering import chart_page
 
             return chart_page(self).encode("utf-8", "backslashreplace")
         return (self.svg if kind == "svg" else json.dumps(self.spec, indent=1)).encode("utf-8", "backslashreplace")

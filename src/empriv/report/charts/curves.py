@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
 
@@ -41,21 +43,28 @@ _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], 
 
 
 def delta_chart(material: Material) -> Chart:
-    """delta against epsilon, with its band."""
+    """delta against epsilon, with its band, figures for databases that people are in, and the targets as crosses."""
     bounds, apart = material.bounded, material.curves.apart
-    band = "bar" if apart else "shaded band"
+    band = "bar" if apart else "band"
+    there = {
+        epsilon: delta for epsilon, delta in material.there.items() if delta is not None and math.isfinite(epsilon)
+    }
+    in_words = " Triangles: in a database that they are in." if there else ""
+    crosses = {1: " The cross is the target.", 0: ""}.get(len(material.targets), " Crosses are the targets.")
     return _banded(
         material,
         name="delta",
-        title="delta against epsilon",
+        title="The risk at each epsilon, and its bound",
         axis="delta (most exposed individual)",
+        there=there,
+        targets=material.targets,
         estimate=material.curves.delta,
         lower=material.band["lower"],
         upper=material.band["upper"],
         caption=(
-            f"{_drawn(apart)} is the estimated failure probability of the most exposed individual; lower is "
-            f"better. Each end of the {band} is a bound at {percent(bounds.level)} confidence: the truth should lie "
-            f"inside it. A {band} that reaches the top means that these databases give no upper bound."
+            f"{_drawn(apart)}: the estimated failure probability of the most exposed individual. {band.capitalize()}: "
+            f"between its bounds at {percent(bounds.level)} confidence; where it reaches 1 there is no upper bound."
+            f"{in_words}{crosses}"
         ),
     )
 
@@ -72,7 +81,7 @@ def total_risk_chart(material: Material) -> Chart:
         lower=material.band["total_risk_lower"],
         upper=material.band["total_risk_upper"],
         caption=(
-            f"{_drawn(apart)} is the estimated chance that the privacy of anybody at all fails, if failures are "
+            f"{_drawn(apart)}: the estimated chance that the privacy of anybody at all fails, if failures are "
             f"independent. The upper end of the {'bar' if apart else 'band'} is indicative only: with many individuals "
             "it is mostly sampling noise."
         ),
@@ -164,13 +173,13 @@ def lines_chart(
 
 def _banded(
     material: Material, *, name: str, title: str, axis: str, caption: str, estimate: FloatArray, lower: FloatArray,
-    upper: FloatArray,
+    upper: FloatArray, there: Mapping[float, float] | None = None, targets: Sequence[tuple[float, float]] = (),
 ) -> Chart:  # fmt: skip
     shown = material.finite
     epsilons = material.epsilons[shown]
     return banded_chart(
         epsilons, estimate[shown], lower[shown], upper[shown], start=material.start, asked=material.audit.epsilons,
-        apart=material.curves.apart, name=name, title=title, axis=axis, caption=caption,
+        apart=material.curves.apart, name=name, title=title, axis=axis, caption=caption, there=there, targets=targets,
     )  # fmt: skip
 
 
@@ -187,9 +196,17 @@ def banded_chart(
     title: str,
     axis: str,
     caption: str,
+    there: Mapping[float, float] | None = None,
+    targets: Sequence[tuple[float, float]] = (),
 ) -> Chart:
-    """A curve with a band, the epsilons asked for marked on it; ``apart``, points with bars, and a thin line."""
-    x, y = _across(epsilons, apart), risk_scale(estimate, upper)
+    """A curve with a band, the epsilons asked for marked on it; ``apart``, points with bars, and a thin line.
+
+    ``there`` holds further figures by epsilon, drawn as triangles, and ``targets`` are drawn as crosses.
+    """
+    there = {} if there is None else there
+    limits = [limit for _, limit in targets]
+    x = _across(epsilons, apart)
+    y = risk_scale(np.array([*estimate, *(v for v in limits if v > 0)]), np.array([*upper, *there.values(), *limits]))
     at_x = x.encoding("epsilon", "epsilon", **({"tickCount": 8} if apart else {}))
     rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
     place = min(start, len(epsilons) - 1)
@@ -211,6 +228,7 @@ def banded_chart(
     ]  # fmt: skip
     layers = [
         *drawn,
+        *_further(there, targets, at_x, y, axis),
         layer("asked", {"type": "point", "filled": False, "color": BLUE, "size": 60, "opacity": 1},
               records(epsilon=epsilons[marked], estimate=_on(y, estimate[marked])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
@@ -234,11 +252,35 @@ def banded_chart(
             "kind": "cursor", "x": x.live(WIDTH), "y": y.live(HEIGHT), "epsilons": numbers(epsilons),
             "values": numbers(estimate),
         },
+        hover={
+            "at": [float(e) / x.high for e in epsilons],
+            "text": [f"epsilon {e:.4g}: {number(v)} ({number(a)} to {number(b)})"
+                     for e, v, a, b in zip(epsilons, estimate, lower, upper, strict=True)],
+            "layer": "curve",
+        },
     )  # fmt: skip
 
 
+def _further(
+    there: Mapping[float, float], targets: Sequence[tuple[float, float]], at_x: dict[str, Any], y: Scale, axis: str
+) -> list[dict[str, Any]]:
+    """Layers of figures for databases that people are in, and of the targets."""
+    layers = []
+    if there:
+        mark = {"type": "line", "color": PURPLE, "strokeWidth": 1.5, "strokeDash": [2, 2],
+                "point": {"shape": "triangle-up", "size": 55, "color": PURPLE, "opacity": 1}}  # fmt: skip
+        rows = records(epsilon=there, estimate=_on(y, np.array([*there.values()])))
+        layers.append(layer("there", mark, rows, {"x": at_x, "y": y.encoding("estimate", axis)}))
+    if targets:
+        cross = {"type": "point", "shape": "cross", "filled": True, "color": VERMILION, "size": 130, "opacity": 1,
+                 "angle": 45}  # fmt: skip
+        rows = records(epsilon=[at for at, _ in targets], estimate=_on(y, np.array([limit for _, limit in targets])))
+        layers.append(layer("target", cross, rows, {"x": at_x, "y": y.encoding("estimate", axis)}))
+    return layers
+
+
 def _drawn(apart: bool) -> str:
-    return "Each point" if apart else "The line"
+    return "Points" if apart else "Line"
 
 
 def _across(epsilons: FloatArray, apart: bool) -> Scale:

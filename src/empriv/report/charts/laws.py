@@ -39,7 +39,8 @@ from empriv.words.outcomes import outcome_name
 from empriv.words.sentences import percent
 
 _POINTS = 220
-TALL, LOW = 220, 130
+TALL, LOW = 150, 90
+_BARS_WIDTH = 200
 _MOST_WORST = 12  # different most exposed individuals along the grid whose curves the page holds
 
 
@@ -266,7 +267,7 @@ def buckets_chart(
     same_length(with_all, without)
     if len(labels) != len(with_all):
         raise InputError(f"`labels` must have one label for each of the {len(with_all)} shares, got {len(labels)}.")
-    names = [shortened(label, 56) for label in labels]
+    names = [shortened(label, 28) for label in labels]
     unique = [f"{text} ({names[: k + 1].count(text)})" if names.count(text) > 1 else text
               for k, text in enumerate(names)]  # fmt: skip
     worlds = ["with everyone", "without the individual"]
@@ -275,7 +276,7 @@ def buckets_chart(
         *({**row, "world": worlds[1]} for row in records(bucket=unique, share=without)),
     ]
     encoding = {
-        "y": {"field": "bucket", "type": "nominal", "sort": unique, "axis": {"title": None, "labelLimit": 340}},
+        "y": {"field": "bucket", "type": "nominal", "sort": unique, "axis": {"title": None, "labelLimit": 170}},
         "yOffset": {"field": "world", "type": "nominal", "sort": worlds},
         "x": Scale(0.0, 1.0).encoding("share", "share of results", format="~%", tickCount=5),
         "color": {"field": "world", "type": "nominal", "sort": worlds,
@@ -287,7 +288,7 @@ def buckets_chart(
         name=name,
         title=title,
         caption=caption,
-        spec=spec_of(width=400, height=max(60, 34 * len(unique)), layer=[bars, edge]),
+        spec=spec_of(width=_BARS_WIDTH, height=max(60, 34 * len(unique)), layer=[bars, edge]),
         data={
             "outcome": unique,
             "with everyone": [percent(float(v)) for v in with_all],

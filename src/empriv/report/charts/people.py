@@ -126,7 +126,8 @@ def _influence(risk: RiskContract, material: Material) -> Chart | None:  # noqa:
         "y": y.encoding("influence", "largest change of the result", format=",~r" if high < 1e6 else "~s"),
         "color": {
             "field": "heat", "type": "nominal", "sort": list(_STEPS),
-            "scale": {"domain": list(_STEPS), "range": list(HEAT)}, "legend": {"title": "delta_i", "columns": 6},
+            "scale": {"domain": list(_STEPS), "range": list(HEAT)},
+            "legend": {"title": "delta_i", "columns": 3, "labelLimit": 90, "columnPadding": 6},
         },
         "size": {"field": "count", "type": "quantitative", "legend": None,
                  "scale": {"type": "log", "domain": [1, most], "range": [24, 120] if together else [60, 60]}},

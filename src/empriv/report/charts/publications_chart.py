@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 import numpy as np
 
@@ -28,13 +28,10 @@ _COUNTS = (1, 2, 3, 5, 7, 10, 14, 20, 30, 52, 75, 100, 150, 200, 250, 300, YEAR,
 _MORE = (2_000, 5_000, 10_000, 100_000, 1_000_000)
 
 
-def publications_chart(material: Material, targets: Sequence[tuple[float, float]] = ()) -> Chart | None:
-    """delta after so many publications at the first epsilon, estimate and upper figure; None for a kind that has none.
-
-    ``targets`` are pairs of epsilon and delta, drawn where the epsilon is the chart's.
-    """
-    audit = material.audit
-    risk, epsilon = audit.once, float(material.epsilons[material.start])
+def publications_chart(material: Material) -> Chart | None:
+    """delta after so many publications, estimate and upper figure, with the targets; None for a kind that has none."""
+    audit, targets = material.audit, material.targets
+    risk, epsilon = audit.once, material.epsilon
     if not composes(risk) or not np.isfinite(epsilon):
         return None
     counts = sorted({*_COUNTS, *(count for count in _MORE if count <= 2 * audit.times), audit.times})
@@ -51,7 +48,7 @@ def publications_chart(material: Material, targets: Sequence[tuple[float, float]
         estimate.append(seen)
         upper.append(max(seen, most))
     limits = [delta for at, delta in targets if at == epsilon]
-    x = Scale(1.0, float(counts[-1]), "log", tuple(c for c in (1, 7, 30, 100, YEAR, 1000, *_MORE) if c <= counts[-1]))
+    x = Scale(1.0, float(counts[-1]), "log", tuple(c for c in (1, 7, 30, 100, 365, 1000, *_MORE) if c <= counts[-1]))
     y = risk_scale(np.array([*estimate, *limits]), np.array(upper))
     names = ["estimate", f"upper figure ({percent(level)})"]
     rows = [
@@ -79,22 +76,17 @@ def publications_chart(material: Material, targets: Sequence[tuple[float, float]
     return Chart(
         name="publications",
         title="If you publish again",
-        caption=_caption(material, epsilon, dict(zip(counts, estimate, strict=True)), targets),
+        caption=(
+            f"delta at epsilon {epsilon:.4g} after so many publications, each from a database of its own, for people "
+            "who are in all of these databases or in none."
+            + (" Dotted: the target." if limits else "")
+        ),
         spec=spec_of(layer=layers),
         data={"publications": counts, "estimate": numbers(estimate), "upper figure": numbers(upper)},
-    )
-
-
-def _caption(
-    material: Material, epsilon: float, estimate: dict[int, float], targets: Sequence[tuple[float, float]]
-) -> str:
-    often = [material.audit.how_often(epsilon=at, delta=delta).sentence for at, delta in targets]
-    return " ".join(
-        (
-            f"delta at epsilon {epsilon:.4g} after so many publications, each from a database of its own, for people "
-            "who are in all of these databases or in none; the chart stays at that epsilon. The estimate is "
-            f"{number(estimate[1])} for one publication and {number(estimate[YEAR])} for a year of daily ones.",
-            *often,
-            "Dotted lines are the targets." if any(at == epsilon for at, _ in targets) else "",
-        )
-    ).strip()
+        hover={
+            "at": [math.log(count) / math.log(counts[-1]) for count in counts],
+            "text": [f"{count:,} {'publication' if count == 1 else 'publications'}: {number(a)}, at most {number(b)}"
+                     for count, a, b in zip(counts, estimate, upper, strict=True)],
+            "layer": "lines",
+        },
+    )  # fmt: skip

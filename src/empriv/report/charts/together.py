@@ -21,6 +21,7 @@ from empriv.words.sentences import number
 _MOST_PAIRS = 3
 _MOST_DOTS = 400
 _CELLS = 40
+_MAP = 280  # pixels of a map's side: its legend stands beside it
 _READ = (
     "How likely each pair of results is: darker is likelier. Numbers released together tell more than each alone, and "
     "most where they are related."
@@ -97,7 +98,7 @@ def joint_chart(
         name="joint",
         title=f"Joint density of {titles[0]} and {titles[1]}",
         caption=f"{_READ} Each dot is one database.",
-        spec=spec_of(width=460, height=360, layer=_layers(x, y, density, points, names, 0)),
+        spec=spec_of(width=_MAP, height=_MAP, layer=_layers(x, y, density, points, names, 0)),
         data={titles[0]: numbers(points[0]), titles[1]: numbers(points[1])},
     )
 
@@ -153,7 +154,7 @@ def _view(risk: JointRisk, pair: tuple[str, str], place: int) -> dict[str, Any] 
         for places, points, width, model in ((x, a, widths[0], first.density), (y, b, widths[1], second.density))
     ]
     layers = _layers(x, y, kernels[1] @ kernels[0].T / len(a), (a, b), pair, place)
-    return {"width": 460, "height": 300, "layer": layers}
+    return {"width": _MAP, "height": 200, "layer": layers}
 
 
 def _worst(risk: JointRisk, pairs: Sequence[tuple[str, str]], epsilon: float) -> list[tuple[str, str]]:

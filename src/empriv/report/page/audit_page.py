@@ -1,64 +1,77 @@
-"""`write_report`: an audit as one self-contained HTML file, for readers who need not be statisticians.
+"""The page of one audit: may I publish, what do I do, what does it cost, who is at risk? Why we believe it is folded.
 
-Words come from `words`, as in the terminal; charts from `charts`; figures from `gather`. The page
-holds SVG drawn beforehand and a script of its own that moves their marks: no network, no library, and a
-Content-Security-Policy that allows that one script and nothing else. `public` decides what a published version may say.
+The decision and all sentences come from `words`, as in the terminal; charts from `charts`; figures from `gather`.
+`public` decides what a published version may say.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import math
-import re
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from functools import cache
 from importlib.metadata import version
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from empriv.auditing.audit import Audit
-from empriv.base.harmless import script_json, shortened, visible
-from empriv.report.charts.all_charts import charts_of
+from empriv.auditing.knowledge import known_to_readers
+from empriv.base.harmless import shortened, visible
+from empriv.report.charts.all_charts import AGAIN, IN_VIEW, chart, charts_of
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.people import left_out_charts
-from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.gather import Material
-from empriv.results import FloatArray
+from empriv.report.page.actions import Actions
+from empriv.report.page.people_table import exposed_people, individuals_payload, individuals_rows
+from empriv.report.page.rendering import (
+    Picture,
+    label,
+    payload_of,
+    picture_of,
+    render,
+    render_part,
+    safe_svg,
+    times,
+)
+from empriv.words.decision import NOT_YET, PUBLISH, WITH_NOISE, Decision
 from empriv.words.facts import Figure
-from empriv.words.sentences import number, percent, quantity
+from empriv.words.sentences import databases, number, people, percent
 from empriv.words.summary import figure_sentence, tail_sentence
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
-
     from empriv.validate.verdict import Verdict
 
 FIRST_ROWS = 50
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
+KINDS = {PUBLISH: "publish", WITH_NOISE: "change", NOT_YET: "stop"}
+_SHOWN_COUNTS = (1, 7, 30, 365)
 _UNCHECKED = (
     "Individuals who were never in these databases and behave like nobody in them.",
     "Future databases, if they are not of the same kind as these.",
     "Groups of individuals, such as families: each individual is protected alone.",
     "Ways around the result, such as errors, timing, or access to the data itself.",
 )
-_LEAST_EXPONENT = -40
+_MOVES = (
+    "The slider moves the sentence below it, the mark on the risk curve, and what the statistician sees. The decision, "
+    "what you can do and who is at risk stay at epsilon {epsilon}, and so does whatever says so."
+)
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A chart as the templates need it."""
+class Card:
+    """A figure and what it is."""
 
-    name: str
-    title: str
-    caption: str
-    data: Mapping[str, Sequence[Any]]
-    picture: Markup
+    figure: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Again:
+    """Publishing again: sentences, rows of a small table, and the chart."""
+
+    said: tuple[str, ...]
+    rows: tuple[tuple[str, str, str], ...]
+    chart: Picture
 
 
 def page_of(
@@ -66,7 +79,9 @@ def page_of(
     *,
     names: Sequence[str],
     names_said: str,
+    decision: Decision,
     verdicts: Sequence[tuple[str, Verdict]] = (),
+    actions: Actions | None = None,
     extra: Iterable[Chart] = (),
     config: str | None = None,
     title: str | None = None,
@@ -74,74 +89,180 @@ def page_of(
     """The page of one audit; ``names`` are those of ``material.rows``."""
     audit = material.audit
     summary = audit.with_validity(audit.summary())
-    targets = [
-        (verdict.epsilon, target.limit)
-        for _, verdict in verdicts
-        for target in verdict.targets
-        if target.name == "delta"
-    ]
-    drawn = [*charts_of(material), *extra]
-    if targets:  # the chart of publishing again knows them
-        drawn = [publications_chart(material, targets) or one if one.name == "publications" else one for one in drawn]
-    rows = individuals_rows(material, names)
-    bind = bindings(material)
-    n, shown = audit.n_individuals, len(rows["names"])
-    # results that list fewer are those of a scan, which keeps the riskiest at each of its epsilons
-    where = "the first epsilon asked for" if shown < audit.results.n_individuals else "some epsilon"
-    shortened_to = "" if shown == n else f"The table shows the {shown:,} riskiest at {where}, of {n:,}. "
-    at = material.start
+    drawn = {made.name: made for made in (*charts_of(material), *extra)}
+    in_view = [name for name in IN_VIEW if name in drawn]
+    again = again_of(material, drawn.get(AGAIN))
+    rows, bind = individuals_rows(material, names), bindings(material)
+    shown = len(rows["names"])
+    said = {decision.reason, *(check.sentence for check in audit.checks)}
+    there = material.there.get(material.epsilon) is not None
+    wary = sum(check.severity != "info" for check in audit.checks)
+    tail = [tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else []
     content = {
         "title": title_of(audit, title),
+        "asked": visible(summary.asked),
         "public": False,
+        "decision": decision,
+        "decision_kind": KINDS.get(decision.word, "open"),
+        "alarms": [alarm for alarm in summary.alarms if alarm != decision.reason],
         "verdicts": [
-            (visible(text), {"word": str(verdict), "sentence": verdict.sentence, "reasons": verdict.reasons})
+            (visible(text), {"word": str(verdict), "sentence": verdict.sentence,
+                             "reasons": [reason for reason in verdict.reasons if reason not in said]})
             for text, verdict in verdicts
         ],
-        "alarms": summary.alarms,
-        "asked": visible(summary.asked),
-        "n_individuals": f"{n:,}",
-        "asked_rows": asked_rows(material, bind),
-        "present": summary.figures[0].delta_when_present is not None,
-        "notes": (*summary.notes, *([tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else [])),
-        "warnings": [visible(warning) for warning in summary.warnings],
+        "sections": sections_of(actions is not None, again is not None),
+        "cards": cards_of(material, verdicts),
+        "actions": actions,
+        "exposed": exposed_people(material, names, audit.unit),
+        "names_said": names_said,
+        "again": again,
+        "ticks": ticks_of(material),
+        "moves": _MOVES.format(epsilon=label(material.epsilon)),
+        "in_view": [picture_of(drawn[name]) for name in in_view],
+        "wary": "" if not wary else "1 check says: be wary" if wary == 1 else f"{wary} checks say: be wary",
+        "n_individuals": f"{audit.n_individuals:,}",
+        "asked_columns": asked_columns(there=there, exposed=True),
+        "asked_rows": asked_rows(material, bind, there=there),
+        "notes": [note for note in (*summary.notes, *tail) if note not in said],
+        "warnings": [visible(warning) for warning in summary.warnings if warning not in said],
         "unchecked": unchecked(audit),
         "checks": [
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity], "sentence": c.sentence}
             for c in audit.checks
         ],
-        "charts": [picture_of(chart) for chart in drawn],
+        "charts": [picture_of(made) for name, made in drawn.items() if name not in (*in_view, AGAIN)],
         "left_out_charts": left_out_charts(audit.measured),
         "individuals": {
-            "said": f"{shortened_to}{names_said} Influence is the largest change that leaving the individual out makes "
-            "to a result.",
+            "said": _listed(audit, shown),
             "first": [
-                (rows["names"][k], number(float(rows["values"][k, at]), 3), rows["influence"][k],
+                (rows["names"][k], number(float(rows["values"][k, material.start]), 3), rows["influence"][k],
                  f"{rows['databases'][k]:,}")
                 for k in range(min(FIRST_ROWS, shown))
             ],
         },
+        "record": record_of(audit, verdicts),
         "config": config,
     }  # fmt: skip
     payload = {
         "epsilons": bind["epsilon"],
-        "start": at,
+        "start": material.start,
         "bind": bind,
-        "charts": {chart.name: chart.live for chart in drawn if chart.live is not None},
-        "individuals": {
-            "names": rows["names"],
-            "influence": rows["influence"],
-            "databases": rows["databases"],
-            "delta_i": encode(rows["values"]),
-        },
+        **payload_of(list(drawn.values())),
+        "individuals": individuals_payload(rows),
     }
     return render("page.html", content, payload)
 
 
-def title_of(audit: Audit, title: str | None) -> str:
-    """The page's title: as given, or the query."""
+def title_of(audit: Audit, title: str | None, known: Sequence[str] | None = None) -> str:
+    """The page's title: as given, or the query and what its readers are taken to know."""
     if title is not None:
         return visible(title)
-    return "Privacy of " + ("the query" if audit.origin is None else shortened(" ".join(audit.query.split()), 80))
+    query = "the query" if audit.origin is None else shortened(" ".join(audit.query.split()), 80)
+    known = known_to_readers(audit.measured_against) if known is None else known
+    to_whom = f", to readers who know {listed(known)}" if known else ""
+    often = "" if audit.times == 1 else f", published {audit.times:,} times"
+    return visible(f"Privacy of {query}{often}{to_whom}")
+
+
+def sections_of(actions: bool, again: bool, who: bool = True) -> list[tuple[str, str]]:
+    """The contents list."""
+    return [
+        *([("do", "What you can do")] if actions else []),
+        *([("who", "Who is at risk")] if who else []),
+        *([("again", "If you publish again")] if again else []),
+        ("why", "Why we believe it"),
+        ("record", "For the record"),
+    ]
+
+
+def cards_of(material: Material, verdicts: Sequence[tuple[str, Verdict]]) -> list[Card]:
+    """The target, and the figures that are held against it, at the page's epsilon."""
+    audit, epsilon = material.audit, material.epsilon
+    cards = [
+        Card(
+            f"{number(target.limit)} at epsilon {label(verdict.epsilon)}",
+            f"the target: {target.name.replace('_', ' ')} is at most that",
+        )
+        for _, verdict in verdicts[:1]
+        for target in verdict.targets[:1]
+    ]
+    level = percent(material.bounded.level)
+    of_verdict = next((verdict for _, verdict in verdicts if verdict.epsilon == epsilon), None)
+    there = material.there.get(epsilon)
+    if there is not None:
+        # a verdict holds the bound of the place that is worse
+        targets = () if of_verdict is None or not of_verdict.there else of_verdict.targets
+        judged = [target.upper for target in targets if target.name == "delta"]
+        cards.append(Card(number(there), f"delta in a database that they are in{_at_most(judged, level)}"))
+    upper = float(material.band["upper"][material.start])
+    often = "" if audit.times == 1 else f", of all {audit.times:,} publications together"
+    delta = float(material.curves.delta[material.start])
+    cards.append(Card(number(delta), f"delta in a random database{often}{_at_most([upper], level)}"))
+    return cards
+
+
+def _at_most(uppers: Sequence[float], level: str) -> str:
+    """The upper bound, where it is known."""
+    if not uppers:
+        return ""
+    return "; no upper bound" if uppers[0] >= 1 else f"; at most {number(uppers[0])} at {level} confidence"
+
+
+def again_of(material: Material, made: Chart | None) -> Again | None:
+    """What publishing again reveals; None for a kind of risk that has no such figures."""
+    if made is None:
+        return None
+    audit = material.audit
+    counts = list(made.data["publications"])
+    places = [counts.index(count) for count in sorted({*_SHOWN_COUNTS, audit.times}) if count in counts]
+    rows = tuple(
+        (f"{counts[k]:,}", number(float(made.data["estimate"][k])), number(float(made.data["upper figure"][k])))
+        for k in places
+    )
+    said = [audit.how_often(epsilon=at, delta=delta).sentence for at, delta in material.targets if np.isfinite(at)]
+    return Again(tuple(dict.fromkeys(said)), rows, picture_of(made))
+
+
+def ticks_of(material: Material) -> list[tuple[int, str]]:
+    """Where the slider has ticks: the epsilons asked for, and those of the targets."""
+    targets = {epsilon for epsilon, _ in material.targets}
+    return [
+        (int(np.searchsorted(material.epsilons, stop)), f"{label(stop)}{' (target)' if stop in targets else ''}")
+        for stop in material.stops
+    ]
+
+
+def record_of(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, str]]:
+    """What makes the page accountable: what was asked of which data, by what, and when it was judged."""
+    results, origin = audit.results, audit.origin
+    span = f"{databases(results.n_databases)}, {results.databases[0]} to {results.databases[-1]}"
+    people_said = people(audit.n_individuals)
+    rows = [("Query", " ".join(audit.query.split()))]
+    if origin is not None:
+        rows.append(("Data", "; ".join(origin.sources)))
+        people_said += f", by {', '.join(origin.individual)}"
+        span += "" if origin.database is None else f", by {origin.database}"
+    rows += [
+        ("Databases", span),
+        ("Individuals", people_said),
+        ("Targets", "; ".join(text for text, _ in verdicts) or "none"),
+        ("Fingerprint of the results", results.digest[:32]),
+        ("Made by", f"empriv {version('empriv')}, numpy {np.__version__}, Python {platform.python_version()}"),
+    ]
+    return [(name, visible(value)) for name, value in rows]
+
+
+def listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _listed(audit: Audit, shown: int) -> str:
+    # results that list fewer are those of a scan, which keeps the riskiest at each of its epsilons
+    where = "the page's epsilon" if shown < audit.results.n_individuals else "some epsilon"
+    shortened_to = "" if shown == audit.n_individuals else (
+        f"The table shows the {shown:,} riskiest at {where}, of {audit.n_individuals:,}. "
+    )  # fmt: skip
+    return f"{shortened_to}Influence is the largest change that leaving the individual out makes to an answer."
 
 
 def unchecked(audit: Audit) -> tuple[str, ...]:
@@ -192,7 +313,7 @@ def bindings(material: Material) -> dict[str, list[str]]:
                     float(curves.delta[k]),
                     float(curves.total_risk[k]),
                     int(curves.n_exposed[k]),
-                    material.present.get(float(epsilons[k])),
+                    material.there.get(float(epsilons[k])),
                 ),
                 material.audit.times,
             )
@@ -201,7 +322,15 @@ def bindings(material: Material) -> dict[str, list[str]]:
     }
 
 
-def asked_rows(material: Material, bind: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+def asked_columns(*, there: bool, exposed: bool) -> list[str]:
+    """Heads of `asked_rows`."""
+    return [
+        "epsilon", "delta, lower bound", "delta, estimate", "delta, upper bound",
+        *(["delta, in a database they are in"] if there else []), "total risk", *(["exposed"] if exposed else []),
+    ]  # fmt: skip
+
+
+def asked_rows(material: Material, bind: Mapping[str, Sequence[str]], *, there: bool) -> list[tuple[str, ...]]:
     """A row for each epsilon asked for."""
     at = np.flatnonzero(np.isin(material.epsilons, material.audit.epsilons)).tolist()
     lower, upper = material.band["lower"], material.band["upper"]
@@ -209,56 +338,11 @@ def asked_rows(material: Material, bind: Mapping[str, Sequence[str]]) -> list[tu
         (
             bind["epsilon"][k], number(float(lower[k]), 2), bind["delta"][k],
             "none" if upper[k] >= 1 else number(float(upper[k]), 2),
-            *([] if (delta := material.present[float(material.epsilons[k])]) is None else [number(delta, 3)]),
+            *([number(float(material.there[float(material.epsilons[k])] or 0.0), 3)] if there else []),
             bind["total_risk"][k], bind["exposed"][k],
         )
         for k in at
     ]  # fmt: skip
-
-
-def individuals_rows(material: Material, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of the table, riskiest first; people at equal risk are ordered by the names shown, not by the data."""
-    results = material.audit.results
-    values = material.curves.table
-    influence = material.influence[material.rows]
-    size = np.where(np.isnan(influence), np.inf, influence)
-    order = np.lexsort((np.asarray(names, dtype=str), -size, -values[:, material.start]))
-    return {
-        "names": [visible(str(names[k])) for k in order],
-        "values": values[order],
-        "influence": ["number or not" if math.isnan(v) else quantity(float(v)) for v in influence[order]],
-        "databases": [int(v) for v in results.presence[material.rows][order]],
-    }
-
-
-def encode(values: FloatArray) -> str:
-    """delta_i to three digits in 16 bits each, as base64; page.js decodes it.
-
-    0 is 0, 1 is 1, 2 is what `words.number` calls >0.999; else ``3 + 900 (exponent + 40) + mantissa - 100``.
-    Anything smaller than 1e-40 becomes 1e-40: it is rounded up, never to 0.
-    """
-    flat = np.asarray(values, float)
-    codes = np.zeros(flat.shape, "<u2")
-    positive = (flat > 0) & (flat < 0.9995)
-    values_above_0 = np.maximum(flat[positive], 10.0**_LEAST_EXPONENT)
-    exponent = np.floor(np.log10(values_above_0)).astype(np.int64)
-    # the logarithm may be off by one next to a power of ten
-    mantissa = np.rint(values_above_0 / 10.0 ** (exponent - 2.0)).astype(np.int64)
-    exponent = np.where(mantissa < 100, exponent - 1, exponent)
-    mantissa = np.rint(values_above_0 / 10.0 ** (exponent - 2.0)).astype(np.int64)
-    over = mantissa > 999
-    exponent, mantissa = np.where(over, exponent + 1, exponent), np.where(over, 100, mantissa)
-    codes[positive] = 3 + 900 * (np.maximum(exponent, _LEAST_EXPONENT) - _LEAST_EXPONENT) + mantissa - 100
-    codes[flat >= 0.9995] = 2
-    codes[flat >= 1] = 1
-    return base64.b64encode(codes.tobytes()).decode("ascii")
-
-
-def chart_page(chart: Chart) -> str:
-    """One chart with its caption and table, without script."""
-    return _environment().get_template("chart.html").render(
-        chart=picture_of(chart), style=_safe(_asset("style.css")), csp=policy(None)
-    )  # fmt: skip
 
 
 def notebook_html(audit: Audit) -> str:
@@ -272,11 +356,10 @@ def notebook_html(audit: Audit) -> str:
     >>> notebook_html(audit)[:5]
     '<div>'
     """
-    from empriv.report.charts.all_charts import chart
-
     summary = audit.with_validity(audit.summary())
     n = audit.n_individuals
-    return _environment().get_template("notebook.html").render(
+    return render_part(
+        "notebook.html",
         asked=visible(summary.asked),
         alarms=summary.alarms,
         rows=[
@@ -291,81 +374,5 @@ def notebook_html(audit: Audit) -> str:
         sentence=summary.sentences[0],
         warnings=[visible(warning) for warning in summary.warnings],
         notes=summary.notes,
-        picture=_safe(chart(audit, "delta").svg),
-    )  # fmt: skip
-
-
-def render(template: str, content: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
-    """A page with the slider's data in it."""
-    script = _asset("page.js")
-    return _environment().get_template(template).render(
-        **content,
-        start=payload["start"],
-        epsilons=payload["epsilons"],
-        bind=payload["bind"],
-        version=version("empriv"),
-        date=date.today().isoformat(),
-        style=_safe(_asset("style.css")),
-        script=_safe(script),
-        data=_safe(script_json(payload)),
-        csp=policy(script),
-    )  # fmt: skip
-
-
-def picture_of(chart: Chart) -> Picture:
-    """A chart whose SVG can share a page with others: named for screen readers, with ids that are unique."""
-    from markupsafe import escape
-
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{chart.name}-\1"', chart.svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{chart.name}-\1)", svg)
-    # one picture with one name: Vega's names for its parts mean nothing to a screen reader
-    svg = re.sub(r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*")', "", svg)
-    named = escape(f"Chart: {chart.title}. Its numbers are in the table below it.")
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)
-    data = {key: list(column) for key, column in chart.data.items()}
-    return Picture(chart.name, chart.title, chart.caption, data, _safe(svg))
-
-
-def policy(script: str | None) -> str:
-    """A Content-Security-Policy for one style, at most one script, and nothing from any other place."""
-    rules = ["default-src 'none'", f"style-src {_digest(_asset('style.css'))}", "img-src data:"]
-    if script is not None:
-        rules.append(f"script-src {_digest(script)}")
-    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
-
-
-def label(epsilon: float) -> str:
-    """An epsilon as the slider shows it."""
-    return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
-
-
-def times(epsilon: float) -> str:
-    """e^epsilon as a factor, in words."""
-    if epsilon > 20:
-        return "any number of times"
-    return f"{math.exp(epsilon):.3g} times"
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _safe(text: str) -> Markup:
-    from markupsafe import Markup
-
-    return Markup(text)
-
-
-@cache
-def _asset(name: str) -> str:
-    return (files("empriv.report") / "templates" / name).read_text(encoding="utf-8").strip()
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("empriv.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        picture=safe_svg(chart(audit, "delta")),
     )  # fmt: skip

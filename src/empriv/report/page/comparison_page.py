@@ -20,7 +20,7 @@ from empriv.errors import InputError
 from empriv.report.charts.chart import Chart, round_up
 from empriv.report.charts.versus import Band, utility_chart, versus_chart
 from empriv.report.gather import Material
-from empriv.report.page.audit_page import label, picture_of, render
+from empriv.report.page.rendering import label, page_path, payload_of, picture_of, render
 from empriv.results import FloatArray
 from empriv.words import side_by_side as words
 from empriv.words.sentences import databases, number, people
@@ -60,9 +60,7 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
     >>> write_comparison(comparison, "compare.html").name
     'compare.html'
     """
-    target = Path(path)
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"`path` must end in .html, got {target.suffix!r}.")
+    target = page_path(path)
     names = _names(comparison)
     material = _materials(comparison, comparison.epsilons[0])
     first = next(iter(material.values()))
@@ -105,6 +103,10 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         "with_front": errors,
         "utility": _utility_rows(comparison, names),
         "several": not comparison.scalar,
+        "utility_columns": [
+            *([] if comparison.scalar else ["number"]),
+            "mean", "median", "90% within", "99% within", "bias", "relative", "no answer",
+        ],
         "differences": {figure: _difference_rows(differences, figure, names) for figure in FIGURES}
         if differences
         else {},
@@ -113,12 +115,18 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         "held": words.held_together(0.95, len(differences)) if differences else "",
         "notes": notes_of(comparison),
         "charts": [picture_of(chart) for chart in charts],
-    }
+        "ticks": [
+            (int(np.searchsorted(first.epsilons, epsilon)), label(epsilon))
+            for epsilon in comparison.epsilons
+            if epsilon in first.epsilons
+        ],
+        "decision": None,
+    }  # fmt: skip
     payload = {
         "epsilons": bind["epsilon"],
         "start": start,
         "bind": bind,
-        "charts": {chart.name: chart.live for chart in charts if chart.live is not None},
+        **payload_of(charts),
         "individuals": None,
     }
     text = render("compare.html", content, payload)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +22,22 @@ from empriv.base.harmless import shortened, visible
 from empriv.measuring import RiskContract
 from empriv.report.charts.curves import banded_chart
 from empriv.report.gather import gather
-from empriv.report.page.audit_page import SEVERITIES, label, picture_of, render, times, title_of, unchecked
+from empriv.report.page.audit_page import (
+    KINDS,
+    SEVERITIES,
+    Card,
+    asked_columns,
+    sections_of,
+    ticks_of,
+    title_of,
+    unchecked,
+)
+from empriv.report.page.rendering import label, payload_of, picture_of, render, times
 from empriv.results import FloatArray
 from empriv.scale.tallied import TalliedRisk
 from empriv.validate.bounds.analytic import floor
 from empriv.words import sentences as words
+from empriv.words.decision import NO_TARGET, Decision
 from empriv.words.facts import Figure
 from empriv.words.sentences import number, percent
 from empriv.words.summary import figure_sentence
@@ -43,10 +55,12 @@ def public_page(
     *,
     epsilons: Iterable[float] | None = None,
     verdicts: Sequence[tuple[str, Verdict]] = (),
+    targets: Sequence[tuple[float, float]] = (),
     title: str | None = None,
 ) -> str:
     """The page to publish."""
-    material = gather(audit, _stops(audit.measured, audit) if epsilons is None else epsilons)
+    stops = _stops(audit.measured, audit) if epsilons is None else epsilons
+    material = gather(audit, stops, targets=targets)
     curves, band, at = material.curves, material.band, material.start
     n = audit.results.n_databases
     level = material.bounded.level
@@ -95,6 +109,7 @@ def public_page(
             start=at,
             asked=asked_for,
             apart=curves.apart,
+            targets=targets,
             name="delta",
             title="delta against epsilon",
             axis="delta (most exposed individual)",
@@ -117,26 +132,40 @@ def public_page(
         ),
     ]
     at_asked = np.flatnonzero(np.isin(material.epsilons, audit.epsilons))
+    there = None not in material.there.values()
+    pictures = [picture_of(chart) for chart in charts]
+    decision = _decision(audit, verdicts, bind["sentence"][at])
     content = {
-        "title": title_of(audit, title),
+        "title": title_of(audit, title, known=()),
+        "asked": f"Version for publication. {asked_of(audit)}",
         "public": True,
-        "verdicts": [
-            (visible(text), {"word": str(verdict), "reasons": (), "sentence": words.side_by_side(
-                verdict.by_estimate, verdict.by_estimate_when_present, verdict.by_bound, verdict.level, "")})
-            for text, verdict in verdicts
-        ],
+        "decision": decision,
+        "decision_kind": KINDS.get(decision.word, "open"),
         "alarms": _alarms(audit),
-        "asked": asked_of(audit),
+        "verdicts": [(visible(text), {"word": str(verdict), "reasons": ()}) for text, verdict in verdicts],
+        "sections": sections_of(actions=False, again=False, who=False),
+        "cards": [
+            Card(f"{number(float(delta[at]), 1)}", f"delta at epsilon {texts[at]}, rounded up"),
+            Card("none" if upper[at] >= 1 else number(float(upper[at]), 1),
+                 f"upper bound on delta at {percent(level)} confidence, rounded up"),
+        ],
+        "actions": None,
+        "exposed": None,
+        "again": None,
+        "ticks": ticks_of(material),
+        "moves": "",
+        "in_view": pictures[:1],
+        "wary": "",
         "n_individuals": "",
+        "asked_columns": asked_columns(there=there, exposed=False),
         "asked_rows": [
             (texts[k], number(float(lower[k]), 1), number(float(delta[k]), 1),
              "none" if upper[k] >= 1 else number(float(upper[k]), 1),
-             *([] if (there := material.present[float(material.epsilons[k])]) is None
-               else [number(max(coarse_up(there), float(delta[k])), 1)]),
+             *([number(max(coarse_up(material.there[float(material.epsilons[k])] or 0.0), float(delta[k])), 1)]
+               if there else []),
              number(float(total[k]), 1))
             for k in at_asked
         ],
-        "present": None not in material.present.values(),
         "notes": (
             "All figures are rounded up to one of 1, 2 and 5 times a power of ten, lower bounds down.",
             words.floor(n, least),
@@ -147,19 +176,31 @@ def public_page(
         "checks": [
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity]} for c in audit.checks
         ],
-        "charts": [picture_of(chart) for chart in charts],
+        "charts": pictures[1:],
         "left_out_charts": (),
         "individuals": None,
+        "record": [("Made by", f"empriv {version('empriv')}")],
         "config": None,
     }  # fmt: skip
     payload = {
         "epsilons": texts,
         "start": at,
         "bind": bind,
-        "charts": {chart.name: chart.live for chart in charts},
+        **payload_of(charts),
         "individuals": None,
     }
     return render("page.html", content, payload)
+
+
+def _decision(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], figures: str) -> Decision:
+    """The word of the decision; its reasons hold no figure that is not rounded."""
+    made = audit.decision([verdict for _, verdict in verdicts])
+    sentences = [
+        words.side_by_side(v.by_estimate, v.by_estimate_when_present, v.by_bound, v.level, "") for _, v in verdicts
+    ]
+    line = made.line if made.word == NO_TARGET else made.word
+    condition = f"Holds for databases like these {audit.n_databases:,}."
+    return Decision(made.word, line, " ".join(dict.fromkeys(sentences)) or figures, condition)
 
 
 @singledispatch

@@ -22,8 +22,11 @@ from empriv.errors import InputError, MissingExtraError
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.released import Additive, released_chart
 from empriv.report.gather import Material, gather
-from empriv.report.page.audit_page import individuals_rows, page_of
+from empriv.report.page.actions import Actions
+from empriv.report.page.audit_page import page_of
+from empriv.report.page.people_table import individuals_rows
 from empriv.report.page.public import public_page
+from empriv.report.page.rendering import page_path
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
@@ -55,6 +58,7 @@ def write_report(
     config: str | None = None,
     beside: bool = False,
     title: str | None = None,
+    actions: Actions | None = None,
 ) -> Written:
     """Write an audit as one self-contained HTML page.
 
@@ -85,20 +89,21 @@ def write_report(
     >>> write_report(audit, "audit.html").key.name
     'audit.key.json'
     """
-    target = Path(path)
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"`path` must end in .html, got {target.suffix!r}.")
+    target = page_path(path)
     if public:
         if show_ids or beside or noise is not None or tuple(charts):
             raise InputError(
                 "`public` must not go with `show_ids`, `beside`, `noise` or `charts`, which show more than may be "
                 "published."
             )
-        text = public_page(audit, epsilons=epsilons, verdicts=verdicts, title=title)
+        text = public_page(
+            audit, epsilons=epsilons, verdicts=verdicts, targets=targets_of(verdicts), title=title
+        )  # fmt: skip
         write_atomically(target, text.encode("utf-8", "backslashreplace"), mode=0o644)
         return Written(target)
     salt = secrets.token_bytes(32)
-    material = gather(audit, epsilons, naming=_identified if show_ids else partial(pseudonyms, salt=salt))
+    naming = _identified if show_ids else partial(pseudonyms, salt=salt)
+    material = gather(audit, epsilons, naming=naming, targets=targets_of(verdicts))
     released = None if noise is None else released_chart(audit, noise)
     extra = (*charts, *(() if released is None else (released,)))
     labels, names = material.labels, material.names or []
@@ -107,8 +112,10 @@ def write_report(
     if not show_ids:
         key = target.with_suffix(".key.json")
         names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
+    decision = audit.decision([verdict for _, verdict in verdicts])
     text = page_of(
-        material, names=names, names_said=names_said, verdicts=verdicts, extra=extra, config=config, title=title
+        material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, actions=actions,
+        extra=extra, config=config, title=title,
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
@@ -125,6 +132,16 @@ def write_report(
         settings = target.with_suffix(".toml")
         write_atomically(settings, config.encode("utf-8", "backslashreplace"), mode=0o644)
     return Written(target, key, figures, people, settings)
+
+
+def targets_of(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[tuple[float, float], ...]:
+    """Pairs of epsilon and the delta that is allowed there."""
+    return tuple(
+        (verdict.epsilon, target.limit)
+        for _, verdict in verdicts
+        for target in verdict.targets
+        if target.name == "delta"
+    )
 
 
 def figures_of(material: Material, verdicts: Sequence[tuple[str, Verdict]] = ()) -> dict[str, Any]:

@@ -160,6 +160,45 @@
     });
   }
 
+  // What a chart says where the pointer is.
+  const tip = document.getElementById("tip");
+  for (const figure of document.querySelectorAll("figure[data-chart]")) {
+    const hover = data.hover[figure.dataset.chart];
+    const frame = hover ? figure.querySelector("." + hover.layer + "_marks") : null;
+    if (!frame) continue;
+    const svg = figure.querySelector("svg");
+    svg.addEventListener("pointermove", function (event) {
+      const at = frame.getScreenCTM();
+      const share = (event.clientX - at.e) / at.a / data.width;
+      let best = 0;
+      hover.at.forEach(function (place, k) {
+        if (Math.abs(place - share) < Math.abs(hover.at[best] - share)) best = k;
+      });
+      tip.textContent = hover.text[best];
+      tip.hidden = false;
+      const left = Math.min(event.pageX + 12, document.documentElement.scrollWidth - tip.offsetWidth - 8);
+      tip.style.left = Math.max(4, left) + "px";
+      tip.style.top = event.pageY + 14 + "px";
+    });
+    svg.addEventListener("pointerleave", function () { tip.hidden = true; });
+  }
+
+  // The record belongs on paper.
+  const record = document.getElementById("record");
+  if (record) {
+    let open = false;
+    window.addEventListener("beforeprint", function () { open = record.open; record.open = true; });
+    window.addEventListener("afterprint", function () { record.open = open; });
+  }
+
+  // A link to a folded part opens it.
+  for (const link of document.querySelectorAll(".contents a")) {
+    link.addEventListener("click", function () {
+      const part = document.getElementById(link.hash.slice(1));
+      if (part && part.tagName === "DETAILS") part.open = true;
+    });
+  }
+
   // The individuals
 
   // delta_i are three digits in 16 bits, rounded as everywhere in empriv: 0 is 0, 1 is 1, 2 is just below 1.
@@ -227,8 +266,11 @@
       order = place.map(function (k) { return order[k]; });
     }
 
+    const heads = ["individual", "delta_i", "largest influence", "in databases"];
     function cell(row, text) {
-      row.insertCell().textContent = text;
+      const made = row.insertCell();
+      made.dataset.l = heads[row.cells.length - 1];
+      made.textContent = text;
     }
 
     function show(again) {
@@ -273,5 +315,8 @@
   const table = root && data.individuals ? makeTable(root) : null;
   document.documentElement.classList.add("live");
   slider.addEventListener("input", function () { go(Number(slider.value)); });
+  for (const button of document.querySelectorAll("[data-stop]")) {
+    button.addEventListener("click", function () { go(Number(button.dataset.stop)); });
+  }
   go(Number.isInteger(Number(slider.value)) ? Number(slider.value) : at);
 })();

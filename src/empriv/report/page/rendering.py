@@ -1,0 +1,151 @@
+"""How a page is put together: templates, the one style and the one script, pictures, and the policy that guards them.
+
+A page holds SVG drawn beforehand and a script of its own that moves their marks: no network, no library, and a
+Content-Security-Policy that allows that one style and that one script by their hashes, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from empriv.base.harmless import script_json
+from empriv.errors import InputError
+from empriv.report.charts.chart import WIDTH, Chart
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart as the templates need it."""
+
+    name: str
+    title: str
+    caption: str
+    data: Mapping[str, Sequence[Any]]
+    picture: Markup
+
+    def rows(self, most: int) -> list[tuple[Any, ...]]:
+        """The first rows of the table behind it."""
+        return list(zip(*self.data.values(), strict=True))[:most]
+
+
+def render(template: str, content: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
+    """A page with the script's data in it."""
+    script = _asset("page.js")
+    return _environment().get_template(template).render(
+        **content,
+        start=payload["start"],
+        epsilons=payload["epsilons"],
+        bind=payload["bind"],
+        version=version("empriv"),
+        date=date.today().isoformat(),
+        style=_safe(_asset("style.css")),
+        script=_safe(script),
+        data=_safe(script_json(payload)),
+        csp=policy(script),
+    )  # fmt: skip
+
+
+def render_part(template: str, **content: Any) -> str:
+    """A piece of HTML without style or script."""
+    return _environment().get_template(template).render(**content)
+
+
+def chart_page(chart: Chart) -> str:
+    """One chart with its caption and table, without script."""
+    return render_part("chart.html", chart=picture_of(chart), style=_safe(_asset("style.css")), csp=policy(None))
+
+
+def payload_of(charts: Sequence[Chart]) -> dict[str, Any]:
+    """What the script needs of charts: how each moves with epsilon, and what it says where the pointer is."""
+    return {
+        "charts": {chart.name: chart.live for chart in charts if chart.live is not None},
+        "hover": {chart.name: chart.hover for chart in charts if chart.hover is not None},
+        "width": WIDTH,
+    }
+
+
+def picture_of(chart: Chart) -> Picture:
+    """A chart whose SVG can share a page with others: named for screen readers, with ids that are unique."""
+    from markupsafe import escape
+
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{chart.name}-\1"', chart.svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{chart.name}-\1)", svg)
+    # one picture with one name: Vega's names for its parts mean nothing to a screen reader
+    svg = re.sub(r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*")', "", svg)
+    named = escape(f"Chart: {chart.title}. Its numbers are in the table below it.")
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)
+    data = {key: list(column) for key, column in chart.data.items()}
+    return Picture(chart.name, chart.title, chart.caption, data, _safe(svg))
+
+
+def safe_svg(chart: Chart) -> Markup:
+    """A chart's SVG, which vl-convert made and which holds no markup from data."""
+    return _safe(chart.svg)
+
+
+def policy(script: str | None) -> str:
+    """A Content-Security-Policy for one style, at most one script, and nothing from any other place."""
+    rules = ["default-src 'none'", f"style-src {_digest(_asset('style.css'))}", "img-src data:"]
+    if script is not None:
+        rules.append(f"script-src {_digest(script)}")
+    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
+
+
+def page_path(path: Any) -> Path:
+    """Where a page goes; refused unless it ends in .html."""
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"`path` must end in .html, got {target.suffix!r}.")
+    return target
+
+
+def label(epsilon: float) -> str:
+    """An epsilon as a page shows it."""
+    return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
+
+
+def times(epsilon: float) -> str:
+    """e^epsilon as a factor, in words."""
+    if epsilon > 20:
+        return "any number of times"
+    return f"{math.exp(epsilon):.3g} times"
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _safe(text: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("empriv.report") / "templates" / name).read_text(encoding="utf-8").strip()
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("empriv.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
