@@ -1,6 +1,8 @@
 __all__ = [
     "KERNELS",
+    "Action",
     "AdversaryRisk",
+    "Advice",
     "Audit",
     "BestOf",
     "Bounds",
@@ -43,6 +45,7 @@ __all__ = [
     "VariableKde",
     "Verdict",
     "Weighted",
+    "advise",
     "audit",
     "bounds",
     "checks",
@@ -73,7 +76,7 @@ from .collecting.engines.spark import SparkEngine
 from .collecting.pipeline import collect, explain
 from .collecting.queries import Query
 from .collecting.sources import Databases, databases, repeats, splits, subsamples
-from .comparing import Comparison, Difference, Utility, compare
+from .comparing import Action, Advice, Comparison, Difference, Utility, advise, compare
 from .errors import (
     CertificateError,
     EmprivError,

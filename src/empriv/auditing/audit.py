@@ -293,7 +293,7 @@ class Audit:
             in_random.findings = (*in_random.findings, Finding("presence-not-measured"))
             return in_random
         there = verdict(
-            self._present, **asked, level=level, bounds_there=self._bounds_when_present(float(epsilon), level)
+            self._present, **asked, level=level, bounds_there=self.bounds_when_present(float(epsilon), level)
         )
         return _worse_of(in_random, there)
 
@@ -317,7 +317,7 @@ class Audit:
         given = (verdicts,) if isinstance(verdicts, Verdict) else tuple(verdicts)
         return decide(case_of(self, given, noise))
 
-    def _bounds_when_present(self, epsilon: float, level: float | None) -> Bounds:
+    def bounds_when_present(self, epsilon: float, level: float | None = None) -> Bounds:
         """The same as `bounds`, in a database that people are in."""
         key = ("when present", *_key(epsilon, self.measured.usual_level if level is None else level))
         return self._kept_bounds(key, lambda: bounds(self.when_present, epsilon, level))

@@ -135,10 +135,14 @@ class Protocol:
         for step in self.steps:
             if isinstance(step, CellStep):
                 results = step.hide(results, ask)
+        return self.on_answers(results, draws=many, rng=run.rng)
+
+    def on_answers(self, results: Results, *, draws: int = 1, rng: int = 0) -> Results:
+        """What is published of answers that the query gave: the steps on answers alone."""
         for step, number in self._numbered():
             if not isinstance(step, RowStep | Guard | CellStep):
-                stream = np.random.default_rng([run.rng, zlib.crc32(step.kind.encode()), number])
-                results = _made(step, results, step.apply(results, draws=many, rng=stream))
+                stream = np.random.default_rng([rng, zlib.crc32(step.kind.encode()), number])
+                results = _made(step, results, step.apply(results, draws=draws, rng=stream))
         return results
 
     def _numbered(self) -> Iterator[tuple[Step, int]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.measuring.contract import total_risk_of
 from empriv.measuring.densities.density import Kde
@@ -58,24 +59,40 @@ class PresentCertificate:
     def subject(self) -> IntArray:
         """People who do not meet the target without noise, those who move the results most first."""
         shifts = self.risk.largest_shifts / self.narrower
-        rows = np.flatnonzero(shifts > self.epsilon)  # others are proved to stay within e^epsilon
-        if self.largest > 0 and self.narrower == 1.0:
+        rows = np.flatnonzero((shifts > self.epsilon) & ~self._hidden(self.epsilon))  # others are proved to stay within
+        if self.largest > 0 and self.narrower == 1.0 and len(rows):
             rows = rows[self.risk.delta_i(self.epsilon)[rows] > self.largest]
         return np.asarray(rows[np.argsort(-shifts[rows], kind="stable")])
 
     def missed(self, rows: IntArray) -> Iterator[int]:
         """Those of these people whose target is missed."""
-        for row in rows.tolist():
+        for row in rows[~self._hidden(self.epsilon)[rows]].tolist():
             risk, thinned = self._alone(row)
             limit = self.largest - thinned
             # at delta = 0 the largest influence decides, which grouping keeps only where there is none of it
             if limit < 0 or not Certificate(risk, self.law, self.epsilon, limit, None).holds:
                 yield row
 
+    def _hidden(self, epsilon: float) -> npt.NDArray[np.bool_]:
+        """People whom the noise alone keeps within e^epsilon, whatever the others do.
+
+        A change of d moves the rounded answer by at most ceil(d/g) granularities g, and Laplace noise of scale s
+        answers that with a ratio of at most exp(g ceil(d/g)/s).
+        """
+        left = self.risk.left
+        if any(part.kind != "laplace" for part in self.law.parts) or (left is not None and left.logarithm):
+            return np.zeros(self.risk.results.n_individuals, bool)
+        influence = self.risk.largest_shifts * self.risk.bandwidth * (1 + 1e-12)
+        scale = min(part.scale for part in self.law.parts) * (1 - 1e-12)
+        return np.asarray(self.law.granularity * np.ceil(influence / self.law.granularity) <= epsilon * scale)
+
     def achieved_delta_i(self, epsilon: float | None = None) -> FloatArray:
         """Failure probability of each individual, of the noisy answer, by default at the target's epsilon."""
         epsilon = self.epsilon if epsilon is None else epsilon
-        plain = self.risk.delta_i(epsilon)
+        hidden = self._hidden(epsilon)
+        if hidden.all():
+            return np.zeros(len(hidden))
+        plain = np.where(hidden, 0.0, self.risk.delta_i(epsilon))
         for row in np.flatnonzero(plain > 0).tolist():
             risk, thinned = self._alone(row)
             noisy = Certificate(risk, self.law, epsilon, 0.0, None).achieved_delta(epsilon)

@@ -1,0 +1,246 @@
+"""`Action` and `Advice`: ways to publish an answer, tried on the same databases and ranked against one target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from html import escape
+from importlib.metadata import version
+from typing import Any
+
+from empriv.base.harmless import visible
+from empriv.validate.verdict import PASS
+from empriv.words import what_to_do as words
+
+JSON_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Action:
+    """One way to publish the answer, tried.
+
+    Made by `empriv.advise`: one of `Advice.options`.
+
+    Attributes
+    ----------
+    code : "as-is", "noise", "rounding", "top-coding", "clipping", "minimum", "coarser", "waiting" or "classical"
+    parameters : of the way, such as ``{"to": 10.0}`` of rounding
+    delta, total_risk : estimates after it: the larger of a random database and, if that was asked, one that people are
+        in; NaN if it was not measured
+    upper : the upper bound on delta there, or None if there is none for it
+    error : mean absolute error in the answer's units; NaN if it is not known
+    share : the error over a typical answer
+    unanswered : share of the databases that get no answer
+    over : upper bounds over their limits, the largest; above 1 the target is not met
+    verdict : "pass", "fail" or "unresolved"
+    note : what the row rests on, in a sentence, or nothing
+    command : what does it on the command line
+    toml : what to add to the audit.toml of the run, so that the command redoes the row; nothing if the command is all
+
+    Examples
+    --------
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 60)
+    >>> audit = empriv.audit(empriv.Results.from_arrays(q, [q - 1.0]))
+    >>> action = empriv.advise(audit, epsilon=0.1, delta=0.2).options[0]
+    >>> action.title, action.verdict
+    ('Publish as it is', 'pass')
+    """
+
+    code: str
+    parameters: Mapping[str, Any]
+    delta: float
+    total_risk: float
+    upper: float | None
+    error: float
+    share: float
+    unanswered: float
+    over: float
+    verdict: str
+    note: str
+    command: str
+    toml: str = ""
+
+    @property
+    def meets(self) -> bool:
+        """Whether the target is met."""
+        return self.verdict == PASS
+
+    @property
+    def title(self) -> str:
+        """What is done, in a few words."""
+        return words.title(self.code, self.parameters)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict fit for JSON; what is not known is null."""
+        figures = {name: _known(value) for name, value in asdict(self).items()}
+        return {**figures, "parameters": dict(self.parameters), "title": self.title, "meets": self.meets}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do about an answer: ways to publish it, best first.
+
+    Made by `empriv.advise`.
+
+    Attributes
+    ----------
+    options : all ways that were tried, those that meet the target first, by their error; then by how near they come
+    classical : classical Laplace noise for the same epsilon and the largest influence seen, to compare with; None if
+        noise cannot hide what somebody changes
+    epsilon, delta, total_risk, presence, level : the target, as of `Audit.verdict`
+    typical : mean size of the answers
+    largest : the most that anybody moves an answer
+    n_databases : that all ways were measured on
+    left_out : what was not tried, and why, in sentences
+    rng : seed
+
+    Examples
+    --------
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 200)
+    >>> audit = empriv.audit(empriv.Results.from_arrays(q, [q - 5.0]))
+    >>> advice = empriv.advise(audit, epsilon=0.1, delta=0.05)
+    >>> advice.best.title
+    'Add noise'
+    >>> advice.options[0].error < advice.classical.error
+    True
+    """
+
+    options: tuple[Action, ...] = field(repr=False)
+    classical: Action | None = field(repr=False)
+    epsilon: float
+    delta: float | None
+    total_risk: float | None
+    presence: str
+    level: float
+    typical: float = field(repr=False)
+    largest: float = field(repr=False)
+    n_databases: int
+    left_out: tuple[str, ...] = field(default=(), repr=False)
+    rng: int = 0
+
+    @property
+    def best(self) -> Action | None:
+        """The way with the least error among those that meet the target; None if none does."""
+        return self.options[0] if self.options and self.options[0].meets else None
+
+    @property
+    def nearest(self) -> Action | None:
+        """The way that comes nearest to the target where none meets it; None if one does."""
+        tried = [action for action in self.options if action.code != "waiting"]
+        return tried[0] if tried and self.best is None else None
+
+    def of_each_kind(self) -> tuple[Action, ...]:
+        """The best of each kind of action, in the same order: a short list."""
+        return tuple({action.code: action for action in reversed(self.options)}[code] for code in self._codes)
+
+    @property
+    def _codes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(action.code for action in self.options))
+
+    @property
+    def noise(self) -> Action | None:
+        """The row of designed noise."""
+        return next((action for action in self.options if action.code == "noise"), None)
+
+    @property
+    def sentence(self) -> str:
+        """What to do, in a sentence."""
+        aim = words.target(self.epsilon, self.delta, self.total_risk)
+        if self.best is not None:
+            return words.best(self.best.title, self.cost(self.best), aim)
+        wait = next((action.title for action in self.options if action.code == "waiting"), None)
+        near = self.nearest
+        tried = sum(action.code != "waiting" for action in self.options)
+        return words.none_meets(
+            tried, aim, None if near is None else near.title, None if near is None else near.upper, wait
+        )
+
+    def cost(self, action: Action) -> str:
+        """What an action costs, in words."""
+        return words.cost(action.error, action.share, self.typical, action.unanswered)
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """What designed noise saves against classical noise, and what each promises that the other does not."""
+        if self.classical is None:
+            return ()
+        designed = self.noise
+        error = 0.0 if designed is None or not designed.meets else designed.error
+        return (
+            words.saves(self.classical.error, error, self.typical),
+            *words.promises(self.largest, self.n_databases, self.delta, self.presence == "both"),
+        )
+
+    @property
+    def rows(self) -> tuple[Action, ...]:
+        """All options, and classical noise last."""
+        return (*self.options, *(() if self.classical is None else (self.classical,)))
+
+    def table(self) -> list[tuple[str, ...]]:
+        """The rows in words, under `words.HEADERS`."""
+        return [
+            (
+                visible(action.title), words.delta_said(action.delta), words.upper(action.upper),
+                words.amount(action.error), words.relative(action.share), action.verdict,
+            )
+            for action in self.rows
+        ]  # fmt: skip
+
+    def __str__(self) -> str:
+        table = [words.HEADERS, *self.table()]
+        widths = [max(len(row[column]) for row in table) for column in range(len(words.HEADERS))]
+        lines = [self.sentence, ""]
+        for row in table:
+            cells = (c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True)))
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join([*lines, "", *self.saved, *self.left_out])
+
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.table())
+        head = "".join(f"<th>{escape(header)}</th>" for header in words.HEADERS)
+        notes = "".join(f"<p>{escape(sentence)}</p>" for sentence in (*self.saved, *self.left_out))
+        return f"<p><b>{escape(visible(self.sentence))}</b></p><table><tr>{head}</tr>{cells}</table>{notes}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict fit for JSON, without identifiers or results; its keys are in docs/formats.md."""
+        return {
+            "format": "empriv advice",
+            "version": JSON_VERSION,
+            "empriv": version("empriv"),
+            "target": {
+                "epsilon": self.epsilon, "delta": self.delta, "total_risk": self.total_risk,
+                "presence": self.presence, "level": self.level,
+            },
+            "typical": _known(self.typical),
+            "largest_influence": _known(self.largest),
+            "n_databases": self.n_databases,
+            "rng": self.rng,
+            "sentence": self.sentence,
+            "options": [action.to_json() for action in self.options],
+            "classical": None if self.classical is None else self.classical.to_json(),
+            "saved": list(self.saved),
+            "left_out": list(self.left_out),
+        }  # fmt: skip
+
+
+def ranked(actions: list[Action], typical: float) -> tuple[Action, ...]:
+    """Those that meet the target by their error, then waiting, then the others by how near they come.
+
+    No answer counts as an error of a typical answer's size.
+    """
+
+    def place(action: Action) -> tuple[int, float, float]:
+        error = math.inf if math.isnan(action.error) else action.error
+        cost = error if action.unanswered == 0 else (1 - action.unanswered) * error + action.unanswered * typical
+        if action.meets:
+            return 0, cost, 0.0
+        if action.code == "waiting":
+            return 1, 0.0, 0.0
+        return 2, action.over, cost
+
+    return tuple(sorted(actions, key=place))
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,339 @@
+"""`advise`: tries ways to publish an answer on the databases of an audit, and ranks those that meet a target.
+
+A way passes only by the whole verdict: everybody, in a random database and in one that people are in. Most ways miss,
+and that is found out on the people who move the answers most: their figures are part of everybody's, so that a miss
+among them is a miss.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from empriv.auditing.audit import Audit
+from empriv.auditing.knowledge import adversary_from_parts, adversary_to_parts, known_to_everybody
+from empriv.auditing.make_audit import audit as audit_results
+from empriv.base.arguments import finite_epsilon, one_of, probability
+from empriv.base.progress import Advance
+from empriv.base.progress import progress as progress_bar
+from empriv.comparing.actions import Action, Advice, ranked
+from empriv.errors import CertificateError, InputError
+from empriv.measuring.contract import largest_influence
+from empriv.noise.design.design import design_noise
+from empriv.noise.noise import Noise
+from empriv.protocols.ready import rounded
+from empriv.results import FloatArray, Outcome, Results
+from empriv.validate.verdict import PASS, UNRESOLVED, Verdict
+from empriv.words import what_to_do as words
+
+_LOOKED_AT = 24  # people whose figures decide first whether a way misses
+_BASES = (0.1, 0.5, 2.0)  # of rounding, in standard deviations of the answers
+_LADDER = (1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be met, as `Audit.verdict` takes it."""
+
+    epsilon: float
+    delta: float | None
+    total_risk: float | None
+    presence: str
+    level: float | None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon, "delta": self.delta, "total_risk": self.total_risk}
+
+    @property
+    def texts(self) -> list[str]:
+        """As --target takes it."""
+        limits = (("delta", self.delta), ("total_risk", self.total_risk))
+        return [f"{name} <= {limit:g} at {self.epsilon:g}" for name, limit in limits if limit is not None]
+
+
+@dataclass(frozen=True)
+class WayFigures:
+    """Figures of one way: the larger of both places."""
+
+    delta: float
+    total_risk: float
+    upper: float
+    over: float
+    verdict: str
+
+
+def advise(
+    audit: Audit,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    total_risk: float | None = None,
+    presence: str = "both",
+    level: float | None = None,
+    granularity: float | None = None,
+    saved: str = "audit.empriv",
+    rng: int = 0,
+    progress: bool | None = None,
+) -> Advice:
+    """What to do about an answer: try ways to publish it, and rank those that meet a target by their error.
+
+    Parameters
+    ----------
+    audit : of a query that gives one number
+    epsilon, delta, total_risk, presence, level : the target, as for `Audit.verdict`
+    granularity : what noisy answers are multiples of; default: one that the answers suggest
+    saved : the file that the audit is saved in, for the commands that the rows name
+    rng : seed of resamples and draws
+    progress : show a progress bar; None shows it on a terminal, once the work takes long
+
+    Returns
+    -------
+    Advice
+
+    Examples
+    --------
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 200)
+    >>> audit = empriv.audit(empriv.Results.from_arrays(q, [q - 5.0]))
+    >>> advice = empriv.advise(audit, epsilon=0.1, delta=0.05)
+    >>> advice.best.code
+    'noise'
+    """
+    if delta is None and total_risk is None:
+        raise InputError("`delta` or `total_risk` must be given: advice needs a target.")
+    for name, limit in (("delta", delta), ("total_risk", total_risk)):
+        if limit is not None:
+            probability(name, limit)
+    one_of("presence", presence, ("both", "random"))
+    goal = Goal(finite_epsilon(epsilon), delta, total_risk, presence, level)
+    asked = audit.alone
+    if asked.results.components is not None:
+        raise InputError("`audit` must be of one number, got several together. Hint: audit.components holds each.")
+    numbers = asked.results.q[asked.results.outcomes == Outcome.NUMBER]
+    if not len(numbers):
+        raise InputError("`audit` must have an answer that is a number on at least one database, got none.")
+    typical = float(np.abs(numbers).mean())
+    bases = rounding_bases(numbers)
+    with progress_bar(3 + len(bases), "Trying ways to publish", show=progress) as advance:
+        before = asked.verdict(**goal.asked, presence=presence, level=level)
+        as_it_is = _as_it_is(asked, goal, before, saved)
+        advance()
+        trial = _Trial(asked, goal, before, typical, saved, rng)
+        noise, left_out = trial.noise(granularity)
+        advance()
+        classical = trial.classical(granularity)
+        advance()
+        actions = [as_it_is, *noise, *trial.waiting(as_it_is)]
+        if as_it_is.meets:
+            left_out = (*left_out, words.nothing_needed())
+        else:
+            actions += _tried(bases, trial.rounding, advance)
+    influence = largest_influence(asked.results)
+    return Advice(
+        options=ranked(actions, typical),
+        classical=classical,
+        epsilon=goal.epsilon,
+        delta=delta,
+        total_risk=total_risk,
+        presence=presence,
+        level=before.level,
+        typical=typical,
+        largest=float(influence[np.isfinite(influence)].max(initial=0.0)),
+        n_databases=asked.n_databases,
+        left_out=left_out,
+        rng=rng,
+    )
+
+
+def rounding_bases(numbers: FloatArray) -> tuple[float, ...]:
+    """Steps of 1, 2 or 5 times a power of ten near shares of the answers' standard deviation."""
+    spread = float(numbers.std())
+    if not (math.isfinite(spread) and spread > 0):
+        return ()
+    return tuple(dict.fromkeys(round_step(share * spread) for share in _BASES))
+
+
+def round_step(size: float) -> float:
+    """The number of the form 1, 2 or 5 times a power of ten that is nearest by ratio."""
+    power = math.floor(math.log10(size))
+    step = min(_LADDER, key=lambda first: abs(math.log(size / first) - power * math.log(10)))
+    return float(f"{step:g}e{power}")
+
+
+def _tried(bases: Iterable[float], attempt: Any, advance: Advance) -> Iterable[Action]:
+    for base in bases:
+        yield attempt(base)
+        advance()
+
+
+def _as_it_is(asked: Audit, goal: Goal, verdict: Verdict, saved: str) -> Action:
+    figures = _figures(asked, goal, verdict.by_estimate_when_present is not None, str(verdict))
+    targets = " ".join(f"--target {shlex.quote(text)}" for text in goal.texts)
+    return Action(
+        code="as-is", parameters={}, delta=figures.delta, total_risk=figures.total_risk, upper=figures.upper,
+        error=0.0, share=0.0, unanswered=0.0, over=figures.over, verdict=figures.verdict, note=verdict.sentence,
+        command=f"empriv show {shlex.quote(saved)} --epsilon {goal.epsilon:g} {targets}",
+    )  # fmt: skip
+
+
+def _figures(audited: Audit, goal: Goal, present: bool, verdict: str) -> WayFigures:
+    """The larger figures of a random database and, if ``present``, of one that people are in."""
+    there = [audited.bounds(goal.epsilon, goal.level)]
+    if present:
+        there.append(audited.bounds_when_present(goal.epsilon, goal.level))
+    largest = {
+        name: max(float(getattr(bounded, name)) for bounded in there)
+        for name in ("estimate", "upper", "total_risk", "total_risk_upper")
+    }
+    over = [
+        largest[name] / limit if limit > 0 else math.inf if largest[name] > 0 else 0.0
+        for name, limit in (("upper", goal.delta), ("total_risk_upper", goal.total_risk))
+        if limit is not None
+    ]
+    return WayFigures(largest["estimate"], largest["total_risk"], largest["upper"], max(over), verdict)
+
+
+def _error(published: Results, truth: Results) -> tuple[float, float]:
+    """Mean absolute error over what is answered, and the share of the true answers that are missing."""
+    true = truth.outcomes == Outcome.NUMBER
+    answered = true & (published.outcomes == Outcome.NUMBER)
+    error = np.abs(published.q[answered] - truth.q[answered])
+    return float(error.mean()) if len(error) else math.nan, 1.0 - len(error) / int(np.count_nonzero(true))
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """The audit at hand, and what each attempt on it needs."""
+
+    asked: Audit
+    goal: Goal
+    before: Verdict
+    typical: float
+    saved: str
+    rng: int
+
+    @property
+    def present(self) -> bool:
+        """Whether there are figures for a database that people are in."""
+        return self.before.by_estimate_when_present is not None
+
+    def noise(self, granularity: float | None) -> tuple[list[Action], tuple[str, ...]]:
+        """Noise designed for the target; or nothing, and why."""
+        try:
+            designed = self._designed("robust", granularity, self.goal.presence)
+        except (CertificateError, InputError) as error:
+            return [], (words.no_noise(str(error)),)
+        held = designed.certificate.holds and (designed.present is None or designed.present.holds)
+        deltas, totals = [designed.achieved_delta()], [designed.achieved_total_risk]
+        if designed.present is not None:
+            deltas.append(designed.present.achieved_delta())
+            totals.append(designed.present.achieved_total_risk)
+        if designed.composed is not None:
+            deltas, held = [designed.composed.achieved_delta()], held and designed.composed.holds
+        return [
+            Action(
+                code="noise", parameters={"granularity": designed.granularity, "error": designed.expected_error},
+                delta=max(deltas), total_risk=max(totals), upper=None,
+                error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
+                over=0.0 if held else math.inf, verdict=PASS if held else UNRESOLVED,
+                note=" ".join((designed.law.words, *designed.notes)), command=self._noise_command(designed),
+            )
+        ], ()  # fmt: skip
+
+    def classical(self, granularity: float | None) -> Action | None:
+        """Classical Laplace noise for the same epsilon and the largest influence seen."""
+        try:
+            designed = self._designed("classical", granularity, "random", times=1)
+        except (CertificateError, InputError):
+            return None
+        # its promise: nobody's ratio exceeds e^epsilon, for influences up to the largest
+        return Action(
+            code="classical", parameters={"granularity": designed.granularity, "error": designed.expected_error},
+            delta=designed.achieved_delta(), total_risk=designed.achieved_total_risk, upper=None,
+            error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0, over=0.0,
+            verdict=PASS, note=designed.law.words, command=f"{self._noise_command(designed)} --method classical",
+        )  # fmt: skip
+
+    def waiting(self, as_it_is: Action) -> list[Action]:
+        """More databases, where so many would do: what the bound adds to the estimate shrinks with the root of n."""
+        need = self.before.databases_needed
+        if need is None:
+            return []
+        more = need - self.asked.n_databases
+        return [
+            replace(
+                as_it_is, code="waiting", parameters={"more": more, "databases": need}, upper=None, verdict=UNRESOLVED,
+                note="By extrapolation: the estimate must stay, and what the bound adds to it shrink.",
+                command=f"empriv audit --update {shlex.quote(self.saved)} FILES",
+            )
+        ]  # fmt: skip
+
+    def rounding(self, to: float) -> Action:
+        """Answers rounded to a multiple."""
+        published = rounded("sum(1)", to=to).on_answers(self.asked.results, rng=self.rng)
+        toml = f'[protocols.rounded]\nkind = "rounded"\nto = {to!r}\n'
+        return self._published("rounding", {"to": to}, published, toml)
+
+    def _published(self, code: str, parameters: dict[str, Any], published: Results, toml: str) -> Action:
+        figures = self._judged(published)
+        error, unanswered = _error(published, self.asked.results)
+        return Action(
+            code=code, parameters=parameters, delta=figures.delta, total_risk=figures.total_risk, upper=figures.upper,
+            error=error, share=self._share(error), unanswered=unanswered,
+            over=figures.over, verdict=figures.verdict, note="", command="empriv compare --config advice.toml",
+            toml=toml,
+        )  # fmt: skip
+
+    def _judged(self, published: Results) -> WayFigures:
+        """Those who move the answers most, first; everybody if they meet the target."""
+        influence = np.nan_to_num(largest_influence(published), nan=math.inf)
+        rows = np.sort(np.argsort(-influence, kind="stable")[:_LOOKED_AT])
+        everybody = len(rows) == len(influence)
+        looked_at = self._of(published if everybody else published.of_individuals(rows))
+        # chosen by looking at everything, they show that a target is missed, not that it fails at a confidence
+        first = _figures(looked_at, self.goal, self.present, UNRESOLVED)
+        if first.over > 1:
+            return first
+        audited = looked_at if everybody else self._of(published)
+        verdict = audited.verdict(**self.goal.asked, presence=self.goal.presence, level=self.goal.level)
+        return _figures(audited, self.goal, self.present, str(verdict))
+
+    def _of(self, published: Results) -> Audit:
+        """An audit of what is published, against the same adversary."""
+        asked = self.asked
+        alone = audit_results(published, epsilon=asked.epsilons, density=asked.density, adversary=None)
+        if asked.against is not None:
+            facts, arrays = adversary_to_parts(asked.against)
+            alone = replace(alone, against=adversary_from_parts(facts, arrays, published, asked.density))
+        elif asked.nothing_known is not None:
+            against, nothing_known = known_to_everybody(published, asked.density)
+            alone = replace(alone, against=against, nothing_known=nothing_known)
+        return alone.repeated(asked.times)
+
+    def _designed(self, method: str, granularity: float | None, presence: str, times: int | None = None) -> Noise:
+        times = self.asked.times if times is None else times
+        return design_noise(
+            self.asked, **self.goal.asked, method=method, granularity=granularity, times=times, rng=self.rng,
+            presence=presence if times == 1 else None, progress=False,
+        )  # fmt: skip
+
+    def _noise_command(self, designed: Noise) -> str:
+        limits = [
+            f"--{name.replace('_', '-')} {limit:g}"
+            for name, limit in (("delta", self.goal.delta), ("total_risk", self.goal.total_risk))
+            if limit is not None
+        ]
+        times = [f"--times {designed.times}"] if designed.times > 1 else []
+        presence = [f"--presence {self.goal.presence}"] if self.goal.presence != "both" else []
+        return " ".join(
+            [f"empriv noise {shlex.quote(self.saved)} --epsilon {self.goal.epsilon:g}", *limits, *times, *presence,
+             f"--granularity {designed.granularity:.17g} --save noise.empriv"]
+        )  # fmt: skip
+
+    def _share(self, error: float) -> float:
+        return error / self.typical if self.typical > 0 else math.nan

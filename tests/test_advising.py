@@ -1,0 +1,150 @@
+"""`advise`: what is tried, how it is ranked, and whether what is claimed is so."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+
+import empriv
+from empriv.comparing.advising import round_step, rounding_bases
+from empriv.errors import InputError
+
+
+def an_audit(n: int = 60, shift: float = 5.0, people: int = 3, **options: Any) -> empriv.Audit:
+    """Answers of standard deviation 10 that each of some people moves by about ``shift``."""
+    rng = np.random.default_rng(1)
+    q = rng.normal(100.0, 10.0, n)
+    without = q - shift * rng.uniform(0.5, 1.0, (people, n))
+    return empriv.audit(empriv.Results.from_arrays(q, without), adversary=None, **options)
+
+
+@pytest.fixture(scope="module")
+def advice() -> empriv.Advice:
+    return empriv.advise(an_audit(), epsilon=0.1, delta=0.08)
+
+
+def test_what_needs_nothing_is_published_as_it_is() -> None:
+    advice = empriv.advise(an_audit(shift=0.05), epsilon=0.1, delta=0.2)
+    assert advice.best is not None
+    assert (advice.best.code, advice.best.error) == ("as-is", 0.0)
+    assert advice.nearest is None
+    assert advice.sentence == "Publish as it is: no error. It meets delta <= 0.2 at epsilon 0.1."
+
+
+def test_noise_meets_what_the_answer_does_not_and_classical_noise_costs_more(advice: empriv.Advice) -> None:
+    best, classical = advice.best, advice.classical
+    assert best is not None
+    assert classical is not None
+    assert best.code == "noise"
+    assert best.error < classical.error
+    assert classical.error == pytest.approx(advice.largest / 0.1, rel=0.01)
+    assert advice.rows[-1] is classical
+    raw = next(action for action in advice.options if action.code == "as-is")
+    assert not raw.meets
+    assert raw.delta > 0.08
+    assert best.share == pytest.approx(best.error / advice.typical)
+    assert [action.meets for action in advice.options] == sorted((a.meets for a in advice.options), reverse=True)
+
+
+def test_a_row_that_meets_the_target_is_confirmed_by_an_audit_of_its_own(advice: empriv.Advice) -> None:
+    """Noise drawn by the protocol, and audited as any answer is; without it the same audit finds more."""
+    best, audit = advice.best, an_audit()
+    assert best is not None
+    noise = empriv.design_noise(audit, epsilon=0.1, delta=0.08, granularity=best.parameters["granularity"])
+    assert noise.expected_error == pytest.approx(best.error, rel=0.05)
+    published = empriv.protocols.noised("avg(x)", noise).on_answers(audit.results, draws=16, rng=7)
+    assert empriv.measure(published).delta(0.1) <= 0.08
+    assert empriv.measure(audit.results).delta(0.1) > 0.08
+
+
+def test_none_meets_it_is_said_where_it_is_so() -> None:
+    """One outcome comes and goes with somebody: no noise hides that, and no rounding."""
+    rng = np.random.default_rng(2)
+    results = empriv.Results.from_arrays(q := rng.normal(100.0, 10.0, 60), q[None, :])
+    gone = np.arange(60) % 2 == 0
+    results = replace(
+        results,
+        starts=np.array([0, 60]),
+        entry_database=np.arange(60, dtype=np.int32),
+        entry_q=np.where(gone, np.nan, q),
+        entry_outcomes=np.where(gone, np.int8(empriv.Outcome.NULL), np.int8(0)),
+    )
+    audit = empriv.audit(results, adversary=None)
+    advice = empriv.advise(audit, epsilon=0.1, delta=0.01)
+    assert advice.best is None
+    assert advice.nearest is not None
+    assert advice.sentence.startswith("None of the ")
+    assert "Noise" in advice.left_out[0]
+    assert advice.classical is None
+    assert advice.saved == ()
+
+
+def test_waiting_is_offered_only_where_more_databases_would_do() -> None:
+    small = empriv.advise(an_audit(n=60, shift=0.5), epsilon=0.1, delta=0.03)
+    wait = next(action for action in small.options if action.code == "waiting")
+    assert wait.parameters["databases"] == 60 + wait.parameters["more"]
+    assert not wait.meets
+    large = empriv.advise(an_audit(n=60, shift=8.0), epsilon=0.1, delta=0.03)
+    assert all(action.code != "waiting" for action in large.options)
+
+
+def test_the_same_seed_gives_the_same_advice_and_json_holds_no_identifiers(advice: empriv.Advice) -> None:
+    audit = an_audit()
+    first = advice.to_json()
+    assert first == empriv.advise(audit, epsilon=0.1, delta=0.08).to_json()
+    text = json.dumps(first, allow_nan=False)
+    assert [option["code"] for option in first["options"]].count("noise") == 1
+    assert str(audit.results.q[0]) not in text
+
+
+def test_it_is_short_and_escaped(advice: empriv.Advice) -> None:
+    assert len(repr(advice)) < 200
+    assert "&lt;= 0.08" in advice._repr_html_()
+    assert "\n" in str(advice)
+    assert {action.code for action in advice.of_each_kind()} == {"as-is", "noise", "rounding"}
+
+
+def test_rounding_goes_to_steps_of_one_two_and_five() -> None:
+    assert [round_step(size) for size in (0.9, 1.2, 1.8, 30.0, 80.0, 0.004)] == [1.0, 1.0, 2.0, 20.0, 100.0, 0.005]
+    assert rounding_bases(np.array([1.0, 1.0])) == ()
+    q = np.random.default_rng(0).normal(0.0, 100.0, 500)
+    assert rounding_bases(q) == (10.0, 50.0, 200.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 0.1}, "needs a target"),
+        ({"epsilon": 0.1, "delta": 2.0}, "`delta` must"),
+        ({"epsilon": math.inf, "delta": 0.1}, "`epsilon` must"),
+        ({"epsilon": 0.1, "delta": 0.1, "presence": "always"}, "`presence` must"),
+    ],
+)
+def test_a_target_that_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        empriv.advise(an_audit(n=40), **options)
+
+
+def test_several_numbers_are_refused_with_a_hint() -> None:
+    rng = np.random.default_rng(0)
+    rows = pyarrow.table(
+        {"day": np.repeat(np.arange(30), 4), "who": np.tile(np.arange(4), 30), "x": rng.normal(size=120)}
+    )
+    data = empriv.databases(rows, database="day", individual="who")
+    audit = empriv.audit(data, "SELECT sum(x), max(x) FROM data", adversary=None)
+    with pytest.raises(InputError, match=re.escape("audit.components")):
+        empriv.advise(audit, epsilon=0.1, delta=0.1)
+
+
+def test_answers_with_draws_are_rounded_draw_by_draw() -> None:
+    q = np.random.default_rng(0).normal(100.0, 10.0, (40, 2))
+    advice = empriv.advise(empriv.audit(empriv.Results.from_arrays(q, (q - 6.0)[None])), epsilon=0.1, delta=0.1)
+    assert {action.code for action in advice.options} >= {"as-is", "rounding"}
+    assert all(action.error <= action.parameters["to"] / 2 for action in advice.options if action.code == "rounding")
