@@ -2,10 +2,10 @@
 
 `compare` collects and measures, and `Comparison` holds the figures; `differences` decides which differences are more
 than chance and smoothing, `utility` measures how far the answers are from the truth. `report` shows them.
-`advise` tries ways to publish and ranks them against a target (`actions` holds what it finds).
+`advise` tries ways to publish and ranks them against a target (`ways` holds what it finds).
 """
 
-from empriv.comparing.actions import Action, Advice
+from empriv.comparing.ways import Action, Advice
 from empriv.comparing.advising import advise
 from empriv.comparing.comparison import Comparison
 from empriv.comparing.differences import Difference

@@ -21,7 +21,7 @@ from empriv.auditing.make_audit import audit as audit_results
 from empriv.base.arguments import finite_epsilon, one_of, probability
 from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
-from empriv.comparing.actions import Action, Advice, ranked
+from empriv.comparing.ways import Action, Advice, ranked
 from empriv.errors import CertificateError, InputError
 from empriv.measuring.contract import largest_influence
 from empriv.noise.design.design import design_noise
