@@ -168,6 +168,10 @@ class SteppedSession:
         return self.inner.individuals
 
     @property
+    def whose(self) -> Sequence[str]:
+        return self.inner.whose
+
+    @property
     def drawn(self) -> bool:
         return False  # steps are taken in each database
 

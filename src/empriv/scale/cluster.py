@@ -50,7 +50,7 @@ def scan_on_cluster(
     from empriv.collecting.sql.decomposing import decompose
     from empriv.collecting.sql.statement import admit, count_individuals
 
-    decompose(query)  # before anything is opened
+    decompose(query, data.individual)  # before anything is opened
     try:
         with engine.session(data) as session, progress_bar(100, "Scanning on the cluster", show=progress) as advance:
             admit(session, query)
@@ -80,7 +80,7 @@ def everyone_on_cluster(engine: ClusterEngine, data: Databases, query: Query) ->
     from empriv.collecting.sql.decomposing import decompose
     from empriv.collecting.sql.statement import admit
 
-    decompose(query)  # before anything is opened
+    decompose(query, data.individual)  # before anything is opened
     try:
         with engine.session(data) as session:
             admit(session, query)
@@ -108,7 +108,7 @@ def _collected(session: ClusterSession, query: Query, item: int) -> tuple[Result
     from empriv.collecting.sql.statement import prepare
 
     try:
-        statement = prepare(session, decompose(query), BY_LABEL)
+        statement = prepare(session, decompose(query, session.whose), BY_LABEL)
     except FailedOnRows as error:
         # Where the cause is known, running the query once per individual would only fail again.
         raise explained(session, query, error) from None

@@ -87,6 +87,10 @@ class Session(Protocol):
         """How many bits the integers have in which doubles are added up."""
 
     @property
+    def whose(self) -> Sequence[str]:
+        """Columns of ``data`` that say whom a row belongs to."""
+
+    @property
     def drawn(self) -> bool:
         """Whether databases are random samples of individuals, whose rows are each once in `MASTER`."""
 

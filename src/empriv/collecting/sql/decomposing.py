@@ -1,17 +1,21 @@
 """Whether a query can be rewritten, and what it is made of then: the rows that it reads, and its aggregates.
 
-Tree in, tree out: what becomes of the parts is for `rewrite`.
+Rows may be those of a derived table whose every row follows from the rows of one individual (`by_person`). Tree in,
+tree out: what becomes of the parts is for `rewrite`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from sqlglot import exp
 
-from empriv.collecting.queries import DATA, Query
+from empriv.collecting.names import DATABASE, INDIVIDUAL
+from empriv.collecting.queries import Query
 from empriv.collecting.sql.aggregates import AGGREGATES, Aggregate, NotDecomposable
+from empriv.collecting.sql.by_person import carry, check_joins, source_of_rows, with_inlined
 from empriv.collecting.sql.templates import Node, fill, text
 
 _REFUSED = {
@@ -36,26 +40,32 @@ class Call:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A query that can be rewritten: where its rows come from, and its aggregates."""
+    """A query that can be rewritten: where its rows come from, and its aggregates.
+
+    ``alias`` is what the query calls ``data``, or the table that is ``derived`` from it person by person.
+    """
 
     query: Query
     select: exp.Select
     alias: str
     calls: tuple[Call, ...]
+    derived: bool = False
 
-    def rows(self, *expressions: Node) -> exp.Select:
-        """Select these from the rows that the query reads."""
+    def rows(self, *expressions: Node, carried: Sequence[str] = (DATABASE, INDIVIDUAL)) -> exp.Select:
+        """Select these from the rows that the query reads; a derived table hands on columns of ``data``."""
         scan = exp.Select()
         for part in ("with_", "with", "from_", "from", "joins", "where"):
             value = self.select.args.get(part)
             if value is not None:
                 scan.set(part, [item.copy() for item in value] if isinstance(value, list) else value.copy())
+        if self.derived:
+            carry(scan, carried)
         return scan.select(*expressions, copy=False)
 
     @property
     def reads_all(self) -> bool:
         """Whether every row of ``data`` is read."""
-        return not any(self.select.args.get(part) for part in ("joins", "where"))
+        return not self.derived and not any(self.select.args.get(part) for part in ("joins", "where"))
 
     def column(self, name: str) -> exp.Column:
         return exp.column(name, table=self.alias)
@@ -74,8 +84,11 @@ class Decomposition:
         return {name for name, x in self.arguments.items() if text(x) in needed}
 
 
-def decompose(query: Query) -> Decomposition:
-    """See whether a query can be rewritten; raise `NotDecomposable` with the reason if not."""
+def decompose(query: Query, whose: Sequence[str] = ()) -> Decomposition:
+    """See whether a query can be rewritten; raise `NotDecomposable` with the reason if not.
+
+    ``whose`` are the columns of ``data`` that say whom a row belongs to.
+    """
     select = query.select
     if not isinstance(select, exp.Select):
         raise NotDecomposable("it combines several SELECTs")
@@ -85,13 +98,15 @@ def decompose(query: Query) -> Decomposition:
     group = select.args.get("group")
     if group is not None and any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
         raise NotDecomposable("it has grouping sets")
-    alias = _alias_of_data(select)
+    select = with_inlined(select)
+    source = source_of_rows(select, whose)
+    check_joins(select, source)
     if _reads_whole_rows(select):
         raise NotDecomposable("it reads whole rows")
     calls: list[Call] = []
     for position in query.items:
         replace_calls(select.expressions[position].unalias().copy(), calls, query)
-    return Decomposition(query, select, alias, tuple(calls))
+    return Decomposition(query, select, source.alias_or_name, tuple(calls), isinstance(source, exp.Subquery))
 
 
 def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
@@ -169,27 +184,13 @@ def _call(node: Node) -> Call | None:
 
 def _reads_whole_rows(select: exp.Select) -> bool:
     """Whether a row is read as one value, or all its columns: a rewritten query has columns of its own there."""
-    tables = {table.alias_or_name.lower() for table in select.find_all(exp.Table, exp.Subquery)}
+    tables = {table.alias_or_name.lower() for table in select.find_all(exp.Table, exp.Subquery)} - {""}
     if any(not column.table and column.name.lower() in tables for column in select.find_all(exp.Column)):
         return True
-    stars = [star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
+    stars = [
+        star
+        for star in select.find_all(exp.Star)
+        # a derived table may hand on all columns
+        if not isinstance(star.parent, exp.Count) and star.find_ancestor(exp.Select) is select
+    ]
     return bool(stars) or select.find(exp.Columns) is not None
-
-
-def _alias_of_data(select: exp.Select) -> str:
-    """By which name the query knows ``data``; only joins that keep its rows apart can be rewritten."""
-    tables = [table for table in select.find_all(exp.Table) if table.name.lower() == DATA and not table.db]
-    if len(tables) != 1:
-        raise NotDecomposable("it reads `data` more than once" if tables else "it does not read `data` itself")
-    (table,) = tables
-    if table.args.get("pivots"):
-        raise NotDecomposable("it pivots `data`")
-    holder = table.parent
-    if not isinstance(holder, exp.From | exp.Join) or holder.parent is not select:
-        raise NotDecomposable("it reads `data` inside a subquery")
-    for join in select.args.get("joins") or ():
-        if join.method or join.side not in ("", "LEFT") or join.kind not in ("", "INNER", "CROSS", "OUTER"):
-            raise NotDecomposable(f"it has a {' '.join(filter(None, (join.method, join.side, join.kind)))} JOIN")
-        if join.side == "LEFT" and join is holder:
-            raise NotDecomposable("it has a LEFT JOIN of `data`")
-    return str(table.alias_or_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from empriv.collecting.assemble import assemble
-from empriv.collecting.engines.engine import FailedOnRows, Session
+from empriv.collecting.engines.engine import BeyondLimits, FailedOnRows, Refused, Session
 from empriv.collecting.queries import Query
 from empriv.collecting.sql.advice import explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
@@ -19,12 +19,21 @@ from empriv.results import Results
 def evaluate(session: Session, query: Query, *, show: bool | None = None, notice: Notice | None = None) -> Results:
     """Results of an SQL query."""
     admit(session, query)
+    plan = None
     try:
-        return _run_once(session, decompose(query))
+        plan = decompose(query, session.whose)
+        return _run_once(session, plan)
     except NotDecomposable as why:
         reason = str(why)
     except FailedOnRows:
         reason = "it fails on some rows"
+    except (BeyondLimits, Refused):
+        raise
+    except QueryError:
+        # A table derived person by person may be one that the engine takes only as it is written.
+        if plan is None or not plan.derived:
+            raise
+        reason = "its derived table cannot be kept apart by individual"
     _check_types(session, query)
     answers, groups = rerun(session, query, session.presence(), reason=reason, show=show, notice=notice)
     return assemble(
@@ -44,7 +53,7 @@ def explain(session: Session | None, query: Query) -> str:
     if session is not None:
         admit(session, query)
     try:
-        plan = decompose(query)
+        plan = decompose(query, () if session is None else session.whose)
         if session is None:
             statement = leave_one_out(plan, Facts())
         else:

@@ -167,18 +167,22 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
     present = builder.add("COUNT(*)") if keys else None
 
     whose: tuple[Node, ...] = (plan.column(DATABASE), plan.column(INDIVIDUAL))
+    carried: tuple[str, ...] = (DATABASE, INDIVIDUAL)
     if again:
+        carried = ("empriv_pair", INDIVIDUAL)
         whose = (
             exp.alias_(plan.column("empriv_pair"), DATABASE),
             exp.alias_(fill("CASE WHEN FALSE THEN i END", i=plan.column(INDIVIDUAL)), INDIVIDUAL),
         )
     once = facts.drawn and not again and not (builder.scales or builder.distincts or builder.quantiles)
     if once:
-        whose = tuple(plan.column(name) for name in (INDIVIDUAL, *_HASHES))
+        carried = (INDIVIDUAL, *_HASHES)
+        whose = tuple(map(plan.column, carried))
     rows = plan.rows(
         *whose,
         *(exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True)),
         *(exp.alias_(x.copy(), name) for name, x in plan.arguments.items()),
+        carried=carried,
     )
     if again:
         rows = instead_of_data(rows, _left_for_pairs(integers))

@@ -216,7 +216,7 @@ def survey(session: Session, plan: Decomposition) -> Facts:
     """What must be known of the arguments before the statement can be written."""
     arguments = plan.arguments
     named = (exp.alias_(x.copy(), name) for name, x in arguments.items())
-    described = session.types(_each_once(session, plan.rows(fill("1"), *named)))
+    described = session.types(_each_once(session, plan, fill("1"), *named))
     types = {name: described[name] for name in arguments}
     summed = sorted(name for name in plan.summed if types[name].kind == "double")
     measures = [exp.alias_(fill("COUNT(*)"), "n")]
@@ -228,7 +228,7 @@ def survey(session: Session, plan: Decomposition) -> Facts:
             ("infinite", "COUNT(*) FILTER (WHERE NOT ISFINITE(x))"),
         ):
             measures.append(exp.alias_(fill(template, x=x), f"{measure}_{name}"))
-    columns = session.fetch(_each_once(session, plan.rows(*measures)))
+    columns = session.fetch(_each_once(session, plan, *measures))
 
     def measured(name: str, default: float) -> float:
         column = columns[name]
@@ -243,9 +243,11 @@ def survey(session: Session, plan: Decomposition) -> Facts:
     return Facts(types, spans, int(measured("n", 0)), session.integer_bits, drawn=session.drawn)
 
 
-def _each_once(session: Session, rows: exp.Select) -> exp.Select:
-    """The rows that a query reads, each of them once, in however many random databases it is."""
-    return instead_of_data(rows, exp.select("*").from_(MASTER)) if session.drawn else rows
+def _each_once(session: Session, plan: Decomposition, *expressions: exp.Expr) -> exp.Select:
+    """Select these from the rows that a query reads, each of them once, in however many random databases it is."""
+    if not session.drawn:
+        return plan.rows(*expressions)
+    return instead_of_data(plan.rows(*expressions, carried=[INDIVIDUAL]), exp.select("*").from_(MASTER))
 
 
 def components_of(session: Session, query: Query) -> list[str] | None:
@@ -253,7 +255,7 @@ def components_of(session: Session, query: Query) -> list[str] | None:
     if not query.groups:
         return component_names(query, [("",)])
     try:
-        groups = _store_groups(session, decompose(query))
+        groups = _store_groups(session, decompose(query, session.whose))
     except QueryError as error:
         raise explained(session, query, error) from None
     return component_names(query, groups)
@@ -335,10 +337,9 @@ def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp
     owners = (
         _each_once(
             session,
-            plan.rows(
-                exp.alias_(fill("MIN(i) = MAX(i)", i=whose), "alone"),
-                exp.alias_(exp.and_(fill("MIN(i) = MAX(i)", i=whose), exp.or_(*named)), "same"),
-            ),
+            plan,
+            exp.alias_(fill("MIN(i) = MAX(i)", i=whose), "alone"),
+            exp.alias_(exp.and_(fill("MIN(i) = MAX(i)", i=whose), exp.or_(*named)), "same"),
         )
         .where(*known, fill("NOT i IS NULL", i=whose))
         .group_by(*(exp.paren(key.copy()) for key in keys))
@@ -358,7 +359,7 @@ def _store_groups(session: Session, plan: Decomposition) -> list[Group]:
     """Make the table of groups, and name them."""
     keys = [f"k{k}" for k in range(len(plan.query.groups))]
     named = (exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True))
-    distinct = _each_once(session, plan.rows(*named)).distinct()
+    distinct = _each_once(session, plan, *named).distinct()
     codes = exp.select(f"ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS code", *keys)
     session.store("empriv_groups", codes.from_(distinct.subquery("empriv_distinct")))
     check_groups(plan.query, _count(session, "COUNT(*)", "empriv_groups"))

@@ -77,7 +77,7 @@ def stream(
 
     Raises `NotDecomposable` if the query cannot be rewritten, or fails on some rows: then only `collect` helps.
     """
-    plan = decompose(query)
+    plan = decompose(query, data.individual)
     with engine.session(data) as session:
         admit(session, query)
         with _not_failing():

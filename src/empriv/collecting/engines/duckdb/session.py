@@ -198,6 +198,10 @@ class DuckDBSession:
         self._check_moments()
 
     @property
+    def whose(self) -> Sequence[str]:
+        return self.data.individual
+
+    @property
     def drawn(self) -> bool:
         return self.data.draws is not None and self.data.draws.of_individuals
 

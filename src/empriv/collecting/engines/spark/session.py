@@ -180,6 +180,10 @@ class SparkFrames:
         self._parts.clear()
 
     @property
+    def whose(self) -> Sequence[str]:
+        return self.data.individual
+
+    @property
     def drawn(self) -> bool:
         return self.data.draws is not None and self.data.draws.of_individuals
 

@@ -1,0 +1,121 @@
+"""Tables derived person by person are rewritten, and give what running the query without each person gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from empriv.collecting import Engine, collect, databases, explain, subsamples
+from empriv.collecting.sql import evaluate
+from empriv.collecting.sql.aggregates import NotDecomposable
+
+pytestmark = pytest.mark.slow
+RNG = np.random.default_rng(8)
+ROWS = pd.DataFrame(
+    {
+        "day": RNG.integers(0, 5, 300),
+        "who": RNG.choice(list("abcdefghij"), 300),
+        "house": RNG.integers(0, 3, 300),
+        "t": np.arange(300),
+        "x": np.where(RNG.random(300) < 0.1, np.nan, RNG.normal(10, 4, 300).round(2)),
+    }
+)
+PRICES = pd.DataFrame({"house": [0, 1], "price": [2.0, 3.0]})
+DATA = databases(ROWS, database="day", individual="who", tables={"prices": PRICES})
+
+QUERIES = [
+    "SELECT avg(s) FROM (SELECT who, sum(x) AS s FROM data GROUP BY who) AS p",
+    "SELECT avg(s), count(*) FROM (SELECT who, sum(x) AS s FROM data GROUP BY who HAVING count(*) > 4) AS p",
+    "SELECT sum(x) FROM (SELECT DISTINCT who, house, x FROM data) AS p",
+    "SELECT avg(x) FROM (SELECT *, row_number() OVER (PARTITION BY who ORDER BY t) AS n FROM data) AS p WHERE n = 1",
+    "SELECT avg(x) FROM (SELECT * FROM data QUALIFY row_number() OVER (PARTITION BY who ORDER BY t DESC) = 1) AS p",
+    "SELECT max(s) - min(s) FROM (SELECT who, median(x) AS s FROM data WHERE t > 20 GROUP BY 1) AS p",
+    "SELECT median(m) FROM (SELECT w, max(s) AS m FROM (SELECT who AS w, house, sum(x) AS s FROM data "
+    "GROUP BY who, house) AS i GROUP BY w) AS p",
+    "SELECT sum(s * price) FROM (SELECT who, house, sum(x) AS s FROM data GROUP BY who, house) AS p "
+    "JOIN prices USING (house)",
+    "SELECT sum(s) FROM (SELECT d.who, sum(d.x * r.price) AS s FROM data AS d JOIN prices AS r ON d.house = r.house "
+    "GROUP BY d.who) AS p",
+    "WITH p AS (SELECT who, stddev(x) AS s FROM data GROUP BY who) SELECT avg(s) FROM p",
+    "SELECT house, avg(s) FROM (SELECT who, house, sum(x) AS s FROM data GROUP BY who, house) AS p GROUP BY house",
+    "SELECT sum(x) FROM (SELECT DISTINCT ON (who) who, x FROM data ORDER BY who, t) AS p",
+    "SELECT sum(y) FROM (SELECT x * 2 AS y FROM data WHERE house = 1) AS p",
+    "SELECT stddev(s) FROM (SELECT who, sum(x) AS s FROM data GROUP BY who) AS p",
+]
+MIXED = [
+    "SELECT avg(s) FROM (SELECT house, sum(x) AS s FROM data GROUP BY house) AS p",
+    "SELECT sum(x) FROM (SELECT DISTINCT house, x FROM data) AS p",
+    "SELECT avg(x) FROM (SELECT *, row_number() OVER (ORDER BY t) AS n FROM data) AS p WHERE n < 9",
+    "SELECT avg(s) FROM (SELECT who, sum(x) AS s FROM data GROUP BY who ORDER BY s LIMIT 3) AS p",
+    "SELECT avg(s) FROM (SELECT sum(x) AS s FROM data) AS p",
+    "SELECT avg(s) FROM (SELECT kurtosis(x) AS s FROM data) AS p",
+    "SELECT max(m) FROM (SELECT s, max(h) AS m FROM (SELECT who, sum(x) AS s, max(house) AS h FROM data GROUP BY who) "
+    "AS i GROUP BY s) AS p",
+    "SELECT avg(s) FROM (SELECT who, sum(x) AS s FROM data GROUP BY ROLLUP (who)) AS p",
+]
+
+
+def same(a: Any, b: Any) -> None:
+    assert a.individuals.tolist() == b.individuals.tolist()
+    assert a.components == b.components
+    np.testing.assert_allclose(a.q, b.q, rtol=1e-9)
+    for who in a.individuals:
+        np.testing.assert_allclose(a.without(who), b.without(who), rtol=1e-9, err_msg=who)
+
+
+def one_by_one(monkeypatch: pytest.MonkeyPatch, data: Any, query: str) -> Any:
+    def refuse(*_: Any) -> None:
+        raise NotDecomposable("the test wants it so")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluate, "decompose", refuse)
+        return collect(data, query, progress=False)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_one_statement_gives_what_one_by_one_gives(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "once per individual" not in explain(DATA, query)
+    same(collect(DATA, query), one_by_one(monkeypatch, DATA, query))
+
+
+@pytest.mark.parametrize("query", MIXED)
+def test_tables_that_mix_people_are_run_one_by_one(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "once per individual" in explain(DATA, query)
+    same(collect(DATA, query, progress=False), one_by_one(monkeypatch, DATA, query))
+
+
+def test_several_columns_may_say_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = databases(ROWS, database="day", individual=["who", "house"])
+    whole = "SELECT avg(s) FROM (SELECT who, house, sum(x) AS s FROM data GROUP BY who, house) AS p"
+    same(collect(data, whole), one_by_one(monkeypatch, data, whole))
+    assert "once per individual" in explain(data, QUERIES[0])
+
+
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[3], QUERIES[6]])
+def test_in_random_samples_too(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = subsamples(ROWS, individual="who", count=6, fraction=0.6)
+    same(collect(data, query), one_by_one(monkeypatch, data, query))
+
+
+def test_an_engine_that_takes_it_only_as_written_runs_it_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ROWS.assign(empty=None)
+    data = databases(rows, database="day", individual="who", unidentified="keep")
+    query = (
+        "SELECT avg(s) FROM (SELECT p.who, sum(p.x) AS s FROM data AS p, (SELECT 1 AS who) AS q GROUP BY p.who) AS p"
+    )
+    same(collect(data, query, progress=False), one_by_one(monkeypatch, data, query))
+
+
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[1], QUERIES[4], QUERIES[9]])
+def test_alike_on_every_engine(query: str, engine: Engine) -> None:
+    same(collect(DATA, query, engine=engine), collect(DATA, query))
+
+
+def test_what_needs_another_look_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pd.DataFrame({"day": [0] * 6, "who": list("aabbcc"), "x": [1e12, 1e12, 1.0, 2.0, 3.0, 5.0]})
+    data = databases(rows, database="day", individual="who")
+    query = "SELECT var_samp(s) FROM (SELECT who, sum(x) AS s FROM data GROUP BY who) AS p"
+    same(collect(data, query), one_by_one(monkeypatch, data, query))
