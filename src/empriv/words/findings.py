@@ -42,6 +42,8 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "made-from": sentences.made_from,
     "joint-bound": sentences.joint_bound,
     "no-joint-bound": sentences.no_joint_bound,
+    "table-bound": sentences.table_bound,
+    "table-from-below": sentences.table_from_below,
     "no-adversary-bound": sentences.no_adversary_bound,
     "no-bound-of-kind": sentences.no_bound_of_kind,
     "repeated-bound": sentences.repeated_bound,

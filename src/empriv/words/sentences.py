@@ -229,6 +229,22 @@ def no_joint_bound(dimension: int, vouched: int) -> str:
     )
 
 
+def table_bound(n: int, parameters: int, people: int) -> str:  # noqa: ARG001 — nobody is without a bound
+    return (
+        f"The upper bound is of the whole table. What people do not touch counts as known ({parameters:,} parameters "
+        f"from {databases(n)}), as far as it determines the rest in straight lines; structure finer than the error of "
+        "that fit is assumed away."
+    )
+
+
+def table_from_below(n: int, parameters: int, people: int) -> str:
+    who = f"{people:,} people" if people != 1 else "one person"
+    return (
+        f"There is no upper bound for {who}: {parameters:,} parameters are too many for {databases(n)}. Their figures "
+        "are from below, and the table may reveal more."
+    )
+
+
 def no_adversary_bound() -> str:
     return (
         "No upper bound is known against an adversary who knows part of the data: the estimate stands alone, and a "

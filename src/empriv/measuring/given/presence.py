@@ -112,6 +112,7 @@ class PresenceRisk(RiskContract):
     left : what is left of the results given what is known, if anything is; ``results`` are then residuals
     context : databases of one context, whose influences count, also where people were away; None counts those of all
         databases that they were in
+    exact : how many people are looked at without thinning, the most exposed
     """
 
     results: Results = field(repr=False)
@@ -119,6 +120,7 @@ class PresenceRisk(RiskContract):
     bandwidth: float
     left: Left | None = field(default=None, repr=False)
     context: IntArray | None = field(default=None, repr=False)
+    exact: int = field(default=EXACT, repr=False)
     made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
 
     def in_context(self, databases: IntArray) -> PresenceRisk:
@@ -150,7 +152,7 @@ class PresenceRisk(RiskContract):
 
         for block_rows, curves in self.in_blocks(rows, task):
             out[block_rows] = curves
-        ranked = rows[np.argsort(-out[rows, 0], kind="stable")][:EXACT]
+        ranked = rows[np.argsort(-out[rows, 0], kind="stable")][: self.exact]
         for row in ranked.tolist():
             out[row] = self.curve_of(row, epsilons, exact=True)
         for row, steps in self._digits.items():

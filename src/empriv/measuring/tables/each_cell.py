@@ -122,23 +122,26 @@ class GivenRest:
     admitted: Mapping[str, BoolArray]
     density: Density
 
-    def risks(self, line: Line) -> dict[str, Risk]:
-        """The risk of the people of a line, on each scale that suits it: several cells have one scale in common."""
+    def risks(self, line: Line, *, shrink: float = 1.0) -> dict[str, Risk]:
+        """The risk of the people of a line, on each scale that suits it: several cells have one scale in common.
+
+        ``shrink`` is what is left multiplied by, beside influences that stay.
+        """
         if len(line.places) > 1:
-            return {PLAIN: measure_line(self.along(line), self.density, digits=False)}
+            return {PLAIN: measure_line(self.along(line, shrink), self.density, digits=False)}
         return {
-            scale: measure_line(self.of_cell(line, scale), self.density, digits=False)
+            scale: measure_line(self.of_cell(line, scale, shrink), self.density, digits=False)
             for scale in self.fits
             if self.admitted[scale][line.places[0]]
         }
 
-    def of_cell(self, line: Line, scale: str = PLAIN) -> Results:
+    def of_cell(self, line: Line, scale: str = PLAIN, shrink: float = 1.0) -> Results:
         """What is left of one cell, with everyone and without each of these people."""
         fit, mapped = self.fits[scale], SCALES[scale]
         place = int(line.places[0])
         alone = cell_results(self.results, int(fit.kept[place])).of_individuals(line.rows)
         n, at = alone.n_databases, alone.entry_database
-        t = fit.given_rest[:, place].reshape(n, -1)
+        t = shrink * fit.given_rest[:, place].reshape(n, -1)
         q, entries = alone.q.reshape(n, -1), alone.entry_q.reshape(len(at), t.shape[1])
         with np.errstate(invalid="ignore", divide="ignore"):
             before, after = mapped(q), mapped(entries)
@@ -151,11 +154,12 @@ class GivenRest:
             entry_q=(t[at] + after - filled[at]).reshape(alone.entry_q.shape),
         )
 
-    def along(self, line: Line) -> Results:
+    def along(self, line: Line, shrink: float = 1.0) -> Results:
         """What is left along several cells, in units of the first: ``Y K a / (a'K a)``, moved by the amount."""
         fit, places = self.fits[PLAIN], line.places
         loaded = fit.precision[:, places] @ line.proportion
-        t = (fit.residuals @ loaded / (line.proportion @ loaded[places])).reshape(self.results.n_databases, -1)
+        t = shrink * fit.residuals @ loaded / (line.proportion @ loaded[places])
+        t = t.reshape(self.results.n_databases, -1)
         some = self.results.of_individuals(line.rows)
         parts = [self.influences.of(row) for row in line.rows.tolist()]
         amounts = [_amounts(changes, line.proportion) for _, _, changes in parts]

@@ -99,8 +99,8 @@ class TableFit:
 
     def on_scale(self, cells: FloatArray, numbers: BoolArray) -> TableFit:
         """The same with the kept cells on another scale, such as their logarithms: (N, r)."""
-        filled = _filled(cells, numbers)
-        residuals = filled - self.basis @ (self.basis.T @ filled)
+        values = filled(cells, numbers)
+        residuals = values - self.basis @ (self.basis.T @ values)
         precision, _ = _precision(residuals, self.n, self.basis.shape[1])
         return replace(self, residuals=residuals, precision=precision)
 
@@ -126,10 +126,10 @@ def fit_table(results: Results, known: Sequence[Term] = ()) -> TableFit:
     columns = [np.ones((n * draws, 1)), *(np.repeat(term.columns, draws, axis=0) for term in known), coming]
     vectors, sizes, _ = np.linalg.svd(np.concatenate(columns, axis=1), full_matrices=False)
     basis = vectors[:, sizes > 1e-10 * sizes.max()]
-    filled = _filled(q, numbers)
-    spreads = filled.std(axis=0)
-    varies = spreads > 1e-12 * np.abs(filled).max(axis=0, initial=0.0)
-    residuals = filled - basis @ (basis.T @ filled)
+    values = filled(q, numbers)
+    spreads = values.std(axis=0)
+    varies = spreads > 1e-12 * np.abs(values).max(axis=0, initial=0.0)
+    residuals = values - basis @ (basis.T @ values)
     scale = np.where(varies, spreads, 1.0)
     kept, saturated = _independent(residuals / scale, np.flatnonzero(carried & varies), spreads, basis.shape[1])
     relations = np.zeros((d, len(kept)))
@@ -158,7 +158,7 @@ def fit_table(results: Results, known: Sequence[Term] = ()) -> TableFit:
     )
 
 
-def _filled(q: FloatArray, numbers: BoolArray) -> FloatArray:
+def filled(q: FloatArray, numbers: BoolArray) -> FloatArray:
     """Cells with their mean where they are no number: whether they are one is a regressor of its own."""
     count = np.maximum(numbers.sum(axis=0), 1)
     plain = np.where(numbers, q, 0.0)

@@ -21,14 +21,16 @@ from empriv.measuring.given.presence_block import PresenceBlock, block_of
 from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
 from empriv.measuring.line.laplace import LaplaceBlock, slack
+from empriv.measuring.line.risk import measure_line
 from empriv.measuring.line.spreads import spreads
 from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.influences import Influences
-from empriv.results import FloatArray, IntArray
+from empriv.results import FloatArray, IntArray, Results
 
 DAYS = 12  # of those when somebody was there, at quantiles of what they did
 _FEW_DAYS = 4  # for people who are not among the most exposed
 MOST_EXPOSED = 200
+_BY_RATIO = 100  # people who are also looked at by a likelihood ratio
 _BLOCK = 64
 _MOST_EPSILONS = 16  # of a curve; between them it is a chord, which is above it
 _CANCELS = 0.25  # influences whose sum is shorter than this share of what it could be have no common direction
@@ -86,6 +88,11 @@ class SeveralCells:
         shared = np.array([np.exp(logs[places[begins[row] : begins[row + 1]]].mean()) for row in owners])
         spread = spreads(directions.others)
         return np.asarray(shared[back] * np.where(spread > 0, spread, 1.0))
+
+    @staticmethod
+    def spread_of(points: FloatArray) -> float:
+        """The spread that bandwidths are in units of."""
+        return spread_of(points)
 
     def whitened(self, row: int) -> tuple[IntArray, FloatArray]:
         """Databases (m,) that somebody changes, and what they change in white coordinates (m, draws, r)."""
@@ -161,8 +168,44 @@ class SeveralCells:
         with ThreadPoolExecutor(workers()) as pool:
             for owner, sticks in pool.map(task, self.blocks(self.rows, present=present)):
                 np.add.at(out, position[owner], sticks)
+        if not present:
+            for place, row in enumerate(self.rows[:_BY_RATIO].tolist()):
+                out[place] = np.maximum(out[place], self._by_ratio(row, grid))
         out = np.minimum(out, 1.0)
         return out if grid is epsilons else chords(np.exp(epsilons), np.exp(grid), out)
+
+    def _by_ratio(self, row: int, epsilons: FloatArray) -> FloatArray:
+        """(epsilons,) delta by the likelihood ratio that a normal table would have, as one number: it sees people who
+        do another thing each day, whom no direction shows."""
+        databases, white = self.whitened(row)
+        changes = white.mean(axis=1)
+        draws, n = self.influences.draws, self.fit.n
+        share = len(databases) / n
+        without = self.fit.whitened.reshape(n, draws, -1).copy()
+        without[databases] -= white
+        centre = without.mean(axis=(0, 1))
+
+        def ratio(tables: FloatArray) -> FloatArray:
+            exponents = (tables - centre) @ changes.T - 0.5 * (changes**2).sum(axis=1)
+            largest = np.maximum(exponents.max(axis=-1, keepdims=True), 0.0)
+            mean = np.exp(exponents - largest).mean(axis=-1, keepdims=True)
+            return np.asarray((np.log(share * mean + (1 - share) * np.exp(-largest)) + largest)[..., 0])
+
+        q, moved = ratio(self.fit.whitened.reshape(n, draws, -1)), ratio(without[databases])
+        if np.ptp(q) <= 0:
+            return np.zeros(len(epsilons))
+        results = Results(
+            q=q,
+            outcomes=np.zeros(q.shape, np.int8),
+            databases=np.arange(n),
+            individuals=np.zeros(1, np.int64),
+            starts=np.array([0, len(databases)]),
+            entry_database=databases.astype(np.int32),
+            entry_q=moved,
+            entry_outcomes=np.zeros(moved.shape, np.int8),
+            draws=draws,
+        )
+        return np.asarray(measure_line(results, digits=False).curves(epsilons)[0])
 
 
 def hockey_sticks(directions: Directions, bandwidths: FloatArray, epsilons: FloatArray) -> FloatArray:

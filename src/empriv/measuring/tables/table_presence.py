@@ -7,7 +7,7 @@ each in its own direction, and their deltas averaged: what they did that day cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from empriv.base.progress import progress
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, Results
+
+_EXACT = 2  # people of each line who are looked at without thinning
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +38,17 @@ class TablePresenceRisk(RiskContract):
         out = np.zeros((self.results.n_individuals, len(epsilons)))
         with progress(len(table.touching) + len(table.lines) + 1, "Measuring cells") as advance:
             for name, rows in table.touching.items():
-                out[rows] = np.maximum(out[rows], table.components[name].given_presence().delta_i(epsilons)[rows])
+                if table.may_tell_more_alone(name):
+                    cell = table.components[name]
+                    alone = replace(cell.given_presence(), exact=_EXACT).delta_i(epsilons)[rows]
+                    # on other days they are elsewhere in the table
+                    share = cell.results.presence[rows] / np.maximum(table.days_there[rows], 1.0)
+                    out[rows] = np.maximum(out[rows], alone * np.minimum(share, 1.0)[:, None])
                 advance(1)
             for line, risks in table.along_lines():
                 for risk in risks.values():
-                    out[line.rows] = np.maximum(out[line.rows], risk.given_presence().delta_i(epsilons))
+                    present = replace(risk.given_presence(), exact=_EXACT)
+                    out[line.rows] = np.maximum(out[line.rows], present.delta_i(epsilons))
                 advance(1)
             several = table.several.rows
             if len(several):
@@ -51,10 +59,7 @@ class TablePresenceRisk(RiskContract):
     def leaked(self) -> FloatArray:
         """Share of the databases that each individual is in, in which they are given away for certain."""
         table = self.on_random_day
-        there = np.zeros(self.results.n_individuals)
-        days = np.unique(table.influences.rows // table.influences.draws)
-        np.add.at(there, table.influences.owner[days], 1.0)
-        share = table.leaked() * self.results.n_databases / np.maximum(there, 1.0)
+        share = table.leaked() * self.results.n_databases / np.maximum(table.days_there, 1.0)
         return np.minimum(share, 1.0)
 
     @property

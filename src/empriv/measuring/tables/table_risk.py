@@ -26,11 +26,13 @@ from empriv.measuring.given.terms import Term
 from empriv.measuring.joint.directions import Leak
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.tables.each_cell import EachCell, GivenRest, Line, given_rest, lines_of
-from empriv.measuring.tables.fit import TableFit, fit_table
+from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
 from empriv.measuring.tables.leaks import table_leaks
 from empriv.measuring.tables.several import MOST_EXPOSED, Directions, SeveralCells, hockey_sticks
 from empriv.results import FloatArray, IntArray, Results
+
+_NORMAL = 5.99  # Jarque and Bera: a normal law is beyond it in 5%
 
 
 def measure_table(results: Results, *, density: Density | None = None, known: Sequence[Term] = ()) -> TableRisk:
@@ -196,6 +198,67 @@ class TableRisk(RiskContract):
         source = None if self.made_from is None else self.made_from.given_presence()
         return TablePresenceRisk(self.results, self, made_from=source)
 
+    @cached_property
+    def from_below(self) -> BoolArray:
+        """(individuals,) whose figures are from below, without an upper bound: those who touch a table of more cells
+        than the databases carry."""
+        out = np.zeros(self.results.n_individuals, bool)
+        if self.fit.ridge:
+            out[self.influences.touched[:, 0]] = True
+        return out
+
+    @cached_property
+    def days_there(self) -> FloatArray:
+        """(individuals,) databases in which each changes something."""
+        entries = np.concatenate((self.influences.rows // self.influences.draws, self.influences.turns[:, 0]))
+        owner = self.influences.owner[np.unique(entries)]
+        return np.bincount(owner, minlength=self.results.n_individuals).astype(float)
+
+    @cached_property
+    def turned_elsewhere(self) -> FloatArray:
+        """(individuals,) databases in which each changes what kind of outcome a cell is, their only cell apart."""
+        only = np.full(self.results.n_individuals, -1)
+        for line in self.lines:
+            if len(line.places) == 1:
+                only[line.rows] = self.fit.kept[line.places[0]]
+        entry, cell = self.influences.turns.T
+        elsewhere = np.unique(entry[only[self.influences.owner[entry]] != cell])
+        owner = self.influences.owner[elsewhere]
+        return np.bincount(owner, minlength=self.results.n_individuals).astype(float)
+
+    @cached_property
+    def kept_values(self) -> FloatArray:
+        """(N, r) the kept cells themselves, their mean where they are no number."""
+        d = len(self.fit.cells)
+        q, numbers = self.results.q.reshape(-1, d), (self.results.outcomes == 0).reshape(-1, d)
+        return filled(q[:, self.fit.kept], numbers[:, self.fit.kept])
+
+    @property
+    def kept_spreads(self) -> FloatArray:
+        """(r,) standard deviation of each kept cell."""
+        return np.asarray(self.fit.spreads[self.fit.kept])
+
+    @cached_property
+    def peculiar(self) -> BoolArray:
+        """(r,) kept cells of which what is left is not as good as normal, by skewness and kurtosis."""
+        z = self.fit.given_rest / np.maximum(self.fit.given_rest.std(axis=0), 1e-300)
+        z = z - z.mean(axis=0)
+        statistic = self.fit.n * ((z**3).mean(axis=0) ** 2 / 6 + ((z**4).mean(axis=0) - 3) ** 2 / 24)
+        return np.asarray(statistic > _NORMAL)
+
+    def may_tell_more_alone(self, name: str) -> bool:
+        """Whether a cell alone may tell more than given the rest: where outcomes have a mass of their own, the others
+        determine it, or it is far from normal. What is left of another is always narrower."""
+        cell = self.fit.cells.index(name)
+        pairs = self.components[name].pairs
+        place = np.flatnonzero(self.fit.kept == cell)
+        return bool(len(pairs.names) or pairs.own or not len(place) or self.peculiar[place[0]])
+
+    @cached_property
+    def workspace(self) -> dict[Any, Any]:
+        """What bounds keep between two questions."""
+        return {}
+
     @property
     def lines(self) -> list[Line]:
         """People who always change the same cells in the same proportion, together with those who do as they do."""
@@ -272,5 +335,5 @@ class TableRisk(RiskContract):
 
     def __getstate__(self) -> dict[str, Any]:
         # What can be computed again is not sent along.
-        again = ("components", "rest", "several", "touching", "_grouped", "_measured", "_largest_sizes")
-        return {name: value for name, value in super().__getstate__().items() if name not in again}
+        fields = set(self.__dataclass_fields__)
+        return {name: value for name, value in super().__getstate__().items() if name in fields}

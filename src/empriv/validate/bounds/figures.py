@@ -6,6 +6,7 @@ How they are computed depends on the kind of risk (`bounds_of`). `verdict` decid
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
@@ -23,14 +24,16 @@ from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import share_at_most
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
+from empriv.measuring.tables import TablePresenceRisk, TableRisk
 from empriv.results import FloatArray
-from empriv.validate.bounds.analytic import HALF, floor, narrowing, upper_bounds
+from empriv.validate.bounds.analytic import HALF, Upper, floor, narrowing, upper_bounds
 from empriv.validate.bounds.bootstrap import bootstrap_bounds
 from empriv.validate.bounds.cross_fitted import Limits, limits_of
 from empriv.validate.bounds.joint_bounds import joint_limits, joint_lower_bounds, joint_upper_bounds
 from empriv.validate.bounds.lower import lower_bounds
 from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.validate.bounds.present import presence_lower_bounds, presence_upper_bounds
+from empriv.validate.bounds.table_bounds import table_lower_bounds, table_presence_bounds, table_upper_bounds
 from empriv.validate.ground import ground_of
 from empriv.words.findings import Finding
 
@@ -281,6 +284,52 @@ def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
         findings.append(Finding("draws", {"m": risk.results.draws, "parts_left_out": False}))
     findings += other_level(level)
     return make_bounds(risk, epsilon, asked, lower, limits, upper_i, total_upper, findings=findings)
+
+
+@bounds_of.register
+def _(risk: TableRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    def bound(grid: FloatArray) -> Upper:
+        return table_upper_bounds(risk, grid, asked.level)
+
+    return _of_table(risk, risk, epsilon, asked, bound, [])
+
+
+@bounds_of.register
+def _(risk: TablePresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    def bound(grid: FloatArray) -> Upper:
+        return table_presence_bounds(risk, grid, asked.level)
+
+    return _of_table(risk, risk.on_random_day, epsilon, asked, bound, [Finding("given-presence")], present=True)
+
+
+def _of_table(
+    risk: RiskContract,
+    table: TableRisk,
+    epsilon: float | Several,
+    asked: BoundsAsked,
+    bound: Callable[[FloatArray], Upper],
+    findings: list[Finding],
+    *,
+    present: bool = False,
+) -> Bounds:
+    """Bounds of ``table``, on a random day or where people are there: ``risk`` says which."""
+    if asked.method != "analytic":
+        raise InputError(f"`method` must be analytic for several numbers together, got {asked.method!r}.")
+    grid = np.atleast_1d(np.asarray(epsilon, float))
+    n, fit = table.results.n_databases, table.fit
+    lower, limits = table_lower_bounds(table, grid, asked.level, asked.rng, present=present)
+    if n < LEAST_DATABASES:
+        upper_i, total = _no_upper(risk, grid), np.ones(len(grid))
+        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
+    else:
+        upper = bound(grid)
+        upper_i, total = np.maximum(upper.upper_i, risk.delta_i(grid)), upper.total
+        numbers = {"n": n, "parameters": fit.rank, "people": int(table.from_below.sum())}
+        findings.append(Finding("table-from-below" if fit.ridge else "table-bound", numbers))
+    if (table.results.draws or 1) > 1:
+        findings.append(Finding("draws", {"m": table.results.draws, "parts_left_out": False}))
+    findings += other_level(asked.level)
+    return make_bounds(risk, epsilon, asked, lower, limits, upper_i, total, findings=findings)
 
 
 @singledispatch

@@ -24,8 +24,8 @@ from empriv.validate.ground import Ground, ground_of
 WHOLE = 24  # people who get the whole bound, the most exposed
 
 
-def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float) -> Upper:
-    """The analytic bound for everyone, and the indicative one on total risk."""
+def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float, *, whole: int = WHOLE) -> Upper:
+    """The analytic bound for everyone, the whole of it for ``whole`` of them; and the indicative one on total risk."""
     n = risk.results.n_databases
     out = np.full((risk.results.n_individuals, len(epsilons)), floor(n, level))
     exponent, spread = np.zeros(len(epsilons)), np.zeros((len(epsilons), n))
@@ -33,25 +33,24 @@ def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float
 
     def task(block_rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         people = risk.block(block_rows)
-        narrow = None if people is None else people.block.narrowed(narrowing(n, HALF))
+        upper = None if people is None else grouped_bounds(people, epsilons, level)
         total = None if people is None else people.block.narrowed(TOTAL_WIDTH)
-        if people is None or narrow is None or total is None:
-            parts = [_whole(risk, int(row), epsilons, level) for row in block_rows]
+        if upper is None or total is None:
+            parts = [whole_bound(risk, int(row), epsilons, level) for row in block_rows]
             upper = np.concatenate([part.upper_i for part in parts])
             return (
                 upper,
                 np.sum([part.exponent for part in parts], axis=0),
                 np.sum([part.spread for part in parts], axis=0),
             )
-        upper = np.maximum(_smooth(narrow, epsilons, level), _ends(people, epsilons, level))
-        return upper + people.thinned[:, None], *_total(total, epsilons)
+        return upper, *total_parts(total, epsilons)
 
     for block_rows, (upper, losses, sums) in risk.in_blocks(rows, task):
         out[block_rows] = np.maximum(out[block_rows], upper)
         exponent += losses
         spread += sums
-    for row in rows[np.argsort(-out[rows, 0], kind="stable")][:WHOLE].tolist():
-        out[row] = np.maximum(out[row], _whole(risk, row, epsilons, level).upper_i[0])
+    for row in rows[np.argsort(-out[rows, 0], kind="stable")][:whole].tolist():
+        out[row] = np.maximum(out[row], whole_bound(risk, row, epsilons, level).upper_i[0])
     return Upper(np.minimum(out, 1.0), total_bound(exponent, spread, level), exponent, spread)
 
 
@@ -88,7 +87,17 @@ def ground_of_person(risk: PresenceRisk, row: int, *, most: int = 64) -> tuple[G
     return ground, person.thinned
 
 
-def _whole(risk: PresenceRisk, row: int, epsilons: FloatArray, level: float) -> Upper:
+def grouped_bounds(people: GroupedPeople, epsilons: FloatArray, level: float) -> FloatArray | None:
+    """(people, epsilons) the smooth part and the ends, without the floor; None where points are too far apart."""
+    narrow = people.block.narrowed(narrowing(people.block.n, HALF))
+    if narrow is None:
+        return None
+    upper = np.maximum(_smooth(narrow, epsilons, level), _ends(people, epsilons, level))
+    return np.asarray(upper + people.thinned[:, None])
+
+
+def whole_bound(risk: PresenceRisk, row: int, epsilons: FloatArray, level: float) -> Upper:
+    """The whole bound of one number for one person."""
     ground, thinned = ground_of_person(risk, row)
     upper = upper_bounds(ground, epsilons, level)
     return upper._replace(upper_i=upper.upper_i + thinned)
@@ -158,7 +167,7 @@ def _runs(alone: FloatArray, n: int, level: float) -> FloatArray:
     return np.asarray(p + z * np.sqrt(p * (1 - p) / max(n - 1, 1)) + (1 + 2 * z * z) / 6 * (1 - 2 * p) / n)
 
 
-def _total(block: PresenceBlock, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
+def total_parts(block: PresenceBlock, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Σ -log1p(-d_i) for each epsilon, and Σ_i W_ij/(1 - d_i) for each database, in i's larger direction."""
     losses, sums = np.zeros(len(epsilons)), np.zeros((len(epsilons), block.n))
     for column, e in enumerate(np.exp(epsilons)):

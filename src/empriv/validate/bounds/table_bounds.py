@@ -1,0 +1,498 @@
+"""Bounds on the risk of whole tables (docs/tables.md, "Bounds").
+
+Upper: people on a line get the whole bound of one number on what is left along it, on every scale that suits it, with
+residuals shrunk by the ``g`` of the fit. People of several cells get, for days when they are there, the composition of
+what each cell adds to those before it (`innovations`), each bounded as one number; on a random day, what that leaves
+where they are there with their share of databases. Everybody also gets the bound of each cell alone, and databases in
+which they change what kind of outcome a cell is count as telling for certain. Where parameters are too many for the
+databases nobody who touches the table has an upper bound.
+
+Lower: an individual and a direction, chosen by influence and by part of the databases, with the fit of these alone;
+judged by the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from empriv.base.progress import progress
+from empriv.base.threads import workers
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Kde
+from empriv.measuring.given.presence import GroupedPeople, PresenceRisk
+from empriv.measuring.line.atoms import share_at_most
+from empriv.measuring.line.risk import Risk
+from empriv.measuring.tables.each_cell import Line
+from empriv.measuring.tables.innovations import EPSILONS, SHIFTS, RatioGrid, on_random_day
+from empriv.measuring.tables.several import DAYS, Directions, SeveralCells, pairs_block
+from empriv.measuring.tables.table_presence import TablePresenceRisk
+from empriv.measuring.tables.table_risk import TableRisk
+from empriv.results import FloatArray, IntArray
+from empriv.validate.bounds.analytic import TOTAL_WIDTH, Upper, floor, total_bound, upper_bounds
+from empriv.validate.bounds.cross_fitted import Limits, folds_of, mean_limits
+from empriv.validate.bounds.lower import best_stake, betting_bound, never_rising
+from empriv.validate.bounds.moments import LEAST_DATABASES, Merged, Smooth, quantile
+from empriv.validate.bounds.present import grouped_bounds, presence_upper_bounds, total_parts, whole_bound
+from empriv.validate.ground import BoolArray, ground_of
+
+WHOLE = 24  # people who get the whole bound on a day when they are there, the most exposed
+_MOST_CELLS = 12  # whose innovations are composed one by one; of more, along the axes of what somebody does
+_LOOKED_AT = 150  # people of one cell who get a bound of their own where they are there, the most exposed
+_CANDIDATES = 12  # people among whom a lower bound chooses
+_BLOCK = 32
+
+
+def table_upper_bounds(risk: TableRisk, epsilons: FloatArray, level: float) -> Upper:
+    """Upper bounds of each individual's delta_i, and the indicative one on total risk."""
+    n = risk.results.n_databases
+    if risk.fit.ridge:
+        return _none(risk, epsilons, level)
+    out = np.full((risk.results.n_individuals, len(epsilons)), floor(n, level))
+    exponent, spread = np.zeros(len(epsilons)), np.zeros((len(epsilons), n))
+    with progress(len(risk.touching) + len(risk.lines) + 1, "Bounding cells") as advance:
+        for name, rows in risk.touching.items():
+            alone = upper_bounds(ground_of(risk.components[name]), epsilons, level).upper_i
+            out[rows] = np.maximum(out[rows], alone[rows])
+            advance(1)
+        for line, risks in shrunk_lines(risk):
+            for number, part in enumerate(risks.values()):
+                upper = upper_bounds(ground_of(part), epsilons, level)
+                out[line.rows] = np.maximum(out[line.rows], upper.upper_i)
+                if not number:  # once for everyone
+                    exponent, spread = exponent + upper.exponent, spread + upper.spread
+            advance(1)
+        rows = composed_rows(risk)
+        if len(rows):
+            there = composed_there(risk, rows, level)
+            share = presence_share(risk, rows, level)
+            amplified = on_random_day(there.grid, there.curves, share, epsilons)
+            out[rows] = np.maximum(out[rows], amplified)
+        losses, sums = _total_of_several(risk.several, epsilons)
+        advance(1)
+    out = _with_certain(risk, out, epsilons, level, present=False)
+    return Upper(np.minimum(out, 1.0), total_bound(exponent + losses, spread + sums, level), exponent, spread)
+
+
+def table_presence_bounds(risk: TablePresenceRisk, epsilons: FloatArray, level: float) -> Upper:
+    """The same on a database that people are in."""
+    table, n = risk.on_random_day, risk.results.n_databases
+    if table.fit.ridge:
+        return _none(table, epsilons, level)
+    out = np.full((risk.results.n_individuals, len(epsilons)), floor(n, level))
+    exponent = np.zeros(len(epsilons))
+    single = _by_cells(table, level)
+    looked_at = _most_exposed(table, single)
+    whole: list[tuple[int, float, PresenceRisk, int]] = []
+    with progress(len(table.lines) + 1, "Bounding cells") as advance:
+        for number, line in enumerate(table.lines):
+            known = single.get(number)
+            if known is not None:
+                out[line.rows] = np.maximum(out[line.rows], known.grid.at(known.curves, epsilons))
+            rows = line.rows if known is None else np.intersect1d(line.rows, looked_at)
+            if len(rows):
+                for part in table.rest.risks(replace(line, rows=rows), shrink=table.fit.g).values():
+                    present = part.given_presence()
+                    upper = presence_upper_bounds(present, epsilons, level, whole=0)
+                    # what they do counts as known by cells, and as unknown here, which is less
+                    least = np.full(len(rows), known is None)[:, None]
+                    out[rows] = np.where(
+                        least, np.maximum(out[rows], upper.upper_i), np.minimum(out[rows], upper.upper_i)
+                    )
+                    whole += [(int(row), float(upper.upper_i[k, 0]), present, k) for k, row in enumerate(rows)]
+            advance(1)
+        for row, _, present, k in sorted(whole, key=lambda part: -part[1])[:WHOLE]:
+            out[row] = np.maximum(out[row], whole_bound(present, k, epsilons, level).upper_i[0])
+        rows = composed_rows(table)
+        if len(rows):
+            there = composed_there(table, rows, level)
+            out[rows] = np.maximum(out[rows], there.grid.at(there.curves, epsilons))
+        advance(1)
+    out = np.maximum(_with_certain(table, out, epsilons, level, present=True), floor(n, level))
+    with np.errstate(divide="ignore"):
+        exponent = -np.log1p(-np.minimum(risk.delta_i(epsilons), 1.0)).sum(axis=0)
+    # people are there on different days: the sum has no values by database that a deviation could be taken of
+    total = -np.expm1(-exponent)
+    spread = np.zeros((len(epsilons), n))
+    return Upper(np.minimum(out, 1.0), np.maximum(total, out.max(axis=0, initial=0.0)), exponent, spread)
+
+
+def _by_cells(risk: TableRisk, level: float) -> dict[int, Composed]:
+    """For lines of one cell without outcomes that have a mass of their own, curves of their people on average over the
+    days when they are there: what they do that day counts as known."""
+    places = np.unique([line.places[0] for line in risk.lines if len(line.places) == 1])
+    curves = cell_curves(risk, level)
+    curves.known(places.astype(np.int64))
+    owner = risk.influences.owner[risk.influences.rows // risk.influences.draws]
+    out = {}
+    for number, (line, risks) in enumerate(risk.along_lines()):
+        pairs = next(iter(risks.values())).pairs
+        if len(line.places) > 1 or len(risks) > 1 or len(pairs.names) or pairs.own:
+            continue
+        place = int(line.places[0])
+        begins = risk.influences.starts
+        spans = [np.arange(begins[row], begins[row + 1]) for row in line.rows.tolist()]
+        at = np.concatenate(spans)
+        size = np.abs(risk.influences.values[at]) * np.sqrt(risk.fit.precision[place, place])
+        by_day = curves.at(np.full(len(at), place), size)
+        position = np.searchsorted(line.rows, owner[at])
+        total = np.zeros((len(line.rows), by_day.shape[1]))
+        np.add.at(total, position, by_day)
+        out[number] = Composed(curves.grid, total / np.bincount(position, minlength=len(line.rows))[:, None])
+    return out
+
+
+def _most_exposed(risk: TableRisk, single: dict[int, Composed]) -> IntArray:
+    """People of single cells who are looked at further, those with the largest bounds."""
+    if not single:
+        return np.zeros(0, np.int64)
+    rows = np.concatenate([risk.lines[number].rows for number in single])
+    bounds = np.concatenate([known.curves[:, len(known.grid.x) // 2] for known in single.values()])
+    return np.sort(rows[np.argsort(-bounds, kind="stable")[:_LOOKED_AT]])
+
+
+def shrunk_lines(risk: TableRisk) -> Iterator[tuple[Line, dict[str, Risk]]]:
+    """Lines with what is left along them shrunk, as an upper bound wants it."""
+    if risk.fit.g == 1.0:
+        yield from risk.along_lines()
+        return
+    for line in risk.lines:
+        yield line, risk.rest.risks(line, shrink=risk.fit.g)
+
+
+def composed_rows(risk: TableRisk) -> IntArray:
+    """People who touch several cells, on a line or not, and for whom a direction may not be all: those of few cells,
+    unless their cells are as good as normal."""
+    on_lines = [
+        line.rows for line in risk.lines if 1 < len(line.places) <= _MOST_CELLS and risk.peculiar[line.places].any()
+    ]
+    return np.concatenate((*on_lines, risk.several.rows)).astype(np.int64)
+
+
+def _none(risk: TableRisk, epsilons: FloatArray, level: float) -> Upper:
+    n = risk.results.n_databases
+    out = np.full((risk.results.n_individuals, len(epsilons)), floor(n, level))
+    out[risk.from_below] = 1.0
+    total = 1.0 if risk.from_below.any() else floor(n, level)
+    return Upper(out, np.full(len(epsilons), total), np.zeros(len(epsilons)), np.zeros((len(epsilons), n)))
+
+
+def _with_certain(
+    risk: TableRisk, upper: FloatArray, epsilons: FloatArray, level: float, *, present: bool
+) -> FloatArray:
+    """With what tells for certain: exact leaks, and databases in which the kind of an outcome changes elsewhere than in
+    somebody's only cell. Taking a share s of databases out changes a hockey stick by e^epsilon s at most."""
+    n = risk.results.n_databases
+    days = np.full(risk.results.n_individuals, float(n)) if not present else np.maximum(risk.days_there, 1.0)
+    turned = np.minimum(risk.turned_elsewhere, days)
+    out = upper.copy()
+    some = turned > 0
+    if some.any():
+        out[some] += np.exp(epsilons) * _shares(turned[some], days[some], level)[:, None]
+    leaked = np.minimum(np.rint(risk.leaked() * n), days)
+    some = leaked > 0
+    if some.any():
+        out[some] = np.maximum(out[some], _shares(leaked[some], days[some], level)[:, None])
+    return out
+
+
+def _shares(counts: FloatArray, days: FloatArray, level: float) -> FloatArray:
+    return np.array([float(share_at_most(count, int(n), level)) for count, n in zip(counts, days, strict=True)])
+
+
+def presence_share(risk: TableRisk, rows: IntArray, level: float) -> FloatArray:
+    """(rows,) the most, at the level, of databases that each is in; 1 for people who are in all."""
+    n = risk.results.n_databases
+    days = risk.days_there[rows]
+    return np.where(days < n, share_at_most(days, n, level), 1.0)
+
+
+class Composed(NamedTuple):
+    """Curves from above on days when people are there, (rows, G) on a grid of ratios."""
+
+    grid: RatioGrid
+    curves: FloatArray
+
+
+def composed_there(risk: TableRisk, rows: IntArray, level: float) -> Composed:
+    """The composition of innovations for these people, on average over days at quantiles of what they did."""
+    curves = cell_curves(risk, level)
+    grid = curves.grid
+    curves.known(curves.needed(rows))
+
+    def task(block: IntArray) -> FloatArray:
+        return _composed_block(risk, block, curves)
+
+    out = np.zeros((len(rows), len(grid.x)))
+    blocks = [np.arange(start, min(start + _BLOCK, len(rows))) for start in range(0, len(rows), _BLOCK)]
+    with ThreadPoolExecutor(workers()) as pool:
+        for places, values in zip(blocks, pool.map(lambda block: task(rows[block]), blocks), strict=True):
+            out[places] = values
+    return Composed(grid, out)
+
+
+def _composed_block(risk: TableRisk, rows: IntArray, curves: CellCurves) -> FloatArray:
+    """(rows, G) of one block of people."""
+    grid = curves.grid
+    owner: list[int] = []
+    cells: list[IntArray] = []
+    shifts: list[FloatArray] = []
+    for number, row in enumerate(rows.tolist()):
+        places, moves = innovations_of(risk, row)
+        owner += [number] * len(moves)
+        cells += [places] * len(moves)
+        shifts += list(moves)
+    out = np.zeros((len(rows), len(grid.x)))
+    out[:] = np.maximum(1.0 - grid.x, 0.0)  # nothing to be told
+    if not owner:
+        return out
+    width = max(len(moves) for moves in shifts)
+    place, size = np.full((len(owner), width), -2), np.zeros((len(owner), width))
+    for line, (own, moves) in enumerate(zip(cells, shifts, strict=True)):
+        place[line, : len(moves)], size[line, : len(moves)] = own, np.abs(moves)
+    total = curves.at(place[:, 0], size[:, 0])
+    for column in range(1, width):
+        moved = np.flatnonzero(size[:, column] > 0)
+        if len(moved):
+            total[moved] = grid.composed(total[moved], curves.at(place[moved, column], size[moved, column]))
+    belongs = np.array(owner)
+    counts = np.bincount(belongs, minlength=len(rows))
+    mean = np.zeros_like(out)
+    np.add.at(mean, belongs, total)
+    there = counts > 0
+    out[there] = mean[there] / counts[there, None]
+    return out
+
+
+def innovations_of(risk: TableRisk, row: int) -> tuple[IntArray, FloatArray]:
+    """Cells (t,) of the innovations of somebody's cells, and by how much each is moved on some days (days, t).
+
+    Of more than `_MOST_CELLS` cells, the axes of what they do instead, as if of any cell: -1.
+    """
+    _, touched, changes = risk.influences.of(row)
+    mean = changes.mean(axis=1)
+    white = mean @ risk.fit.root[touched]
+    sizes = (white**2).sum(axis=1)
+    order = np.argsort(sizes, kind="stable")[np.sort(sizes) > 0]
+    count = min(DAYS, len(order))
+    if not count:
+        return touched, np.zeros((0, len(touched)))
+    chosen = order[((np.arange(count) + 0.5) * len(order) / count).astype(int)]
+    if len(touched) > _MOST_CELLS:
+        axes = np.linalg.svd(white, full_matrices=False)[2]
+        moves = white[chosen] @ axes.T
+        moves[np.abs(moves) < 1e-9 * np.abs(moves).max()] = 0.0
+        return np.full(len(axes), -1), moves
+    covariance = np.linalg.inv(risk.fit.precision[np.ix_(touched, touched)])
+    root = np.linalg.cholesky(0.5 * (covariance + covariance.T))
+    return touched, np.linalg.solve(root, mean[chosen].T).T
+
+
+def cell_curves(risk: TableRisk, level: float) -> CellCurves:
+    """The curves of a table at a level, which are kept."""
+    return risk.workspace.setdefault(("cell curves", level), CellCurves(risk, level))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CellCurves:
+    """Upper curves of each cell's innovation by how far it is moved, made when first asked for.
+
+    An innovation has the law of what is left of its cell given all others, at variance 1, and shrunk.
+    """
+
+    risk: TableRisk
+    level: float
+
+    @cached_property
+    def grid(self) -> RatioGrid:
+        return RatioGrid(EPSILONS)
+
+    @cached_property
+    def _kept(self) -> dict[int, FloatArray]:
+        return {}
+
+    def needed(self, rows: IntArray) -> IntArray:
+        """Places of the cells that these people touch."""
+        places, begins = self.risk.influences.kept_touched
+        return np.unique(np.concatenate([places[begins[row] : begins[row + 1]] for row in rows.tolist()]))
+
+    def known(self, places: IntArray) -> dict[int, FloatArray]:
+        """(SHIFTS, G) of each of these cells."""
+        missing = [int(place) for place in places if int(place) not in self._kept]
+        with ThreadPoolExecutor(workers()) as pool:
+            for place, curves in zip(missing, pool.map(self._made, missing), strict=True):
+                self._kept[place] = curves
+        return self._kept
+
+    def at(self, places: IntArray, sizes: FloatArray) -> FloatArray:
+        """(rows, G) the curve of each cell where it is moved by ``sizes``; of -1, the largest of all cells."""
+        place = np.clip(np.searchsorted(SHIFTS, sizes, side="right") - 1, 0, len(SHIFTS) - 2)
+        share = np.clip((sizes - SHIFTS[place]) / (SHIFTS[place + 1] - SHIFTS[place]), 0.0, 1.0)[:, None]
+        out = np.empty((len(places), len(self.grid.x)))
+        for cell in np.unique(places).tolist():
+            own = places == cell
+            curves = self._kept[cell] if cell >= 0 else self._largest
+            out[own] = curves[place[own]] * (1 - share[own]) + curves[place[own] + 1] * share[own]
+        out[sizes > SHIFTS[-1]] = 1.0
+        return out
+
+    @cached_property
+    def _largest(self) -> FloatArray:
+        return np.max(list(self._kept.values()), axis=0)
+
+    def _made(self, place: int) -> FloatArray:
+        fit, several = self.risk.fit, self.risk.several
+        points = fit.given_rest[:, place] * np.sqrt(fit.precision[place, place]) * fit.g
+        rows = len(SHIFTS) - 1
+        others = np.tile(points, (rows, 1))
+        moved = others + SHIFTS[1:, None]
+        h = np.full(rows, several.relative_bandwidths[place] * several.spread_of(points))
+        people = as_people(Directions(np.arange(rows), others, moved, np.ones(rows)), h, self.risk.influences.draws)
+        upper = None if people is None else grouped_bounds(people, EPSILONS, self.level)
+        curves = np.ones((len(SHIFTS), len(EPSILONS)))
+        curves[0] = 0.0
+        if upper is not None:
+            # more is moved, more is told: the bound of one shift may be above that of the next by chance
+            curves[1:] = np.maximum.accumulate(np.clip(upper, 0.0, 1.0), axis=0)
+        return self.grid.both_signs(curves)
+
+
+def as_people(directions: Directions, bandwidths: FloatArray, draws: int) -> GroupedPeople | None:
+    """Rows of pairs as people of one influence each; only the first draw of each database, on which bounds count."""
+    others, moved = (side.reshape(len(side), -1, draws)[:, :, 0] for side in (directions.others, directions.moved))
+    first = Directions(directions.owner, others, moved, directions.weight)
+    block = pairs_block(first, bandwidths)
+    if block is None:
+        return None
+    count = len(others)
+    return GroupedPeople(block, others, (moved - others)[:, None, :], np.ones((count, 1)), bandwidths, np.zeros(count))
+
+
+def _total_of_several(several: SeveralCells, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What people of several cells add to the bound on total risk."""
+    losses, sums = np.zeros(len(epsilons)), np.zeros((len(epsilons), several.fit.n))
+    for directions in several.blocks(several.rows, present=False):
+        people = as_people(directions, several.bandwidths(directions), several.influences.draws)
+        block = None if people is None else people.block.narrowed(TOTAL_WIDTH)
+        if block is not None:
+            more, spread = total_parts(block, epsilons)
+            losses, sums = losses + more, sums + spread
+    return losses, sums
+
+
+# Lower bounds
+
+
+class _Trained(NamedTuple):
+    """A direction chosen and fitted on some databases: its points with everyone and without, on all."""
+
+    points: FloatArray
+    without: FloatArray
+
+
+def table_lower_bounds(
+    risk: TableRisk, epsilons: FloatArray, level: float, seed: int, *, present: bool = False
+) -> tuple[FloatArray, Limits]:
+    """The bound by betting, and the cross-fitted limits, on a random day or where people are there."""
+    n = risk.results.n_databases
+    none = np.zeros(len(epsilons))
+    candidates = _candidates(risk)
+    if n < LEAST_DATABASES or not len(candidates):
+        return none, Limits(none, none)
+    fold = folds_of(n, seed)
+    values = np.zeros((len(epsilons), n))
+    for left_out in np.unique(fold).tolist():
+        train = fold != left_out
+        for k, w in enumerate(_chosen(risk, candidates, train, epsilons, present=present)):
+            if w is not None:
+                values[k, ~train] = w[~train]
+    half = np.zeros(n, bool)
+    half[np.random.default_rng(seed).permutation(n)[: n // 2]] = True
+    lower = none.copy()
+    for k, w in enumerate(_chosen(risk, candidates, half, epsilons, present=present)):
+        if w is not None:
+            e = float(np.exp(epsilons[k]))
+            lower[k] = betting_bound(w[~half], e, level, best_stake(w[half], e))
+    limit = never_rising(mean_limits(values, level), epsilons)
+    given_away = _leak_limits(risk, level, present=present)
+    lower = np.maximum(never_rising(lower, epsilons), given_away)
+    limit = np.maximum(limit, given_away)
+    return np.minimum(lower, 1.0), Limits(limit, limit)
+
+
+def _candidates(risk: TableRisk) -> IntArray:
+    """People who move the table most, by influence alone, which the bounds take as it was seen."""
+    mean = np.bincount(risk.influences.owner, np.sqrt(risk.influences.sizes), minlength=risk.results.n_individuals)
+    return np.argsort(-mean, kind="stable")[: min(_CANDIDATES, int(np.count_nonzero(mean > 0)))]
+
+
+def _leak_limits(risk: TableRisk, level: float, *, present: bool) -> float:
+    """What an exact leak demonstrates: the least share, at the level, of databases in which somebody is given away."""
+    n = risk.results.n_databases
+    shares = risk.leaked()
+    if not shares.max(initial=0.0) > 0:
+        return 0.0
+    row = int(np.argmax(shares))
+    days = int(risk.days_there[row]) if present else n
+    count = min(int(np.rint(shares[row] * n)), days)
+    return float(1.0 - share_at_most(days - count, days, level))
+
+
+def _chosen(
+    risk: TableRisk, candidates: IntArray, train: BoolArray, epsilons: FloatArray, *, present: bool
+) -> list[FloatArray | None]:
+    """(n,) W of the direction and set that these databases choose, at each epsilon; None if none is promising."""
+    n, draws = risk.results.n_databases, risk.influences.draws
+    weights = np.repeat(train, draws).astype(float)
+    best: list[tuple[float, FloatArray | None]] = [(0.0, None)] * len(epsilons)
+    for trained in _trained(risk, candidates, train, present=present):
+        seen = trained.points[weights > 0]
+        try:
+            width = Kde().fit(seen, np.flatnonzero(weights > 0) // draws).bandwidth
+        except InputError:
+            continue  # nothing varies
+        cut = Smooth.of(Merged.of(trained.points, trained.without[None, :], None), float(width), weights)
+        for k, epsilon in enumerate(epsilons.tolist()):
+            for direction in (0, 1):
+                w = cut.values(direction, float(np.exp(epsilon)), draws)[0]
+                score = float(w[train].mean() - quantile(0.95) * w[train].std() / np.sqrt(n))
+                if score > best[k][0]:
+                    best[k] = (score, w)
+    return [w for _, w in best]
+
+
+def _trained(risk: TableRisk, candidates: IntArray, train: BoolArray, *, present: bool) -> Iterator[_Trained]:
+    """Each candidate given the rest, and by the cell alone that they change most: fitted on these databases."""
+    fit, draws = risk.fit, risk.influences.draws
+    rows = np.repeat(train, draws)
+    cells = risk.kept_values
+    known = fit.basis
+    level = np.linalg.lstsq(known[rows], cells[rows], rcond=1e-10)[0]
+    residuals = cells - known @ level
+    inside = residuals[rows]
+    if len(inside) <= inside.shape[1] + known.shape[1] + 5:
+        directions = [None]
+    else:
+        directions = [np.linalg.pinv(inside.T @ inside, rcond=1e-12, hermitian=True), None]
+    for row in candidates.tolist():
+        databases, places, changes = risk.influences.of(row)
+        own = np.zeros((fit.n, draws, len(fit.kept)))
+        own[np.ix_(databases, np.arange(draws), places)] = changes
+        a = own.mean(axis=(0, 1))
+        if not np.any(a):
+            continue
+        for inverse in directions:
+            weights = inverse @ a if inverse is not None else np.eye(len(a))[np.argmax(np.abs(a) / risk.kept_spreads)]
+            points = residuals @ weights
+            moved = own.reshape(-1, len(a)) @ weights
+            if present:  # on every database, what they did on one of the days when they were there
+                others = points - moved
+                days = np.resize(np.arange(len(databases)), fit.n)
+                yield _Trained(others + (changes[days] @ weights[places]).reshape(-1), others)
+            else:
+                yield _Trained(points, points - moved)
