@@ -1,6 +1,6 @@
 """From results to risk: how private they are for every individual, at any epsilon.
 
-`line` measures one number, `joint` several together, `given` one against an adversary who knows part of the data,
+`line` measures one number, `joint` two together, `tables` any number, `given` one against an adversary who knows part of the data,
 `series` publishing again and again; `densities` are fitted for all of them. What every kind of risk can be asked is
 written once, in `contract`.
 """
@@ -11,6 +11,7 @@ from empriv.measuring.joint import JointRisk, measure_joint
 from empriv.measuring.line import Risk, measure_line
 from empriv.measuring.measures import measure
 from empriv.measuring.series import RepeatedRisk
+from empriv.measuring.tables import TablePresenceRisk, TableRisk, measure_table
 
 __all__ = [
     "AdversaryRisk",
@@ -20,8 +21,11 @@ __all__ = [
     "RepeatedRisk",
     "Risk",
     "RiskContract",
+    "TablePresenceRisk",
+    "TableRisk",
     "measure",
     "measure_against",
     "measure_joint",
     "measure_line",
+    "measure_table",
 ]

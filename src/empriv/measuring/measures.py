@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
-from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
+from empriv.measuring.joint.joint_risk import MOST_DIMENSIONS, JointRisk, measure_joint
 from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.tables.fit import fit_table
+from empriv.measuring.tables.table_risk import TableRisk, measure_table
 from empriv.results import Results
 
 
@@ -22,7 +24,7 @@ def measure(
     *,
     density: Density | None = None,
     individuals: None = None,
-) -> Risk | JointRisk: ...
+) -> Risk | JointRisk | TableRisk: ...
 
 
 @overload
@@ -41,7 +43,7 @@ def measure(
     *,
     density: Density | None = None,
     individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
-) -> Risk | JointRisk:
+) -> Risk | JointRisk | TableRisk:
     """Privacy of query results.
 
     Parameters
@@ -55,7 +57,7 @@ def measure(
     -------
     Risk
         ``delta_i``, ``delta``, ``total_risk`` at any epsilon, and their inverses; for results of a vector query a
-        `JointRisk`, which has the same and more.
+        `JointRisk` (of numbers that vary in a plane) or a `TableRisk`, which have the same and more.
 
     Examples
     --------
@@ -75,15 +77,25 @@ def measure(
         results = Results.from_arrays(q, q_without, individuals=individuals)
     density = density_or_default(density)
     if results.components is not None:
-        joint = measure_joint(results, density=density)
-        # A stated bandwidth is in the unit of the answers, which those that they were made from need not share.
-        if results.made_from is None or is_literal(density):
-            return joint
-        source = measure_joint(results.made_from, density=density)
-        numbers = zip(joint.components.items(), source.components.values(), strict=True)
-        alone = {name: replace(part, made_from=before) for (name, part), before in numbers}
-        return replace(joint, components=alone, made_from=source)
+        return _several_numbers(results, density)
     risk = measure_line(results, density)
     if results.made_from is None or is_literal(density):
         return risk
     return replace(risk, made_from=measure(results.made_from, density=density))
+
+
+def _several_numbers(results: Results, density: Density) -> JointRisk | TableRisk:
+    """Numbers that vary in a plane by their joint density, others as a table."""
+    together = _table_or_plane(results, density)
+    # A stated bandwidth is in the unit of the answers, which those that they were made from need not share.
+    if results.made_from is None or is_literal(density):
+        return together
+    source = _several_numbers(results.made_from, density)
+    return together.made_by(source)
+
+
+def _table_or_plane(results: Results, density: Density) -> JointRisk | TableRisk:
+    fit = fit_table(results)
+    if len(results.components or ()) <= MOST_DIMENSIONS or (len(fit.kept) <= MOST_DIMENSIONS and fit.carried.all()):
+        return measure_joint(results, density=density)
+    return measure_table(results, density=density)

@@ -41,7 +41,6 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "draws": sentences.draws,
     "made-from": sentences.made_from,
     "joint-bound": sentences.joint_bound,
-    "no-joint-bound": sentences.no_joint_bound,
     "table-bound": sentences.table_bound,
     "table-from-below": sentences.table_from_below,
     "no-adversary-bound": sentences.no_adversary_bound,

@@ -222,13 +222,6 @@ def joint_bound() -> str:
     )
 
 
-def no_joint_bound(dimension: int, vouched: int) -> str:
-    return (
-        f"There is no upper bound on {dimension} numbers together: so few databases can carry a joint density in "
-        f"{vouched} dimensions only."
-    )
-
-
 def table_bound(n: int, parameters: int, people: int) -> str:  # noqa: ARG001 — nobody is without a bound
     return (
         f"The upper bound is of the whole table. What people do not touch counts as known ({parameters:,} parameters "

@@ -1,9 +1,8 @@
-"""Hockey sticks of two mixtures of product Laplace kernels in several dimensions.
+"""Hockey sticks of two mixtures of product Laplace kernels in one or two dimensions.
 
-In one and two dimensions by a grid of cells whose masses are exact, in more by scrambled Sobol points drawn from
-each density itself, so that the integrand ``(1 - e^eps p_i/p)_+`` lies in [0, 1]. Both give the two masses of many
-cells; from these a whole curve over epsilon costs next to nothing, and comes with an error bar. Coordinates are in
-bandwidths (`spaces`); `joint_risk` decides which individuals are measured.
+A grid of cells whose masses are exact gives the two masses of many cells; from these a whole curve over epsilon costs
+next to nothing, and comes with an error bar. Coordinates are in bandwidths (`spaces`); `joint_risk` decides which
+individuals are measured.
 """
 
 from __future__ import annotations
@@ -16,44 +15,29 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.joint.spaces import JointPairs
-from empriv.results import FloatArray, IntArray
+from empriv.results import FloatArray
 
-SOBOL_POINTS = 4096
-REPLICATES = 8
 _FINE = {1: 32.0, 2: 6.0}  # cells per bandwidth
 _MOST_CELLS = {1: 8192, 2: 256}  # along each axis
 _BEYOND = 12.0  # bandwidths beyond the outermost point at which the last cell begins
 
 
 class Masses(NamedTuple):
-    """Masses of cells: ``first`` under the density that is to be larger, ``second`` under the other.
-
-    ``coarse`` holds the same for cells four (two) times as large, of the grid; ``replicate`` says for Sobol points
-    which scrambling they are of.
-    """
+    """Masses of cells: ``first`` under the density that is to be larger, ``second`` under the other; ``coarse`` holds
+    the same for cells four (two) times as large."""
 
     first: FloatArray
     second: FloatArray
-    coarse: tuple[FloatArray, FloatArray] | None = None
-    replicate: IntArray | None = None
+    coarse: tuple[FloatArray, FloatArray]
 
 
 def curve(masses: Masses, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Hockey stick at each epsilon, rising, and its error bar."""
-    if masses.coarse is not None:
-        fine = _sums(masses.first, masses.second, epsilon)
-        coarse = _sums(*masses.coarse, epsilon)
-        # Merging cells loses detail in proportion to the square of their width: a third of the last loss remains.
-        left = (fine - coarse) / 3.0
-        return fine + left, left
-    assert masses.replicate is not None
-    sticks = np.stack(
-        [
-            REPLICATES * _sums(masses.first[members], masses.second[members], epsilon)
-            for members in (masses.replicate == k for k in range(REPLICATES))
-        ]
-    )
-    return sticks.mean(axis=0), sticks.std(axis=0, ddof=1) / math.sqrt(REPLICATES)
+    fine = _sums(masses.first, masses.second, epsilon)
+    coarse = _sums(*masses.coarse, epsilon)
+    # Merging cells loses detail in proportion to the square of their width: a third of the last loss remains.
+    left = (fine - coarse) / 3.0
+    return fine + left, left
 
 
 def _sums(first: FloatArray, second: FloatArray, epsilon: FloatArray) -> FloatArray:
@@ -165,84 +149,6 @@ def _merged(cells: FloatArray) -> FloatArray:
     return np.asarray((pairs[:, ::2] + pairs[:, 1::2]).ravel())
 
 
-@dataclass(frozen=True, eq=False)
-class Cloud:
-    """Sobol points drawn from the density of a space of any number of dimensions.
-
-    Attributes
-    ----------
-    number : of the space
-    owner : (M,) which of the N points each was drawn around
-    offsets, points : (M, rank) away from the owner, and in all
-    weight : (M,) so that each owner has 1/N
-    replicate : (M,) which scrambling
-    density : (M,) of the points, with everyone
-    """
-
-    number: int
-    owner: IntArray
-    offsets: FloatArray
-    points: FloatArray
-    weight: FloatArray
-    replicate: IntArray
-    density: FloatArray
-
-    @staticmethod
-    def of(pairs: JointPairs, number: int, *, most: int = SOBOL_POINTS) -> Cloud:
-        centres = pairs.coordinates[number]
-        members = np.flatnonzero(pairs.places == number)
-        rank = centres.shape[1]
-        u = _sobol(rank + 1, len(members), most)
-        replicate = np.repeat(np.arange(REPLICATES), len(u) // REPLICATES)
-        # The first coordinate picks the database: Sobol points spread evenly over them.
-        owner = members[np.minimum((u[:, 0] * len(members)).astype(int), max(len(members) - 1, 0))]
-        tail = np.log(np.maximum(1.0 - np.abs(2.0 * u[:, 1:] - 1.0), 1e-300))
-        offsets = np.where(u[:, 1:] < 0.5, tail, -tail)
-        points = centres[owner] + offsets
-        counts = np.bincount(owner, minlength=pairs.size)
-        weight = 1.0 / counts[owner]
-        weight *= len(members) / (pairs.size * weight.sum())  # in case a database has none
-        density = kernel_sums(points, centres[members])
-        return Cloud(number, owner, offsets, points, weight, replicate, density)
-
-    def masses(self, pairs: JointPairs, row: int) -> tuple[Masses, Masses]:
-        """Both directions: with everyone over without, and the reverse."""
-        first, _, second, _, _ = self.samples(pairs, row)
-        return first, second
-
-    def samples(self, pairs: JointPairs, row: int) -> tuple[Masses, IntArray, Masses, IntArray, FloatArray]:
-        """Both directions, and which of the N points each sample was drawn around (of the second: without)."""
-        centres = pairs.coordinates[self.number]
-        leave, old, come, new = pairs.changes(row, self.number)
-        density_without = self.density + kernel_sums(self.points, new) - kernel_sums(self.points, old)
-        density_without = np.maximum(density_without, 0.0)
-        first = Masses(self.weight, self.weight * density_without / self.density, replicate=self.replicate)
-        # Drawn from the density without: those around points that stay, and those around what comes, with the
-        # offsets of the point that it comes for, or of another if that had no part in the density.
-        stays = ~np.isin(self.owner, leave)
-        lender = np.where(pairs.places[come] == self.number, come, self.owner[0] if len(self.owner) else 0)
-        counts = np.bincount(self.owner, minlength=pairs.size)
-        order = np.argsort(self.owner, kind="stable")
-        begins = np.cumsum(counts) - counts
-        take = counts[lender]
-        new_row = np.repeat(np.arange(len(come)), take)
-        sample = order[np.arange(take.sum()) - np.repeat(np.cumsum(take) - take, take) + begins[lender[new_row]]]
-        moved = new[new_row] + self.offsets[sample]
-        members = np.flatnonzero(pairs.places == self.number)
-        with_all = kernel_sums(moved, centres[members])
-        without = np.maximum(with_all + kernel_sums(moved, new) - kernel_sums(moved, old), kernel_sums(moved, new))
-        weight = np.concatenate((self.weight[stays], 1.0 / (pairs.size * np.maximum(take, 1))[new_row]))
-        top = np.concatenate((density_without[stays], without))
-        bottom = np.concatenate((self.density[stays], with_all))
-        second = Masses(
-            weight,
-            weight * bottom / np.where(top > 0, top, 1.0),
-            replicate=np.concatenate((self.replicate[stays], self.replicate[sample])),
-        )
-        owners = np.concatenate((self.owner[stays], come[new_row]))
-        return first, self.owner, second, owners, moved
-
-
 def kernel_sums(points: FloatArray, centres: FloatArray) -> FloatArray:
     """(M,) sums over centres of exp(-|x - c|_1): densities but for a factor common to all."""
     out = np.zeros(len(points))
@@ -256,12 +162,3 @@ def kernel_sums(points: FloatArray, centres: FloatArray) -> FloatArray:
             distance += np.abs(block[:, axis : axis + 1] - centres[None, :, axis])
         out[start : start + step] = np.exp(-distance).sum(axis=1)
     return out
-
-
-def _sobol(dimension: int, n: int, most: int) -> FloatArray:
-    """Independent scramblings one after the other; at least as many points in each as there are databases."""
-    from scipy.stats import qmc  # slow to import
-
-    power = max(int(math.log2(most // REPLICATES)), math.ceil(math.log2(max(1, n))))
-    sets = [qmc.Sobol(dimension, scramble=True, rng=seed).random_base2(power) for seed in range(REPLICATES)]
-    return np.asarray(np.concatenate(sets))

@@ -1,9 +1,13 @@
-"""`JointRisk`: the privacy of several numbers released together (docs/composition.md).
+"""`JointRisk`: the privacy of numbers released together that vary in a plane (docs/composition.md).
 
 Numbers that are private one by one may reveal a person together, so the law of the whole vector is measured: exact
 leaks first (`directions`), then a density in white coordinates (`spaces`), integrated by `cubature`. Forgetting
-components is post-processing: no individual's joint delta_i is below that of a component alone. Where the databases
-are too few for so many dimensions, pairs of components are measured instead, which gives a smaller figure.
+components is post-processing: no individual's joint delta_i is below that of a component alone.
+
+Tables of any rank are for `tables`, which takes out what the other cells tell in straight lines. That is sharper where
+straight lines are all there is (upper bounds of .21 instead of .28 for a truth of .16 at 365 databases), and blind to
+the rest: of two numbers on a parabola its upper bound held in a quarter of runs, of two peaks in half, where a density
+of the plane held in all (benchmarks/joint.py --beside). So two dimensions keep their density.
 """
 
 from __future__ import annotations
@@ -11,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
 from typing import overload
 
 import numpy as np
 
-from empriv.base.arguments import epsilon_grid, one_of, probability
+from empriv.base.arguments import epsilon_grid, probability
 from empriv.base.progress import progress
 from empriv.base.threads import workers
 from empriv.errors import InputError
@@ -26,27 +29,16 @@ from empriv.measuring.contract import RiskContract, Several
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.densities.selection import Score
 from empriv.measuring.joint import cubature
-from empriv.measuring.joint.cubature import Cloud, Grid, Masses
+from empriv.measuring.joint.cubature import Grid, Masses
 from empriv.measuring.joint.directions import Leak, atom_curves, merged, pair_leaks, plane_leaks
 from empriv.measuring.joint.spaces import JointPairs, split_vectors
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 
-INTEGRATIONS = ("auto", "grid", "sobol")
-MOST_PAIRS = 45
+MOST_DIMENSIONS = 2
 _CHUNK = 64
 _MOST_KNOWN = 20_000_000  # figures kept
-
-# (dimension, least number of databases) at which delta at epsilon 0.1 was within 0.05 of the truth: root mean square
-# error over at least 12 runs on the worst of the benign laws of `python benchmarks/joint.py` (docs/composition.md).
-# What was not measured there, or was worse, is not vouched for.
-VOUCHED = ((2, 41), (3, 365), (4, 1000))
-
-
-def vouched_dimension(n_databases: int) -> int:
-    """The largest dimension whose joint density so many databases can carry."""
-    return max((d for d, least in VOUCHED if n_databases >= least), default=1)
 
 
 @dataclass(frozen=True)
@@ -57,33 +49,29 @@ class JointModel:
     scores: tuple[Score, ...]
 
 
-def measure_joint(results: Results, *, density: Density | None = None, integration: str = "auto") -> JointRisk:
-    """Privacy of the results of a vector query, jointly.
+def measure_joint(results: Results, *, density: Density | None = None) -> JointRisk:
+    """Privacy of the results of a vector query that vary in two dimensions at most, jointly.
 
     Parameters
     ----------
     results : of a vector query
     density : how the densities of single components are estimated; that of the vector is always the product of
         Laplace kernels on white axes, with its one-SE bandwidth
-    integration : "grid" (one or two dimensions), "sobol", or "auto", which takes the grid where it can
     """
     if results.components is None:
         raise InputError("`results` must be those of a vector query. Hint: empriv.measure(results).")
-    one_of("integration", integration, INTEGRATIONS)
     density = density_or_default(density)
     alone = {name: measure_line(results.component(name), density) for name in results.components}
     # Atoms of numbers are looked for here even if a literal density does without.
     marked = [measure_line(risk.results).pairs if is_literal(density) else risk.pairs for risk in alone.values()]
     pairs = split_vectors(results, marked)
     dimension = max((space.rank for space in pairs.spaces), default=0)
-    if integration == "grid" and dimension > 2:
-        raise InputError(f"`integration` must be auto or sobol in {dimension} dimensions, got 'grid'.")
-    vouched = vouched_dimension(results.n_databases)
+    if dimension > MOST_DIMENSIONS:
+        raise InputError(
+            f"`results` must vary in {MOST_DIMENSIONS} dimensions at most, got {dimension}. "
+            "Hint: empriv.measure(results) takes any number."
+        )
     atoms_leaks, directions = pair_leaks(results)
-    pairwise: dict[tuple[str, str], JointRisk] = {}
-    if dimension > vouched and len(results.components) > 2:
-        for a, b in _pairs_to_measure(results):
-            pairwise[a, b] = measure_joint(results.select((a, b)), density=density, integration=integration)
     return JointRisk(
         results=results,
         components=alone,
@@ -92,17 +80,14 @@ def measure_joint(results: Results, *, density: Density | None = None, integrati
         leaks=merged((*plane_leaks(pairs, results.components), *atoms_leaks)),
         directions=directions,
         dimension=dimension,
-        vouched=vouched,
-        pairwise=pairwise,
-        integration=integration,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class JointRisk(RiskContract):
-    """How private several numbers released together are for every individual: an estimate from the databases at hand.
+    """How private numbers released together are for every individual: an estimate from the databases at hand.
 
-    Made by `empriv.measure` and `empriv.audit` of a query that gives several numbers.
+    Made by `empriv.measure` and `empriv.audit` of a query that gives two numbers, or several that vary in a plane.
 
     Attributes
     ----------
@@ -113,9 +98,6 @@ class JointRisk(RiskContract):
     leaks : exact leaks, each with its direction in words
     directions : sums and differences of two components that have atoms
     dimension : of the plane that the results lie on
-    vouched : largest dimension that so many databases can carry; beyond it the figures are those of ``pairwise``
-    pairwise : the joint risk of each two components, where ``dimension`` exceeds ``vouched``
-    integration : how densities are integrated
 
     Examples
     --------
@@ -134,16 +116,14 @@ class JointRisk(RiskContract):
     leaks: tuple[Leak, ...] = field(repr=False)
     directions: tuple[Pairs, ...] = field(repr=False)
     dimension: int
-    vouched: int
-    pairwise: Mapping[tuple[str, str], JointRisk] = field(repr=False)
-    integration: str = "auto"
     made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
     _known: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
 
-    @property
-    def complete(self) -> bool:
-        """Whether all components were measured together, not two by two."""
-        return not self.pairwise
+    def made_by(self, source: RiskContract) -> JointRisk:
+        """The same, of numbers that were computed from others, one by one: no figure is above that of the others."""
+        numbers = zip(self.components.items(), source.each_number.values(), strict=True)
+        alone = {name: replace(part, made_from=before) for (name, part), before in numbers}
+        return replace(self, components=alone, made_from=source)
 
     @property
     def density(self) -> JointModel | None:
@@ -153,8 +133,6 @@ class JointRisk(RiskContract):
         space = max(self.pairs.spaces, key=lambda candidate: candidate.rank)
         axes = "axis" if space.rank == 1 else "axes"
         name = f"product of laplace kernels on {space.rank} white {axes}, bandwidth {space.bandwidth:.6g} (one-se)"
-        if not self.complete:
-            name = f"product of laplace kernels on two white axes for each of {len(self.pairwise)} pairs (one-se)"
         return JointModel(name, space.scores)
 
     @property
@@ -170,7 +148,7 @@ class JointRisk(RiskContract):
         return self._with_errors(epsilons)[0]
 
     def law_delta_i(self, epsilon: float | Several) -> FloatArray:
-        """delta_i of the fitted joint law alone, in all its dimensions, whether vouched for or not: for study."""
+        """delta_i of the fitted joint law alone: for study."""
         grid = np.atleast_1d(epsilon_grid(epsilon))
         out = np.zeros((len(self.shifts), len(grid)))
         for row in np.flatnonzero(self.shifts > 0).tolist():
@@ -198,16 +176,12 @@ class JointRisk(RiskContract):
         out = self._least(delta)
         for rows, smallest in self.in_threads(self._subject_rows(0.0), lambda row: self._invert(row, delta)):
             out[rows] = np.maximum(out[rows], smallest)
-        for risk in self.pairwise.values():
-            out = np.maximum(out, risk.epsilon_i(delta))
         return out
 
     def own_epsilon(self, delta: float = 0.0) -> float:
         """Smallest epsilon at which every delta_i is at most ``delta``; inf where none is."""
         probability("delta", delta)
         best = float(self._least(delta).max(initial=0.0))
-        for risk in self.pairwise.values():
-            best = max(best, risk.epsilon(delta))
         rows = self._subject_rows(0.0)
         for row in rows[np.argsort(-self.shifts[rows], kind="stable")].tolist():
             if self.shifts[row] <= best:
@@ -219,9 +193,9 @@ class JointRisk(RiskContract):
     # How it is computed
 
     @cached_property
-    def engines(self) -> tuple[Grid | Cloud, ...]:
+    def engines(self) -> tuple[Grid, ...]:
         """What integrates over each space."""
-        return engines_of(self.pairs, self.integration)
+        return tuple(Grid.of(self.pairs, number) for number in range(len(self.pairs.spaces)))
 
     def _with_errors(self, grid: FloatArray) -> tuple[FloatArray, FloatArray]:
         """delta_i and error bars, (individuals, epsilons) each. What was computed is kept: it costs seconds."""
@@ -239,15 +213,8 @@ class JointRisk(RiskContract):
 
     def _integrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         out, errors = np.zeros((2, len(self.shifts), len(epsilon)))
-        if self.complete:
-            for rows, with_errors in self.in_threads(
-                self._subject_rows(epsilon[0]), lambda row: self._row(row, epsilon)
-            ):
-                out[rows], errors[rows] = with_errors[:, 0], with_errors[:, 1]
-        for risk in self.pairwise.values():
-            pair_curves, pair_errors = risk._with_errors(epsilon)
-            errors = np.where(pair_curves > out, pair_errors, errors)
-            out = np.maximum(out, pair_curves)
+        for rows, with_errors in self.in_threads(self._subject_rows(epsilon[0]), lambda row: self._row(row, epsilon)):
+            out[rows], errors[rows] = with_errors[:, 0], with_errors[:, 1]
         for floor in self._floors(epsilon):
             # What is known exactly, or to rounding, has no error bar where it is larger.
             errors = np.where(floor >= out, 0.0, errors)
@@ -285,8 +252,6 @@ class JointRisk(RiskContract):
 
     def _subject_rows(self, epsilon: float) -> IntArray:
         """Individuals not cleared by screening at ``epsilon``."""
-        if not self.complete:
-            return np.zeros(0, np.int64)
         return np.flatnonzero((self.shifts > epsilon) & (self.shifts > 0))
 
     def _masses(self, row: int) -> tuple[list[Masses], list[Masses]]:
@@ -358,31 +323,9 @@ class JointRisk(RiskContract):
                 yield chunk, answers
 
 
-def engines_of(pairs: JointPairs, integration: str) -> tuple[Grid | Cloud, ...]:
-    """A grid in one or two dimensions, Sobol points in more or where asked for."""
-    return tuple(
-        Grid.of(pairs, number) if space.rank <= 2 and integration != "sobol" else Cloud.of(pairs, number)
-        for number, space in enumerate(pairs.spaces)
-    )
-
-
 def _at_own(pairs: Pairs, epsilon: FloatArray) -> Iterator[FloatArray]:
     """`atom_curves` with an epsilon for each individual."""
     values, inverse = np.unique(epsilon, return_inverse=True)
     curves = atom_curves(pairs, values)
     for row, column in enumerate(inverse):
         yield curves[row, column : column + 1]
-
-
-def _pairs_to_measure(results: Results) -> list[tuple[str, str]]:
-    """All pairs of components, or those most correlated where they are too many."""
-    assert results.components is not None
-    names = results.components
-    pairs = list(combinations(range(len(names)), 2))
-    if len(pairs) > MOST_PAIRS:
-        q = np.where(results.outcomes == 0, results.q, np.nan).reshape(-1, len(names))
-        centred = q - np.nanmean(q, axis=0)
-        scaled = np.nan_to_num(centred / np.maximum(np.nanstd(q, axis=0), 1e-300))
-        correlation = np.abs(scaled.T @ scaled)
-        pairs = sorted(pairs, key=lambda pair: -correlation[pair])[:MOST_PAIRS]
-    return [(names[a], names[b]) for a, b in pairs]

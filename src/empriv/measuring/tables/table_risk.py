@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -140,6 +140,10 @@ class TableRisk(RiskContract):
             return np.asarray(self.several.curves(epsilons, present=False).max(axis=0) > delta)
 
         return max(largest, float(smallest_epsilons(broken, 1)[0]))
+
+    def made_by(self, source: RiskContract) -> TableRisk:
+        """The same, of cells that were computed from others, one by one: no figure is above that of the others."""
+        return replace(self, made_from=source)
 
     @property
     def each_number(self) -> Mapping[str, Risk]:

@@ -278,8 +278,7 @@ def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     else:
         joint = joint_upper_bounds(risk, grid, level)
         upper_i, total_upper = np.maximum(joint.upper_i, risk.delta_i(grid)), joint.total
-        none = Finding("no-joint-bound", {"dimension": risk.dimension, "vouched": risk.vouched})
-        findings.append(Finding("joint-bound") if risk.complete else none)
+        findings.append(Finding("joint-bound"))
     if risk.results.draws is not None and risk.results.draws > 1:
         findings.append(Finding("draws", {"m": risk.results.draws, "parts_left_out": False}))
     findings += other_level(level)

@@ -1,4 +1,4 @@
-"""Bounds on the joint law of several numbers (docs/composition.md, "Bounds").
+"""Bounds on the joint law of numbers that vary in a plane (docs/composition.md, "Bounds").
 
 Upper: the smooth part of `analytic` in several dimensions, at the narrowed bandwidth, with the whole analytic bound
 of every component and of every white axis, exact leaks, and the floor; the largest counts. Lower: an individual and
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.joint import cubature
-from empriv.measuring.joint.cubature import Cloud, Grid
+from empriv.measuring.joint.cubature import Grid
 from empriv.measuring.joint.directions import off_own_plane
 from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
 from empriv.measuring.joint.spaces import JointPairs
@@ -44,13 +44,6 @@ def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> U
     """Upper bounds of each individual's joint delta_i, and the indicative one on total risk."""
     n = risk.results.n_databases
     out = np.full((len(risk.shifts), len(epsilons)), floor(n, level))
-    if not risk.complete:
-        # Pairs of numbers have bounds, all of them together have none: anyone who moves anything may be told apart.
-        moves = risk.shifts > 0
-        out[moves] = 1.0
-        total, lost = (1.0, np.inf) if moves.any() else (floor(n, level), 0.0)
-        shape = len(epsilons)
-        return Upper(out, np.full(shape, total), np.full(shape, lost), np.zeros((shape, n)))
     for part in (*risk.components.values(), *_axes(risk)):
         np.maximum(out, upper_bounds(ground_of(part), epsilons, level).upper_i, out=out)
     for leak in risk.leaks:
@@ -59,7 +52,7 @@ def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> U
     pairs = risk.pairs.narrowed(narrowing(n, HALF))
     shifts = risk.shifts / narrowing(n, HALF)
     rows = np.flatnonzero((shifts > epsilons.min()) & (shifts > 0))
-    engines = _engines(pairs, risk.integration)
+    engines = tuple(Grid.of(pairs, number, fine=_CELLS_PER_BANDWIDTH) for number in range(len(pairs.spaces)))
     exponent, spread = np.zeros(len(epsilons)), np.zeros((len(epsilons), n))
 
     def task(row: int) -> FloatArray:
@@ -78,7 +71,7 @@ def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> U
     return Upper(np.minimum(out, 1.0), total_bound(exponent, spread, level), exponent, spread)
 
 
-def paired_values(pairs: JointPairs, engines: tuple[Grid | Cloud, ...], row: int, epsilons: FloatArray) -> FloatArray:
+def paired_values(pairs: JointPairs, engines: tuple[Grid, ...], row: int, epsilons: FloatArray) -> FloatArray:
     """(epsilons, 2, n): W_j = psi(A_j) - e psi(B_j) for both directions, averaged over draws.
 
     psi is the share of a point's kernel in the set where the one density exceeds e times the other; for a category,
@@ -87,9 +80,7 @@ def paired_values(pairs: JointPairs, engines: tuple[Grid | Cloud, ...], row: int
     e = np.exp(epsilons)
     with_all, without = np.zeros((2, len(e), 2, pairs.size))
     for engine in engines:
-        share, share_without = (
-            _grid_shares(engine, pairs, row, e) if isinstance(engine, Grid) else _cloud_shares(engine, pairs, row, e)
-        )
+        share, share_without = _grid_shares(engine, pairs, row, e)
         with_all += share
         without += share_without
     if len(pairs.names):
@@ -114,20 +105,6 @@ def _grid_shares(grid: Grid, pairs: JointPairs, row: int, e: FloatArray) -> tupl
     return with_all, without
 
 
-def _cloud_shares(cloud: Cloud, pairs: JointPairs, row: int, e: FloatArray) -> tuple[FloatArray, FloatArray]:
-    first, owner, second, owner_without, _ = cloud.samples(pairs, row)
-    with_all, without = np.zeros((2, len(e), 2, pairs.size))
-    counts = np.maximum(np.bincount(owner, minlength=pairs.size), 1)
-    counts_without = np.maximum(np.bincount(owner_without, minlength=pairs.size), 1)
-    for k, factor in enumerate(e.tolist()):
-        in_first = (first.first > factor * first.second, first.second > factor * first.first)
-        in_second = (second.second > factor * second.first, second.first > factor * second.second)
-        for direction in (0, 1):
-            with_all[k, direction] = np.bincount(owner, in_first[direction], pairs.size) / counts
-            without[k, direction] = np.bincount(owner_without, in_second[direction], pairs.size) / counts_without
-    return with_all, without
-
-
 def _add_categories(pairs: JointPairs, row: int, e: FloatArray, with_all: FloatArray, without: FloatArray) -> None:
     mass, mass_without = pairs.mass, pairs.mass_without[row]
     places = pairs.places.copy()
@@ -139,15 +116,6 @@ def _add_categories(pairs: JointPairs, row: int, e: FloatArray, with_all: FloatA
             in_category, in_category_without = pairs.places < 0, places < 0
             with_all[k, direction, in_category] = inside[-1 - pairs.places[in_category]]
             without[k, direction, in_category_without] = inside[-1 - places[in_category_without]]
-
-
-def _engines(pairs: JointPairs, integration: str) -> tuple[Grid | Cloud, ...]:
-    return tuple(
-        Grid.of(pairs, number, fine=_CELLS_PER_BANDWIDTH)
-        if space.rank <= 2 and integration != "sobol"
-        else Cloud.of(pairs, number)
-        for number, space in enumerate(pairs.spaces)
-    )
 
 
 def _axes(risk: JointRisk) -> list[Risk]:
@@ -171,12 +139,8 @@ def joint_lower_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed
     """(epsilons,) lower bounds on the joint delta.
 
     The chance of error is shared: half for the joint set, half for the components, each of which is a release of its
-    own. Where numbers were measured two by two, each pair takes its part.
+    own.
     """
-    if not risk.complete:
-        share = (1.0 - level) / len(risk.pairwise)
-        lower = [joint_lower_bounds(part, epsilons, 1.0 - share, seed) for part in risk.pairwise.values()]
-        return np.asarray(np.max(lower, axis=0))
     share = 0.5 * (1.0 - level)
     alone = 1.0 - share / len(risk.components)
     lower = [lower_bounds(ground_of(part), epsilons, alone, seed) for part in risk.components.values()]
@@ -204,15 +168,11 @@ def joint_limits(risk: JointRisk, epsilons: FloatArray, level: float, seed: int 
 
     The limit on total risk is that of the numbers alone: everybody's set in several dimensions would cost too much.
     """
-    if not risk.complete:
-        share = (1.0 - level) / len(risk.pairwise)
-        parts = [joint_limits(part, epsilons, 1.0 - share, seed) for part in risk.pairwise.values()]
-    else:
-        share = 0.5 * (1.0 - level)
-        alone = 1.0 - share / len(risk.components)
-        parts = [limits_of(ground_of(part), epsilons, alone, seed) for part in risk.components.values()]
-        together = _set_limits(risk, epsilons, 1.0 - share, seed)
-        parts.append(Limits(together, together))
+    share = 0.5 * (1.0 - level)
+    alone = 1.0 - share / len(risk.components)
+    parts = [limits_of(ground_of(part), epsilons, alone, seed) for part in risk.components.values()]
+    together = _set_limits(risk, epsilons, 1.0 - share, seed)
+    parts.append(Limits(together, together))
     return Limits(*(np.asarray(np.max(limits, axis=0)) for limits in zip(*parts, strict=True)))
 
 
@@ -232,7 +192,7 @@ def _set_limits(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) 
 
 def _choose_sets(risk: JointRisk, epsilons: FloatArray, train: IntArray) -> list[JointChoice | None]:
     """The most exposed individual at each epsilon and their set, as these databases have it."""
-    trained = measure_joint(risk.results.on_databases(train), integration=risk.integration)
+    trained = measure_joint(risk.results.on_databases(train))
     if not trained.pairs.spaces:
         return [None] * len(epsilons)
     leaked, delta_i = trained.leaked(), trained.delta_i(epsilons)
