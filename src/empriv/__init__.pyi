@@ -41,6 +41,7 @@ __all__ = [
     "Scan",
     "SourceError",
     "SparkEngine",
+    "TableRisk",
     "Utility",
     "VariableKde",
     "Verdict",
@@ -98,6 +99,7 @@ from .measuring.line.risk import Risk
 from .measuring.measures import measure
 from .measuring.series.how_often import HowOften
 from .measuring.series.repeated_risk import RepeatedRisk
+from .measuring.tables.table_risk import TableRisk
 from .noise.design.design import design_noise
 from .noise.joint_noise import JointNoise, design_joint_noise
 from .noise.noise import Noise

@@ -143,7 +143,7 @@ def test_a_difference_that_is_one_person_gives_them_away():
     assert leak.direction == "ward A in total less women in ward A"
     assert leak.rows.tolist() == [0]
     assert leak.largest_share == 1.0
-    assert np.isinf(risk.epsilon_i(0.5)[0])
+    assert np.isinf(risk.epsilon(0.5))
     assert risk.given_presence().delta_i(0.1)[0] == 1.0
 
 

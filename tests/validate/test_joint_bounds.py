@@ -27,12 +27,11 @@ def shifted(n: int, shift: Array, seed: int) -> Results:
 
 
 def test_the_mean_of_paired_values_is_the_hockey_stick() -> None:
-    for integration, allowed in (("grid", 2e-3), ("sobol", 2e-2)):
-        risk = measure_joint(shifted(40, np.array([0.5, 0.3]), 1), integration=integration)
-        values = paired_values(risk.pairs, risk.engines, 0, np.array([0.1, 0.4]))
-        both = risk.both_directions(0, np.array([0.1, 0.4]))
-        np.testing.assert_allclose(values.mean(axis=2).T, np.stack(both), atol=allowed)
-        assert not np.allclose(1.3 * values.mean(axis=2).T, np.stack(both), atol=allowed)
+    risk = measure_joint(shifted(40, np.array([0.5, 0.3]), 1))
+    values = paired_values(risk.pairs, risk.engines, 0, np.array([0.1, 0.4]))
+    both = risk.both_directions(0, np.array([0.1, 0.4]))
+    np.testing.assert_allclose(values.mean(axis=2).T, np.stack(both), atol=2e-3)
+    assert not np.allclose(1.3 * values.mean(axis=2).T, np.stack(both), atol=2e-3)
 
 
 @pytest.mark.slow
@@ -74,13 +73,6 @@ def test_few_databases_have_no_upper_bound() -> None:
     found = empriv.bounds(measure_joint(shifted(20, np.array([0.5, 0.5]), 3)), 0.1)
     assert found.upper == 1.0
     assert "at least 30" in found.notes[0]
-
-
-def test_too_many_dimensions_stand_in_the_way_of_a_pass() -> None:
-    risk = measure_joint(shifted(41, np.full(5, 1e-4), 5))
-    check = next(check for check in empriv.checks(risk, 0.1) if check.code == "dimension")
-    assert check.severity == "error"
-    assert check.numbers["dimension"] == 5
 
 
 def test_dependence_in_one_component_is_found() -> None:

@@ -26,7 +26,7 @@ from empriv.base.arguments import one_of, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
 from empriv.errors import InputError
-from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, Risk, RiskContract, measure
+from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, Risk, RiskContract, TableRisk, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
@@ -64,7 +64,7 @@ class Audit:
     Attributes
     ----------
     results : query results with everyone, and without each individual
-    risk : measured from the results, of any kind; a `JointRisk` if the query gives several numbers
+    risk : measured from the results, of any kind; a `JointRisk` or a `TableRisk` if the query gives several numbers
     epsilons : the epsilons asked for, rising
     query : SQL text, or the name of the function
     origin : where the rows came from, or None if results were given
@@ -593,7 +593,7 @@ def _(against: GivenRisk) -> Risk | None:
 
 
 @several_numbers.register
-def _(audit: Audit) -> JointRisk:
+def _(audit: Audit) -> JointRisk | TableRisk:
     return several_numbers(audit.alone.risk)
 
 
@@ -631,8 +631,8 @@ def _joint_json(joint: JointFacts) -> dict[str, Any]:
     """What JSON says about several numbers together."""
     return {
         "dimension": joint.dimension,
-        "vouched": joint.vouched,
-        "complete": joint.complete,
+        "parameters": joint.parameters,
+        "from_below": joint.from_below,
         "integration_error": list(joint.errors),
         "components": {
             name: [

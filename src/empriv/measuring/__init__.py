@@ -1,8 +1,8 @@
 """From results to risk: how private they are for every individual, at any epsilon.
 
-`line` measures one number, `joint` two together, `tables` any number, `given` one against an adversary who knows part of the data,
-`series` publishing again and again; `densities` are fitted for all of them. What every kind of risk can be asked is
-written once, in `contract`.
+`line` measures one number, `joint` two together, `tables` any number, `given` one against an adversary who knows part
+of the data, `series` publishing again and again; `densities` are fitted for all of them. What every kind of risk can be
+asked is written once, in `contract`.
 """
 
 from empriv.measuring.contract import RiskContract

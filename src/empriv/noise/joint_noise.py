@@ -21,7 +21,7 @@ from empriv.base.arguments import probability, whole_number
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
-from empriv.measuring import JointRisk, measure, measure_joint
+from empriv.measuring import JointRisk, TableRisk, measure
 from empriv.measuring.densities.selection import spread
 from empriv.noise import drawing
 from empriv.noise.drawn import with_noise
@@ -63,7 +63,7 @@ class JointNoise:
     """
 
     laws: Mapping[str, Law]
-    risk: JointRisk = field(repr=False)
+    risk: JointRisk | TableRisk = field(repr=False)
     epsilon: float
     delta: float
     achieved_epsilon: float
@@ -81,12 +81,12 @@ class JointNoise:
         """Whether the promise is kept for everything observed."""
         return self.achieved_epsilon <= self.epsilon and self.achieved_delta <= self.delta
 
-    def remeasure(self, *, draws: int = 8, rng: np.random.Generator | int | None = None) -> JointRisk:
+    def remeasure(self, *, draws: int = 8, rng: np.random.Generator | int | None = None) -> JointRisk | TableRisk:
         """The joint risk with noise: every result gets ``draws`` draws of it."""
         whole_number("draws", draws, least=1)
         noisy = with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng))
         risk = measure(noisy)
-        assert isinstance(risk, JointRisk)
+        assert isinstance(risk, JointRisk | TableRisk)
         return risk
 
     def certified_for(self, risk: Any) -> JointNoise:
@@ -159,7 +159,7 @@ class JointNoise:
             achieved = _achieved(lattice_influence(results, [law.granularity for law in laws.values()]), laws)
             return JointNoise(
                 laws=laws,
-                risk=measure_joint(results),
+                risk=_measured(results),
                 epsilon=_number(meta["epsilon"]),
                 delta=_number(meta["delta"]),
                 achieved_epsilon=achieved,
@@ -189,7 +189,7 @@ def _number(value: Any) -> float:
 
 
 def design_joint_noise(
-    risk: JointRisk,
+    risk: JointRisk | TableRisk,
     *,
     epsilon: float,
     delta: float = 0.0,
@@ -285,7 +285,7 @@ def lattice_influence(results: Results, steps: Sequence[float]) -> FloatArray:
 
 
 def _granularities(
-    risk: JointRisk, names: tuple[str, ...], granularity: float | Mapping[str, float] | None
+    risk: JointRisk | TableRisk, names: tuple[str, ...], granularity: float | Mapping[str, float] | None
 ) -> list[float]:
     if isinstance(granularity, Mapping):
         if set(granularity) != set(names):
@@ -296,12 +296,12 @@ def _granularities(
     return [suggested_granularity(_width(risk, name)) for name in names]
 
 
-def _width(risk: JointRisk, name: str) -> float:
+def _width(risk: JointRisk | TableRisk, name: str) -> float:
     influence = np.nan_to_num(risk.components[name].influence(), nan=0.0)
     return float(influence.max(initial=0.0)) or _spread(risk, name) or 1.0
 
 
-def _spread(risk: JointRisk, name: str) -> float:
+def _spread(risk: JointRisk | TableRisk, name: str) -> float:
     results = risk.components[name].results
     return spread(results.q[results.outcomes == 0].ravel())
 
@@ -361,3 +361,9 @@ def _least_noise(influence: FloatArray, weights: FloatArray, epsilon: float, adv
         cuts = np.union1d(cuts, worst)
     out[moved] = epsilon * best / largest[moved]
     return out
+
+
+def _measured(results: Results) -> JointRisk | TableRisk:
+    risk = measure(results)
+    assert isinstance(risk, JointRisk | TableRisk)
+    return risk

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from empriv.errors import InputError
-from empriv.measuring import GivenRisk, JointRisk, Risk
+from empriv.measuring import GivenRisk, JointRisk, Risk, TableRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import largest_shifts
 
@@ -41,7 +41,7 @@ def _(risk: GivenRisk) -> Risk:
 
 
 @one_number.register
-def _(risk: JointRisk) -> Risk:  # noqa: ARG001
+def _(risk: JointRisk | TableRisk) -> Risk:  # noqa: ARG001
     raise InputError(
         "`risk` must be that of one number, got several released together. "
         "Hint: design_joint_noise, which makes noise for all of them."
@@ -102,11 +102,13 @@ def _(risk: GivenRisk) -> bool:  # noqa: ARG001 — as above
 
 
 @singledispatch
-def several_numbers(risk: Any) -> JointRisk:
+def several_numbers(risk: Any) -> JointRisk | TableRisk:
     """The risk of several numbers that was given."""
-    raise InputError(f"`risk` must be a JointRisk, got {type(risk).__name__}. Hint: design_noise for one number.")
+    raise InputError(
+        f"`risk` must be that of several numbers, got {type(risk).__name__}. Hint: design_noise for one number."
+    )
 
 
 @several_numbers.register
-def _(risk: JointRisk) -> JointRisk:
+def _(risk: JointRisk | TableRisk) -> JointRisk | TableRisk:
     return risk

@@ -15,10 +15,11 @@ import numpy.typing as npt
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.given.adversary_risk import AdversaryRisk
 from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.joint.joint_risk import MOST_PAIRS, JointRisk
+from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
+from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds.analytic import floor
 from empriv.words.facts import AdversaryFacts, Atom, ExactLeak, Figure, JointFacts, NotNumbers, RiskFacts
@@ -81,13 +82,11 @@ def _(risk: AdversaryRisk, epsilons: Sequence[float]) -> RiskFacts:
 
 @facts_of.register
 def _(risk: JointRisk, epsilons: Sequence[float]) -> RiskFacts:
-    count = len(risk.components)
     joint = JointFacts(
         dimension=risk.dimension,
-        vouched=risk.vouched,
-        complete=risk.complete,
-        n_pairs=count * (count - 1) // 2,
-        most_pairs=MOST_PAIRS,
+        parameters=0,
+        from_below=0,
+        uncounted=0,
         errors=tuple(risk.error(np.asarray(epsilons, float)).tolist()),
         components={name: figures(part, epsilons) for name, part in risk.components.items()},
         leaks=tuple((leak.direction, leak.what, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
@@ -101,6 +100,30 @@ def _(risk: JointRisk, epsilons: Sequence[float]) -> RiskFacts:
         ),
         leaks=tuple(ExactLeak(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
         fits_density=True,
+        joint=joint,
+    )
+
+
+@facts_of.register
+def _(risk: TableRisk, epsilons: Sequence[float]) -> RiskFacts:
+    joint = JointFacts(
+        dimension=len(risk.fit.kept),
+        parameters=risk.fit.rank,
+        from_below=int(risk.from_below.sum()),
+        uncounted=risk.fit.left_out,
+        errors=(0.0,) * len(epsilons),
+        components={name: figures(part, epsilons) for name, part in risk.components.items()},
+        leaks=tuple((leak.direction, leak.what, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
+    )
+    return replace(
+        _of_any(risk, epsilons),
+        atoms=tuple(
+            replace(atom, name=f"{name}: {atom.name}")
+            for name, part in risk.components.items()
+            for atom in atoms_of(part)
+        ),
+        leaks=tuple(ExactLeak(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
+        fits_density=False,
         joint=joint,
     )
 

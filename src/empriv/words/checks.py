@@ -26,6 +26,8 @@ TITLES = {
     "databases": "Number of databases",
     "dependent": "Individuals who move together",
     "dimension": "Numbers released together",
+    "carried": "Cells for each database",
+    "bent": "Cells beside the rest of the table",
     "drift": "Influence on the databases that people are in",
     "exact-leak": "Exact leak",
     "floor": "Smallest delta that can be supported",
@@ -204,13 +206,24 @@ def _dependent(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: A
 
 
 def _dimension(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    dimension, vouched = numbers["dimension"], numbers["vouched"]
-    if severity != "info" and dimension > vouched:
-        return words.beyond_dimension(dimension, vouched, numbers["n"])
-    text = f"The results vary in {dimension} of the {vouched} dimensions that so many databases can carry"
+    text = f"The results vary in {numbers['dimension']} dimensions"
     if severity == "info":
-        return f"{text}."
+        return f"{text}, and their joint density was measured."
     return f"{text}; the integration is coarse (±{number(numbers['integration_error'])})."
+
+
+def _carried(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "error":
+        return words.table_from_below(numbers["n"], numbers["parameters"], numbers["people"])
+    if severity == "warning":
+        return words.many_parameters(numbers["parameters"], numbers["n"])
+    return f"What people do not touch counts as known, by {numbers['parameters']:,} parameters from {numbers['n']:,}."
+
+
+def _bent(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "What is left of the cells of the riskiest people does not depend on the rest of the table."
+    return words.bent(numbers["p"], numbers["share"], cannot_tell=severity == "error")
 
 
 def _exact_leak(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
@@ -329,6 +342,8 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "databases": _databases,
     "dependent": _dependent,
     "dimension": _dimension,
+    "carried": _carried,
+    "bent": _bent,
     "drift": _drift,
     "exact-leak": _exact_leak,
     "floor": _floor,

@@ -71,18 +71,19 @@ class JointFacts:
 
     Attributes
     ----------
-    dimension, vouched, complete : as in `JointRisk`
-    n_pairs, most_pairs : pairs of numbers, and how many of them are measured at most
+    dimension : numbers that the others do not determine
+    parameters : fitted so that what people do not touch counts as known; 0 where a joint density was fitted instead
+    from_below : individuals whose figures are from below, without an upper bound
+    uncounted : cells whose coming and going is not counted as known, since the databases do not carry more
     errors : of the integration, at each epsilon
     components : figures of each number alone
     leaks : direction, what is constant, individuals and largest share of each exact leak
     """
 
     dimension: int
-    vouched: int
-    complete: bool
-    n_pairs: int
-    most_pairs: int
+    parameters: int
+    from_below: int
+    uncounted: int
     errors: tuple[float, ...]
     components: Mapping[str, tuple[Figure, ...]]
     leaks: tuple[tuple[str, str, int, float], ...]

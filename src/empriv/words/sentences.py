@@ -278,10 +278,18 @@ def riskiest_resampled(count: int) -> str:
     return f"Databases were resampled for the {count:,} riskiest individuals alone."
 
 
-def beyond_dimension(dimension: int, vouched: int, n: int) -> str:
+def many_parameters(parameters: int, n: int) -> str:
     return (
-        f"The results vary in {dimension} dimensions, and {databases(n)} can carry a joint density in {vouched} only: "
-        "numbers were compared two by two at most, and all together may reveal more."
+        f"What people do not touch takes {parameters:,} parameters from {databases(n)} to be counted as known: so many "
+        "make what is left look smaller than it is, and figures larger."
+    )
+
+
+def bent(p: float, share: float, *, cannot_tell: bool) -> str:
+    then = "the table may reveal more than the bound says: it cannot tell." if cannot_tell else "bounds may be short."
+    return (
+        "What is left of the cells of the riskiest people depends on the rest of the table, other than in straight "
+        f"lines (p = {p:.3f}, {percent(share)} of how it varies): {then}"
     )
 
 

@@ -91,8 +91,8 @@ def _warnings(facts: RiskFacts, question: Question) -> list[str]:
             others = f", not the {count:,} {'others' if count > 1 else 'other'} released beside it"
             reason = "together they reveal more"
         warnings.append(f"This covers one number only, {question.component!r}{others}: {reason}.")
-    if facts.joint is not None and not facts.joint.complete:
-        warnings.append(dimension_sentence(facts.joint, facts.n_databases))
+    if facts.joint is not None:
+        warnings += _table_warnings(facts.joint, facts.n_databases)
     warnings += outcome_sentences(facts.not_numbers)
     warnings += [
         f"{percent(atom.mass)} of the results are one outcome of their own ({atom.name}), compared by counts: "
@@ -116,11 +116,7 @@ def joint_sentences(joint: JointFacts, figure: Figure) -> list[str]:
     if len(alone) > _MOST_LISTED:
         listed += f", and {len(alone) - _MOST_LISTED:,} more"
     count = len(alone)
-    scope = (
-        f"of all {count:,} numbers together" if joint.complete else f"the largest over pairs of the {count:,} numbers"
-    )
-    if count == 1:
-        scope = "of the one number"
+    scope = f"of all {count:,} numbers together" if count > 1 else "of the one number"
     error = joint.errors[0]
     bar = f" (integration error ±{number(error)})" if error > 0 else ""
     return [
@@ -129,18 +125,17 @@ def joint_sentences(joint: JointFacts, figure: Figure) -> list[str]:
     ]
 
 
-def dimension_sentence(joint: JointFacts, n_databases: int) -> str:
-    """That the databases are too few for so many numbers."""
-    measured = (
-        "two by two"
-        if joint.n_pairs <= joint.most_pairs
-        else f"for the {joint.most_pairs} of {joint.n_pairs:,} pairs that are most correlated"
-    )
-    return (
-        f"The results vary in {joint.dimension:,} dimensions, and {words.databases(n_databases)} can carry "
-        f"a joint density in {joint.vouched} only: the figures are those of the numbers {measured}, and all "
-        "together may reveal more."
-    )
+def _table_warnings(joint: JointFacts, n_databases: int) -> list[str]:
+    """Whose figures are from below, and what was not counted as known."""
+    warnings = []
+    if joint.from_below:
+        warnings.append(words.table_from_below(n_databases, joint.parameters, joint.from_below))
+    if joint.uncounted:
+        warnings.append(
+            f"Whether {joint.uncounted:,} of the numbers are there is not counted as known: "
+            f"{words.databases(n_databases)} do not carry more."
+        )
+    return warnings
 
 
 def asked_sentence(facts: RiskFacts, question: Question) -> str:

@@ -30,6 +30,8 @@ from empriv.measuring.series.sizes import (
     mean_influence,
     sizes_of,
 )
+from empriv.measuring.tables.table_presence import TablePresenceRisk
+from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, IntArray, Results
 
 _CERTAIN = 60.0  # epsilon: who is told apart beyond it is told apart for certain
@@ -100,6 +102,40 @@ def _(risk: JointRisk) -> LookedAt:
         parts[0], **{**most, "squared": np.maximum(most["squared"], together), "certain": certain}, held=False
     )
     return LookedAt(sizes, np.ones(risk.n_individuals))
+
+
+@looked_at.register
+def _(risk: TableRisk) -> LookedAt:
+    """A whole table: the most that one of its cells tells, alone or given the rest, or that their means tell together;
+    no upper figure."""
+    count, influences, fit = risk.n_individuals, risk.influences, risk.fit
+    most = {name: np.zeros(count) for name in ("squared", "narrow", "error", "least", "certain", "slips")}
+
+    def told(sizes: Sizes, own: IntArray, rows: IntArray) -> None:
+        for name, column in most.items():
+            column[rows] = np.maximum(column[rows], getattr(sizes, name)[own])
+
+    for name, rows in risk.touching.items():
+        told(looked_at(risk.components[name]).sizes, rows, rows)
+    for line, risks in risk.along_lines():
+        for part in risks.values():
+            told(looked_at(part).sizes, np.arange(len(line.rows)), line.rows)
+    mean = np.zeros((count, len(fit.kept)))
+    np.add.at(mean, (influences.owner[influences.rows // influences.draws], influences.places), influences.values)
+    most["squared"] = np.maximum(most["squared"], fit.sizes(mean / (fit.n * influences.draws)))
+    most["certain"] = np.maximum(most["certain"], risk.leaked())
+    return LookedAt(Sizes(**most, near_ends=(), n_databases=fit.n, held=False), np.ones(count))
+
+
+@looked_at.register
+def _(risk: TablePresenceRisk) -> LookedAt:
+    """What somebody does on a day when they are there, as a normal table would show it; no upper figure."""
+    table = risk.on_random_day
+    count, influences = risk.n_individuals, table.influences
+    squared = np.bincount(influences.owner, influences.sizes, minlength=count) / np.maximum(table.days_there, 1.0)
+    nothing = np.zeros(count)
+    sizes = Sizes(squared, squared, nothing, squared, risk.leaked(), nothing, (), table.fit.n, held=False)
+    return LookedAt(sizes, np.minimum(table.days_there / table.fit.n, 1.0))
 
 
 @looked_at.register

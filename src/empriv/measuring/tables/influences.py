@@ -1,8 +1,8 @@
 """What individuals change in a table: which cells, by how much, and whether the rest of the table allows it.
 
 Most people touch few cells, so only what is not 0 is kept. Where somebody changes what kind of outcome a cell is (a
-number becomes NULL), or moves a cell that is a number too seldom to be regressed on, the database is `turned`: no
-difference is taken there, and bounds count it as telling for certain.
+number becomes NULL), or moves a cell that is a number too seldom to be regressed on, it `turns` the cell: no
+difference is taken there, and bounds count the database as telling for certain.
 """
 
 from __future__ import annotations
@@ -55,13 +55,6 @@ class Influences:
         return np.repeat(np.arange(self.results.n_individuals, dtype=np.int64), self.results.presence)
 
     @cached_property
-    def turned(self) -> BoolArray:
-        """(entries,) whether a cell is turned there."""
-        out = np.zeros(len(self.results.entry_database), bool)
-        out[self.turns[:, 0]] = True
-        return out
-
-    @cached_property
     def starts(self) -> IntArray:
         """(individuals + 1,) where the values of each individual begin."""
         return np.searchsorted(self.rows, self.results.starts * self.draws)
@@ -75,16 +68,15 @@ class Influences:
         return np.asarray(pairs % width), begins
 
     def of(self, row: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """What one individual changes: databases (m,), places (t,) and changes (m, draws, t); turned ones left out."""
+        """What one individual changes: databases (m,), places (t,) and changes (m, draws, t), 0 where a cell is turned."""
         entries = slice(int(self.results.starts[row]), int(self.results.starts[row + 1]))
         part = slice(int(self.starts[row]), int(self.starts[row + 1]))
         places, column = np.unique(self.places[part], return_inverse=True)
         changes = np.zeros((entries.stop - entries.start, self.draws, len(places)))
         at, draw = np.divmod(self.rows[part] - entries.start * self.draws, self.draws)
         changes[at, draw, column] = self.values[part]
-        kept = ~self.turned[entries]
         databases = self.results.entry_database[entries].astype(np.int64)
-        return databases[kept], places.astype(np.int64), changes[kept]
+        return databases, places.astype(np.int64), changes
 
 
 def influences_on(results: Results, fit: TableFit) -> Influences:

@@ -11,7 +11,7 @@ import numpy as np
 
 from empriv.base.harmless import shortened
 from empriv.errors import InputError
-from empriv.measuring import JointRisk, RiskContract
+from empriv.measuring import JointRisk, RiskContract, TableRisk
 from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import BLUE, INK, ORANGE, SKY, Chart, Scale, layer, numbers, records, spec_of, stacked
 from empriv.report.gather import Material
@@ -39,27 +39,25 @@ def _pairs(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG
 
 
 @_pairs.register
-def _(risk: JointRisk, material: Material) -> Chart | None:
+def _(risk: JointRisk | TableRisk, material: Material) -> Chart | None:
     pairs, epsilon = list(combinations(risk.components, 2)), float(material.epsilons[material.start])
     views: list[dict[str, Any]] = []
     shown: list[tuple[str, str]] = []
-    for pair in _worst(risk, pairs, epsilon):
-        view = _view(risk, pair, len(views))
-        if view is not None and len(views) < _MOST_PAIRS:
+    for pair in _worst(risk, pairs):
+        view = _view(risk, pair, len(views)) if len(views) < _MOST_PAIRS else None
+        if view is not None:
             views.append(view)
             shown.append(pair)
     if not views:
         return None
     dots = "draw of noise" if (risk.results.draws or 1) > 1 else "database"
-    first_by = "whose delta is largest" if risk.pairwise else "that are related most closely"
-    of_how_many = "" if len(shown) == len(pairs) else f" Of {len(pairs):,} pairs, the chart shows those {first_by}."
-    with_delta = [(pair, _delta(risk, pair, epsilon)) for pair in shown]
-    deltas = [
-        f"{' and '.join(shortened(name, 30) for name in pair)}, {number(pair_delta)}"
-        for pair, pair_delta in with_delta
-        if pair_delta is not None
-    ]
-    pair_deltas = f" delta of two at epsilon {epsilon:.4g}: {'; '.join(deltas)}." if deltas else ""
+    of_how_many = (
+        "" if len(shown) == len(pairs) else f" Of {len(pairs):,} pairs, the chart shows those that are most correlated."
+    )
+    pair_delta = ""
+    if len(risk.components) == 2:
+        both = " and ".join(shortened(name, 30) for name in shown[0])
+        pair_delta = f" delta of two at epsilon {epsilon:.4g}: {both}, {number(float(risk.delta(epsilon)))}."
     many = (
         f" The table holds the first {_MOST_DOTS}."
         if risk.results.n_databases * (risk.results.draws or 1) > _MOST_DOTS
@@ -70,7 +68,7 @@ def _(risk: JointRisk, material: Material) -> Chart | None:
         name="joint",
         title="Numbers released together",
         caption=(
-            f"{_READ} Each dot is one {dots}.{of_how_many}{pair_deltas} The picture smooths each number with its own "
+            f"{_READ} Each dot is one {dots}.{of_how_many}{pair_delta} The picture smooths each number with its own "
             f"bandwidth; delta was measured with the joint density.{many}"
         ),
         spec={**stacked(views), "resolve": {"scale": {"color": "independent"}}},  # each pair has its own densest spot
@@ -138,7 +136,7 @@ def _format(values: FloatArray) -> str:
     return ",~r" if float(np.abs(values).max()) < 1e5 else "~s"
 
 
-def _view(risk: JointRisk, pair: tuple[str, str], place: int) -> dict[str, Any] | None:
+def _view(risk: JointRisk | TableRisk, pair: tuple[str, str], place: int) -> dict[str, Any] | None:
     """The map of one pair; None where either has no density."""
     first, second = (risk.components[name] for name in pair)
     if not (isinstance(first.density, Mixture) and isinstance(second.density, Mixture)):
@@ -157,28 +155,18 @@ def _view(risk: JointRisk, pair: tuple[str, str], place: int) -> dict[str, Any] 
     return {"width": _MAP, "height": 200, "layer": layers}
 
 
-def _worst(risk: JointRisk, pairs: Sequence[tuple[str, str]], epsilon: float) -> list[tuple[str, str]]:
-    """The pairs, those that tell most first: by their delta where it was measured, or by how much they correlate."""
+def _worst(risk: JointRisk | TableRisk, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs, those that are most correlated first where they are many."""
     if len(pairs) <= _MOST_PAIRS:
         return list(pairs)
-    if risk.pairwise:
-        return sorted(risk.pairwise, key=lambda pair: -float(risk.pairwise[pair].delta(epsilon)))
-
-    def together(pair: tuple[str, str]) -> float:
-        a, b = (risk.components[name].pairs.points for name in pair)
-        finite = np.isfinite(a) & np.isfinite(b)
-        if np.count_nonzero(finite) < 3 or np.ptp(a[finite]) == 0 or np.ptp(b[finite]) == 0:
-            return 0.0
-        return abs(float(np.corrcoef(a[finite], b[finite])[0, 1]))
-
-    return sorted(pairs, key=lambda pair: -together(pair))
-
-
-def _delta(risk: JointRisk, pair: tuple[str, str], epsilon: float) -> float | None:
-    """delta of two numbers, where it was measured."""
-    if len(risk.components) == 2:
-        return float(risk.delta(epsilon))
-    return float(risk.pairwise[pair].delta(epsilon)) if pair in risk.pairwise else None
+    names, d = list(risk.components), len(risk.components)
+    q = np.where(risk.results.outcomes == 0, risk.results.q, np.nan).reshape(-1, d)
+    centred = q - np.nanmean(q, axis=0)
+    spread = np.sqrt(np.nanmean(centred**2, axis=0))
+    scaled = np.nan_to_num(centred / np.where(spread > 0, spread, np.inf))
+    together = np.abs(scaled.T @ scaled)
+    place = {name: k for k, name in enumerate(names)}
+    return sorted(pairs, key=lambda pair: -together[place[pair[0]], place[pair[1]]])
 
 
 def _even(points: FloatArray, widths: FloatArray) -> FloatArray:

@@ -343,7 +343,7 @@ class CellCurves:
 
     @cached_property
     def _largest(self) -> FloatArray:
-        return np.max(list(self._kept.values()), axis=0)
+        return np.asarray(np.max(list(self._kept.values()), axis=0))
 
     def _made(self, place: int) -> FloatArray:
         fit, several = self.risk.fit, self.risk.several
@@ -476,9 +476,9 @@ def _trained(risk: TableRisk, candidates: IntArray, train: BoolArray, *, present
     residuals = cells - known @ level
     inside = residuals[rows]
     if len(inside) <= inside.shape[1] + known.shape[1] + 5:
-        directions = [None]
+        directions: list[FloatArray | None] = [None]
     else:
-        directions = [np.linalg.pinv(inside.T @ inside, rcond=1e-12, hermitian=True), None]
+        directions = [np.asarray(np.linalg.pinv(inside.T @ inside, rcond=1e-12, hermitian=True)), None]
     for row in candidates.tolist():
         databases, places, changes = risk.influences.of(row)
         own = np.zeros((fit.n, draws, len(fit.kept)))

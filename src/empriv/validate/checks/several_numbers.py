@@ -1,4 +1,4 @@
-"""Checks of several numbers released together: those of one number for each, and what only a vector has.
+"""Checks of numbers that vary in a plane, released together: those of one number for each, and what only both have.
 
 Where every component has the same check, only the gravest is shown, with the component's name.
 """
@@ -78,18 +78,16 @@ def _dimension(risk: JointRisk, epsilon: float) -> Check:
     numbers = {
         "components": len(risk.components),
         "dimension": risk.dimension,
-        "vouched": risk.vouched,
         "integration_error": error,
         "n": risk.results.n_databases,
     }
-    severity = "warning" if risk.dimension > risk.vouched or error > _COARSE else "info"
-    return Check("dimension", severity if risk.complete else "error", numbers)
+    return Check("dimension", "warning" if error > _COARSE else "info", numbers)
 
 
 def _bandwidth(risk: JointRisk, epsilon: float) -> Check:
     measured = risk.delta(float(epsilon))
     deltas = {"as measured": measured}
-    if risk.complete and risk.pairs.spaces:
+    if risk.pairs.spaces:
         rows = robustness.riskiest(risk, epsilon)
         least = max((part.delta(float(epsilon)) for part in risk.components.values()), default=0.0)
         for name, factor in robustness.SCALES.items():
