@@ -114,5 +114,5 @@ def test_wrong_input_is_refused() -> None:
         design_joint_noise(risk, epsilon=1.0, granularity={"a": 0.25})
     with pytest.raises(InputError, match="`granularity` must be declared"):
         design_joint_noise(risk, epsilon=1.0).release({"a": 1.0, "b": 2.0})
-    with pytest.raises(InputError, match="must be a JointRisk"):
+    with pytest.raises(InputError, match="must be that of several numbers"):
         design_joint_noise(risk.components["a"], epsilon=1.0)  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ class Influences:
         return np.asarray(pairs % width), begins
 
     def of(self, row: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """What one individual changes: databases (m,), places (t,) and changes (m, draws, t), 0 where a cell is turned."""
+        """What one individual changes: databases (m,), places (t,), changes (m, draws, t), 0 where a cell is turned."""
         entries = slice(int(self.results.starts[row]), int(self.results.starts[row + 1]))
         part = slice(int(self.starts[row]), int(self.starts[row + 1]))
         places, column = np.unique(self.places[part], return_inverse=True)
