@@ -82,7 +82,7 @@ class TableRisk(RiskContract):
     ... })
     >>> risk = empriv.measure(results)
     >>> print(f"{risk.each_number['ward 0'].delta(0.1):.2f} alone, {risk.delta(0.1):.2f} beside the others")
-    0.00 alone, 0.31 beside the others
+    0.01 alone, 0.26 beside the others
     """
 
     results: Results
