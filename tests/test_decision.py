@@ -51,6 +51,7 @@ def test_too_few_databases_say_how_many_only_where_more_would_do() -> None:
     case = replace(CASE, outcome="unresolved", judged=OPEN)
     assert decide(replace(case, needed=800)).reason.endswith("the target allows 0.05. About 800 databases would do.")
     assert "would do" not in decide(case).reason
+    assert "would do" not in decide(replace(case, needed=54_225)).reason
 
 
 def test_what_rules_out_a_pass_comes_first_where_the_figures_meet_the_target() -> None:
@@ -63,7 +64,7 @@ def test_noise_is_offered_with_its_cost_in_the_answers_unit() -> None:
     assert made.word == "Publish with noise"
     assert made.line == "Publish with noise (±1.2 min on a typical 6.04 min)"
     assert made.reason.startswith("As it is: the most exposed person's delta")
-    assert made.reason.endswith("With the noise, delta is 0.049 for the most exposed.")
+    assert made.reason.endswith("With the noise, delta is 0.049 for the most exposed, by its certificate.")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,11 @@ def test_noise_is_not_offered_where_it(case: Case) -> None:
 def test_without_a_target_there_is_no_decision_but_the_figures() -> None:
     made = decide(replace(CASE, outcome=None, judged=None))
     assert made.word == "No decision"
-    assert made.reason.endswith("delta is 0.007 at epsilon 0.1, at most 0.036 at 95% confidence.")
+    assert made.line == "No target was given: delta 0.007 at epsilon 0.1, at most 0.036"
+    assert made.reason == "The most exposed person's privacy fails with a probability of 0.7% in a random database."
+    assert decide(replace(CASE, outcome=None, judged=None, delta_there=0.2)).reason.endswith(
+        ", and 20% in a database that they are in."
+    )
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_the_command_line_asks_for_both(tmp_path: Path, monkeypatch: pytest.Monk
     asked = ["audit", "sites.csv", "--database", "site", "--individual", "person", "--query", "avg(salary)"]
 
     def run(*more: str) -> Any:
-        return CliRunner().invoke(main, [*asked, "--epsilon", "0.1", "--target", "delta <= 0.2 at 0.1", *more])
+        return CliRunner().invoke(main, [*asked, "-v", "--target", "delta <= 0.2 at 0.1", *more])
 
     failed = run()
     assert failed.exit_code == 3

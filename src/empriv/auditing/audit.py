@@ -123,6 +123,11 @@ class Audit:
         """The risk that says what is counted as known, if anything is."""
         return self.against
 
+    @property
+    def takes_noise(self) -> bool:
+        """Whether noise can be designed that keeps its promise to the readers that the figures are about."""
+        return self.composition is None and (self.against is None or _hidden_given(self.against) is not None)
+
     @cached_property
     def _repeated(self) -> RiskContract:
         return self.once.repeated(self.times)

@@ -29,9 +29,10 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise
     """The case of an audit: of its worst verdict, or of its figures where there is none."""
     epsilon = audit.epsilons[0]
     if not verdicts:
-        bounded = audit.bounds(epsilon)
+        bounded = audit.bounds(np.array([epsilon]))
         return Case(
-            None, None, epsilon, bounded.level, float(bounded.estimate), float(bounded.upper), audit.n_databases,
+            None, None, epsilon, bounded.level, float(bounded.estimate[0]), float(bounded.upper[0]), audit.n_databases,
+            delta_there=audit.summary().figures[0].delta_when_present,
             known=known_to_readers(audit.measured_against), times=audit.times, sampled=_sampled(audit),
         )  # fmt: skip
     worst = max(verdicts, key=(PASS, UNRESOLVED, FAIL).index)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from empriv.collecting import Databases
     from empriv.collecting.run_options import Run
 
+_GIVEN = "values given"
+
 
 def known_values(
     adversary: Adversary,
@@ -211,7 +213,8 @@ def known_to_readers(against: object) -> tuple[str, ...]:  # noqa: ARG001 — no
 
 @known_to_readers.register
 def _(against: AdversaryRisk) -> tuple[str, ...]:
-    return tuple(shortened(" ".join(name.split()), 40) for name in knows(against.adversary))
+    named = (name for name in knows(against.adversary))
+    return tuple("a quantity of it" if name == _GIVEN else shortened(" ".join(name.split()), 40) for name in named)
 
 
 @known_to_readers.register
@@ -304,7 +307,7 @@ def _(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
 def _named(g: Any) -> str:
     if isinstance(g, str):
         return g
-    return str(getattr(g, "__qualname__", "values given")) if callable(g) else "values given"
+    return str(getattr(g, "__qualname__", _GIVEN)) if callable(g) else _GIVEN
 
 
 def _label(value: Any) -> str | None:

@@ -34,9 +34,9 @@ from empriv.cli.options import (
     times_option,
     top_option,
     unit_option,
+    verbose_option,
 )
 from empriv.cli.running import Wanted, finish, limits_of
-from empriv.cli.terminal import printable
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
@@ -65,6 +65,7 @@ from empriv.errors import InputError
 @show_ids_option
 @top_option
 @quiet_option
+@verbose_option
 @config_options("Read options from this audit.toml; those given here win.")
 @click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
 @click.option(
@@ -140,12 +141,14 @@ def _update(path: str, config: str | None, write_config: str | None, given: dict
 
     def run(engine: Any) -> Any:
         grown = saved.updated(source_of(settings), engine=engine, progress=False if settings.quiet else None)
-        if not (settings.quiet or settings.json == "-"):
-            click.echo(printable(grown.bounds_whenever(grown.epsilons[0]).sentence))
         return grown if settings.times is None else grown.repeated(settings.times)
 
     wanted = Wanted.of(settings)
-    finish(run, wanted, save=settings.save or path, limits=limits_of(settings))
+
+    def whenever(grown: Any) -> tuple[str, ...]:
+        return (grown.bounds_whenever(grown.epsilons[0]).sentence,)
+
+    finish(run, wanted, save=settings.save or path, limits=limits_of(settings), further=whenever)
 
 
 def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Settings:

@@ -19,6 +19,7 @@ import click
 from click.core import ParameterSource
 
 from empriv.cli.options import F, Separated, options
+from empriv.cli.policy import parse_target
 from empriv.errors import InputError
 
 # Kinds of [protocols.NAME]: what each needs, and what it takes besides `query` and `base`.
@@ -83,8 +84,9 @@ class Settings:
     basis: str = "bound"
     presence: str = "both"
     show_ids: bool = False
-    top: int = 5
+    top: int = 3
     quiet: bool = False
+    verbose: bool = False
     tables: Mapping[str, str] = field(default_factory=dict)
     truth: str | None = None
     draws: int | None = None
@@ -117,8 +119,13 @@ class Settings:
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
-    """Settings from a file, overridden by those given on the command line (None or nothing: not given)."""
+    """Settings from a file, overridden by those given on the command line (None or nothing: not given).
+
+    Without epsilons of their own, figures are reported at those of the targets.
+    """
     values = {**config, **{name: value for name, value in given.items() if value not in (None, ())}}
+    if not values.get("epsilon") and values.get("target"):
+        values["epsilon"] = tuple(sorted({parse_target(text).epsilon for text in values["target"]}))
     tables = dict(values.get("tables", ()))
     own = {"table": tables.pop("")} if "" in tables else {}  # of the source itself
     return Settings(**{**values, **own, "tables": tables})

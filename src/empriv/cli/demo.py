@@ -1,62 +1,52 @@
-"""The command `demo`: an audit of data that the package carries, and how to do the same by hand."""
+"""The command `demo`: an audit of data that the package carries, from the question to what to do."""
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import click
 
-from empriv.cli.config import Settings, settings_of
-from empriv.cli.inputs import source_of
-from empriv.cli.options import (
-    epsilon_option,
-)
+from empriv.cli.config import settings_of
+from empriv.cli.inputs import check_targets, source_of
+from empriv.cli.options import epsilon_option
 from empriv.cli.running import Wanted, finish
 
-DEMO_SOURCE = "SELECT * FROM purchases WHERE date >= DATE '1997-04-01'"
-DEMO_QUERY = "sum(amount)"
+DEMO_QUERY = "avg(delay)"
+DEMO_TARGET = "delta <= 0.05 at 0.1"
+PAGE, SAVED = "empriv-demo.html", "empriv-demo.empriv"
 
 
 @click.command()
 @epsilon_option
 def demo(epsilon: tuple[float, ...] | None) -> None:
-    """Audit real data that the package carries: the daily revenue of a shop.
+    """Audit real data that the package carries: may the average delay of each day's flights be published?
+
+    Each day is a database, each aircraft an individual. Writes empriv-demo.html, the page of the audit, and
+    empriv-demo.empriv, the audit itself, here.
 
     \b
     Example:
-      empriv demo --epsilon 0.1,1
+      empriv demo
     """
-    from empriv.datasets import cdnow
+    from empriv.datasets import flights
 
     settings = settings_of(
         {},
-        {"files": (DEMO_SOURCE,), "database": "date", "individual": ("customer_id",), "query": (DEMO_QUERY,),
-         "tables": {"purchases": str(cdnow())}, "epsilon": epsilon},
+        {"files": (str(flights()),), "database": "date", "individual": ("aircraft",), "query": (DEMO_QUERY,),
+         "epsilon": epsilon, "target": (DEMO_TARGET,), "unit": "min", "report": PAGE, "save": SAVED},
     )  # fmt: skip
+    check_targets((PAGE, SAVED), ())
 
     def run(engine: Any) -> Any:
         import empriv
 
-        return empriv.audit(source_of(settings), settings.asked, epsilon=settings.epsilon, engine=engine)
+        return empriv.audit(
+            source_of(settings), settings.asked, epsilon=settings.epsilon, unit=settings.unit, engine=engine
+        )
 
-    click.echo("Real purchases of CDNOW's customers, April 1997 to June 1998: each day is a")
-    click.echo("database, the query is its revenue. How much does it reveal about one customer?")
-    finish(run, Wanted.of(settings))
-    click.echo(_recipe(settings))
+    def design(audit: Any) -> Any:
+        import empriv
 
+        return empriv.design_noise(audit, epsilon=0.1, delta=0.05)
 
-def _recipe(settings: Settings) -> str:
-    """How to do the demo by hand."""
-    epsilons = ", ".join(f"{epsilon:g}" for epsilon in settings.epsilon)
-    return f"""\
-The same on the command line:
-  empriv audit "{DEMO_SOURCE}" \\
-    --table purchases={shlex.quote(settings.tables["purchases"])} \\
-    --database date --individual customer_id --query "{DEMO_QUERY}" --epsilon {epsilons.replace(" ", "")}
-and in Python:
-  import empriv
-  data = empriv.databases("{DEMO_SOURCE}", database="date",
-                          individual="customer_id", tables={{"purchases": empriv.datasets.cdnow()}})
-  audit = empriv.audit(data, "{DEMO_QUERY}", epsilon=[{epsilons}])
-"""
+    finish(run, Wanted.of(settings), save=SAVED, design=design, exits=False)

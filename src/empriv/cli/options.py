@@ -134,7 +134,10 @@ def options(*several: Callable[[F], F]) -> Callable[[F], F]:
 
 
 epsilon_option = click.option(
-    "--epsilon", type=Epsilons(), metavar="E[,E...]", help="Epsilons to report. [default: 0.05,0.1,0.2]"
+    "--epsilon",
+    type=Epsilons(),
+    metavar="E[,E...]",
+    help="Epsilons to report. [default: those of --target, or 0.05,0.1,0.2]",
 )
 times_option = click.option(
     "--times",
@@ -149,7 +152,7 @@ show_ids_option = click.option(
     "--show-ids/--hide-ids", default=None, help="Name the riskiest individuals, instead of pseudonyms for this run."
 )
 top_option = click.option(
-    "--top", type=click.IntRange(min=0), metavar="N", help="How many individuals to list. [default: 5]"
+    "--top", type=click.IntRange(min=0), metavar="N", help="How many individuals to list. [default: 3]"
 )
 fail_if_option = click.option(
     "--fail-if",
@@ -188,6 +191,10 @@ limit_options = options(
     ),
 )
 quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; only the exit code matters.")
+verbose_option = click.option(
+    "--verbose/--no-verbose", "-v", default=None,
+    help="Also print reasons, notes, a chart, and what the figures rest on.",
+)  # fmt: skip
 source_options = options(
     click.argument("files", nargs=-1, metavar="[FILES|postgresql://...]..."),
     click.option(

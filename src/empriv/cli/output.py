@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,12 @@ from empriv.base.harmless import pseudonyms
 from empriv.cli.policy import Judgement, Target
 from empriv.cli.terminal import printable
 from empriv.errors import InputError
+from empriv.words.decision import NO_TARGET, PUBLISH, WITH_NOISE
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
     from empriv.validate.verdict import Verdict
+    from empriv.words.decision import Decision
 
 DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -51,23 +54,41 @@ def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[An
     return shown
 
 
-def judged(audit: Audit, outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
+def judged(
+    decision: Decision, outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]
+) -> dict[str, Any]:
     """The decision, and the outcomes of policies and targets, for the JSON beside the figures."""
     judgements: dict[str, Any] = {}
     if outcomes:
         judgements["policies"] = [outcome.to_json() for outcome in outcomes]
     if verdicts:
-        judgements["decision"] = audit.decision([verdict for _, verdict in verdicts]).to_json()
+        judgements["decision"] = decision.to_json()
         judgements["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
     return judgements
 
 
-def print_verdicts(verdicts: Sequence[tuple[str, Verdict]]) -> None:
-    for text, verdict in verdicts:
-        colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
-        click.secho(printable(f"Verdict on {text}: {verdict.upper()}."), fg=colour, bold=True)
-        for line in (verdict.sentence, *verdict.reasons):
-            click.echo(printable(f"  {line}"))
+def next_step(
+    audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, noise: Any = None
+) -> tuple[str, str]:
+    """What to do next, and the command that does it, if one does."""
+    if decision.word == NO_TARGET:
+        return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""
+    if decision.word == PUBLISH:
+        return "if you publish it again and again, ask for that, such as --times 30.", ""
+    worst = max(verdicts, key=("pass", "unresolved", "fail").index)
+    target = worst.targets[0]
+    if any(check.code == "databases" and check.severity == "error" for check in worst.checks):
+        return "collect more databases: at least 30 give an upper bound.", ""
+    if not audit.takes_noise:
+        return "ask for less, such as sum(least(amount, 60)) for amounts up to 60, and audit again.", ""
+    limit = f"--{target.name.replace('_', '-')} {target.limit:g}"
+    times = "" if audit.times == 1 else f" --times {audit.times}"
+    command = f"empriv noise {shlex.quote(saved or 'audit.empriv')} --epsilon {worst.epsilon:g} {limit}{times}"
+    if decision.word == WITH_NOISE:
+        return "choose the steps of your answers, and get the noise to release them with:", (
+            f"{command} --granularity {noise.granularity:g} --save noise.empriv"
+        )
+    return "see what noise costs" + (":" if saved else " (after --save audit.empriv):"), command
 
 
 def print_outcomes(outcomes: Sequence[Judgement]) -> None:

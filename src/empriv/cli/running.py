@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,8 +19,8 @@ from empriv.cli.config import Settings
 from empriv.cli.output import (
     exit_by,
     judged,
+    next_step,
     print_outcomes,
-    print_verdicts,
     printing,
     ranking,
     verdict_on,
@@ -44,7 +44,7 @@ _QUIET_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to show and write of an audit."""
+    """What to show and write of an audit; ``saved`` is the file that it came from."""
 
     json: str | None
     policies: tuple[str, ...]
@@ -59,14 +59,22 @@ class Wanted:
     beside: bool = False
     epsilons: tuple[float, ...] | None = None
     config: str | None = None
+    verbose: bool = False
+    saved: str | None = None
 
     @staticmethod
-    def of(settings: Settings, *, epsilons: tuple[float, ...] | None = None, config: str | None = None) -> Wanted:
+    def of(
+        settings: Settings,
+        *,
+        epsilons: tuple[float, ...] | None = None,
+        config: str | None = None,
+        saved: str | None = None,
+    ) -> Wanted:
         check_report(settings)
         return Wanted(
             settings.json, settings.fail_if, settings.target, settings.basis, settings.presence, settings.show_ids,
             settings.top, settings.quiet or settings.json == "-", settings.report, settings.public,
-            settings.beside, epsilons, config,
+            settings.beside, epsilons, config, settings.verbose, saved,
         )  # fmt: skip
 
 
@@ -80,12 +88,15 @@ def check_report(settings: Settings) -> None:
 
 
 @dataclass(frozen=True)
-class _Finished:
+class Finished:
+    """An audit with what is to be said of it; ``page`` is None where nothing is printed."""
+
     audit: Audit
     figures: dict[str, Any] | None
     outcomes: tuple[Judgement, ...]
     verdicts: tuple[tuple[str, Verdict], ...]
     page: Page | None
+    noise: Any = None
 
 
 def finish(
@@ -95,36 +106,67 @@ def finish(
     save: str | None = None,
     config: tuple[str, str] | None = None,
     limits: Mapping[str, Any] | None = None,
+    further: Callable[[Audit], Sequence[str]] = lambda audit: (),  # noqa: ARG005 — nothing further
+    design: Callable[[Audit], Any] = lambda audit: None,  # noqa: ARG005 — no noise
+    exits: bool = True,
 ) -> None:
-    """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved."""
+    """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved.
+
+    ``further`` gives sentences to print, ``design`` noise to decide with; ``exits`` is False where a verdict is no
+    failure.
+    """
     with engine_of(limits or {}) as engine:
-        finished = interruptible(lambda: _work(run(engine), wanted), quiet=wanted.quiet)
+
+        def work() -> Finished:
+            audit = run(engine)
+            said = () if wanted.quiet else further(audit)
+            return judged_audit(audit, wanted, save=save, further=said, noise=design(audit))
+
+        finished = interruptible(work, quiet=wanted.quiet)
+    tell(finished, wanted, save=save, config=config)
+    if exits:
+        exit_by(finished.outcomes, finished.verdicts)
+
+
+def tell(finished: Finished, wanted: Wanted, *, save: str | None = None, config: tuple[str, str] | None = None) -> None:
+    """Print an audit, write its files, and say which."""
     with printing():
-        _print(finished, wanted)
+        if finished.page is not None:
+            show(finished.page, console_for(sys.stdout), verbose=wanted.verbose)
+        if not wanted.quiet:
+            print_outcomes(finished.outcomes)
     from empriv.base.storage import write_atomically
 
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
-    if save is not None:
-        write_to(save, finished.audit.save)
-    if wanted.json is not None and finished.figures is not None:
-        write_json(wanted.json, finished.figures)
-    if wanted.report is not None:
-        write_to(wanted.report, lambda path: write_report(finished.audit, finished.verdicts, wanted, path))
-    if config is not None:
-        path, toml = config
-        write_to(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
-    exit_by(finished.outcomes, finished.verdicts)
+    written: list[str] = []
+    keys: list[str] = []
+    try:
+        if save is not None:
+            write_to(save, finished.audit.save)
+            written.append(save)
+        if wanted.json is not None and finished.figures is not None:
+            write_json(wanted.json, finished.figures)
+            written += [] if wanted.json == "-" else [wanted.json]
+        if wanted.report is not None:
+            write_to(wanted.report, lambda path: keys.extend(_write_report(finished, wanted, path)))
+            written.append(wanted.report)
+        if config is not None:
+            path, toml = config
+            write_to(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
+            written.append(path)
+    finally:
+        if written and not wanted.quiet:
+            with printing():
+                click.echo(printable(f"Wrote {', '.join(written)}{''.join(keys)}."))
 
 
-def write_report(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], wanted: Wanted, path: str) -> None:
-    """Write the page of an audit, and say where it is."""
-    written = audit.report(
-        path, show_ids=wanted.show_ids, public=wanted.public, verdicts=verdicts,
-        config=None if wanted.public else wanted.config, beside=wanted.beside,
+def _write_report(finished: Finished, wanted: Wanted, path: str) -> list[str]:
+    """Write the page of an audit; what to say of the key to its pseudonyms."""
+    page = finished.audit.report(
+        path, show_ids=wanted.show_ids, public=wanted.public, verdicts=finished.verdicts,
+        config=None if wanted.public else wanted.config, beside=wanted.beside, noise=finished.noise,
     )  # fmt: skip
-    if not wanted.quiet:
-        key = "" if written.key is None else f"; {written.key.name} tells who is who"
-        click.echo(printable(f"Wrote {written.page.name}{key}."))
+    return [] if page.key is None else [f"; {page.key.name} tells who is who"]
 
 
 def limits_of(settings: Settings) -> dict[str, Any]:
@@ -141,7 +183,16 @@ def engine_of(limits: Mapping[str, Any]) -> Iterator[DuckDBEngine]:
         yield DuckDBEngine(**limits, temp_directory=directory)
 
 
-def _work(audit: Audit, wanted: Wanted) -> _Finished:
+def judged_audit(
+    audit: Audit,
+    wanted: Wanted,
+    *,
+    save: str | None = None,
+    further: Sequence[str] = (),
+    curve: bool = True,
+    noise: Any = None,
+) -> Finished:
+    """The audit with its verdicts, its decision and the words about it."""
     # In this order, the curves at the epsilons asked for are computed only once.
     summary = audit.summary(wanted.epsilons)
     figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
@@ -149,26 +200,33 @@ def _work(audit: Audit, wanted: Wanted) -> _Finished:
     verdicts = tuple(
         (text, verdict_on(audit, parse_target(text), wanted.basis, wanted.presence)) for text in wanted.targets
     )
+    given = [verdict for _, verdict in verdicts]
+    if wanted.quiet and figures is None:
+        return Finished(audit, None, outcomes, verdicts, None)
+    decision = audit.decision(given, noise=noise)
     if figures is not None:
-        figures |= judged(audit, outcomes, verdicts)
+        figures |= judged(decision, outcomes, verdicts)
     if wanted.quiet:
-        return _Finished(audit, figures, outcomes, verdicts, None)
+        return Finished(audit, figures, outcomes, verdicts, None)
     often = _how_often(audit, verdicts, wanted.presence) if audit.times > 1 else ()
     summary = audit.with_validity(summary)
-    summary = replace(summary, notes=(*often, *summary.notes))
     from empriv.words.summary import tail_sentence
 
     asked_at = [figure.epsilon for figure in summary.figures]
-    first = asked_at[0]
+    ranked_at = asked_at[0] if not given else max(given, key=("pass", "unresolved", "fail").index).epsilon
+    single = audit.results.components is None  # influence on several is in spreads of each
     page = Page(
-        summary=summary, curve=_curve(audit, summary.figures[-1].epsilon),
-        ranking=ranking(audit.individuals(first, top=wanted.top), wanted.show_ids) if wanted.top else None,
-        ranked_at=first,
-        pseudonyms=not wanted.show_ids, n_individuals=audit.results.n_individuals,
-        tail=tail_sentence(audit.epsilon(0.0)) if audit.measured.tells_epsilon(0.0) else "",
+        decision=decision, verdicts=verdicts, summary=summary,
+        curve=_curve(audit, asked_at[-1]) if curve and wanted.verbose else ((), ()),
+        ranking=ranking(audit.individuals(ranked_at, top=wanted.top), wanted.show_ids) if wanted.top else None,
+        ranked_at=ranked_at, pseudonyms=not wanted.show_ids, n_individuals=audit.n_individuals,
+        tail=tail_sentence(audit.epsilon(0.0)) if wanted.verbose and audit.measured.tells_epsilon(0.0) else "",
+        next_step=next_step(audit, given, decision, save or wanted.saved, noise),
         once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
+        unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
+        further=(*often, *further),
     )  # fmt: skip
-    return _Finished(audit, figures, outcomes, verdicts, page)
+    return Finished(audit, figures, outcomes, verdicts, page, noise)
 
 
 def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], presence: str) -> tuple[str, ...]:
@@ -185,15 +243,6 @@ def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
     end = round_up(2.0 * largest) if largest > 0 else 1.0
     epsilons = [end * k / (_CURVE_POINTS - 1) for k in range(_CURVE_POINTS)]
     return epsilons, [float(delta) for delta in audit.delta(epsilons)]
-
-
-def _print(finished: _Finished, wanted: Wanted) -> None:
-    if not wanted.quiet:
-        print_verdicts(finished.verdicts)
-    if finished.page is not None:
-        show(finished.page, console_for(sys.stdout))
-    if not wanted.quiet:
-        print_outcomes(finished.outcomes)
 
 
 def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:

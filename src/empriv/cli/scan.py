@@ -6,7 +6,6 @@ Numerics and rich are imported inside the command, so that ``--help`` is quick.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,26 +27,15 @@ from empriv.cli.options import (
     target_options,
     top_option,
     unit_option,
+    verbose_option,
 )
-from empriv.cli.output import (
-    exit_by,
-    judged,
-    print_outcomes,
-    print_verdicts,
-    printing,
-    ranking,
-    verdict_on,
-    write_json,
-    write_to,
-)
-from empriv.cli.policy import Condition, Judgement, Target, judge, parse_policy, parse_target
-from empriv.cli.running import Wanted, check_report, engine_of, limits_of, write_report
-from empriv.cli.terminal import Page, console_for, show
+from empriv.cli.output import exit_by
+from empriv.cli.policy import Condition, Target, parse_policy, parse_target
+from empriv.cli.running import Wanted, check_report, engine_of, judged_audit, limits_of, tell
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
     from empriv.scale.scans import Scan
-    from empriv.validate.verdict import Verdict
 
 KEPT = 100
 """Riskiest individuals that a scan keeps at each epsilon, unless more are listed."""
@@ -81,6 +69,7 @@ KEPT = 100
 @show_ids_option
 @top_option
 @quiet_option
+@verbose_option
 def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given: Any) -> None:
     """Audit a query on a table whose results do not fit in memory.
 
@@ -104,7 +93,7 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     check_targets((settings.json, settings.save, settings.report, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
     scanned = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
-    tell(scanned, settings, policies, targets)
+    _tell(scanned, settings)
 
 
 def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -> None:
@@ -115,26 +104,22 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
     loaded = empriv.Scan.load(path)
     for epsilon in epsilons or ():
         loaded.delta(epsilon)  # refuses one that it was not made for
-    policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
-    tell(loaded, settings, policies, targets)
+    _tell(loaded, settings, saved=path)
 
 
-def tell(scanned: Scan, settings: Settings, policies: Sequence[Condition], targets: Sequence[Target]) -> None:
+def _tell(scanned: Scan, settings: Settings, saved: str | None = None) -> None:
     """Print and write the scan, and end with the exit code of policies and targets."""
-    outcomes = [judge(policy, scanned) for policy in policies]
-    verdicts = [(target.text, verdict_on(scanned, target, settings.basis, settings.presence)) for target in targets]
-    if not (settings.quiet or settings.json == "-"):
-        with printing():
-            _print(scanned, settings, verdicts, outcomes)
-    # The summary is on the screen by now: a file that cannot be written loses nothing else.
-    if settings.save is not None:
-        write_to(settings.save, scanned.save)
-    if settings.json is not None:
-        write_json(settings.json, scanned.to_json() | judged(scanned, outcomes, verdicts))
-    if settings.report is not None:
-        wanted = Wanted.of(settings)
-        write_to(settings.report, lambda path: write_report(scanned, verdicts, wanted, path))
-    exit_by(outcomes, verdicts)
+    wanted = Wanted.of(settings, saved=saved)
+    further = [_epsilon_at(scanned, delta) for delta in scanned.deltas if delta > 0]
+    finished = judged_audit(scanned, wanted, save=settings.save, further=further, curve=False)
+    tell(finished, wanted, save=settings.save)
+    exit_by(finished.outcomes, finished.verdicts)
+
+
+def _epsilon_at(scanned: Scan, delta: float) -> str:
+    epsilon = scanned.epsilon(delta)
+    range_text = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
+    return f"delta is at most {delta:g} {range_text}."
 
 
 def _check_usage(settings: Settings) -> None:
@@ -175,24 +160,3 @@ def _scanned(
             adversary=given_of(settings), top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
             engine=engine, progress=False if quiet else None, unit=settings.unit,
         )  # fmt: skip
-
-
-def _print(
-    scanned: Scan, settings: Settings, verdicts: Sequence[tuple[str, Verdict]], outcomes: Sequence[Judgement]
-) -> None:
-    from empriv.words.summary import tail_sentence
-
-    print_verdicts(verdicts)
-    first = scanned.epsilons[0]
-    page = Page(
-        summary=scanned.summary(), curve=((), ()), ranked_at=first,
-        ranking=ranking(scanned.individuals(first, top=settings.top), settings.show_ids) if settings.top else None,
-        pseudonyms=not settings.show_ids, n_individuals=scanned.n_individuals, tail=tail_sentence(scanned.epsilon(0.0)),
-    )  # fmt: skip
-    show(page, console_for(sys.stdout))
-    for delta in scanned.deltas:
-        if delta > 0:
-            epsilon = scanned.epsilon(delta)
-            range_text = f"from epsilon {epsilon:.4g} on" if math.isfinite(epsilon) else "at no epsilon"
-            click.echo(f"delta is at most {delta:g} {range_text}.")
-    print_outcomes(outcomes)

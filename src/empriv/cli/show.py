@@ -20,6 +20,7 @@ from empriv.cli.options import (
     times_option,
     top_option,
     unit_option,
+    verbose_option,
 )
 from empriv.cli.running import Wanted, finish
 from empriv.cli.scan import show_scan
@@ -37,6 +38,7 @@ from empriv.cli.scan import show_scan
 @show_ids_option
 @top_option
 @quiet_option
+@verbose_option
 def show(path: str, **given: Any) -> None:
     """Show an audit or a scan that was saved with --save, or audit saved results.
 
@@ -60,4 +62,4 @@ def show(path: str, **given: Any) -> None:
         audited = replace(audited, unit=settings.unit or audited.unit)
         return audited if settings.times is None else audited.repeated(settings.times)
 
-    finish(run, Wanted.of(settings, epsilons=given["epsilon"]))
+    finish(run, Wanted.of(settings, epsilons=given["epsilon"], saved=path))

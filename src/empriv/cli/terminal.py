@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from empriv.validate.verdict import Verdict
+    from empriv.words.decision import Decision
     from empriv.words.summary import Summary
 
+COLOURS = {"Publish": "green", "Publish with noise": "yellow", "Do not publish yet": "red", "No decision": "cyan"}
+_VERDICT_COLOURS = {"pass": "green", "unresolved": "yellow", "fail": "red"}
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _WIDEST = 100
@@ -31,6 +35,8 @@ class Page:
 
     Attributes
     ----------
+    decision : the line that comes first, with its reason and condition
+    verdicts : each target in words, with its verdict
     summary : the words
     curve : epsilons, and delta at each
     ranking : columns of the riskiest individuals, under the names shown; None shows none
@@ -38,9 +44,14 @@ class Page:
     pseudonyms : whether the names are pseudonyms
     n_individuals : how many there are
     tail : sentence about epsilon at delta = 0, or nothing
+    next_step : what to do next, and the command that does it, if one does
     once : delta of one publication at each epsilon, where the figures are of several
+    unit, answer : unit of the answer, and what it is called
+    further : sentences of the command that shows it
     """
 
+    decision: Decision
+    verdicts: Sequence[tuple[str, Verdict]]
     summary: Summary
     curve: tuple[Sequence[float], Sequence[float]]
     ranking: Mapping[str, Sequence[Any]] | None
@@ -48,7 +59,11 @@ class Page:
     pseudonyms: bool
     n_individuals: int
     tail: str
+    next_step: tuple[str, str]
     once: Sequence[float] | None = None
+    unit: str = ""
+    answer: str = "the answer"
+    further: Sequence[str] = ()
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
@@ -146,9 +161,46 @@ def console_for(stream: TextIO) -> Console:
     return console
 
 
-def show(page: Page, console: Console) -> None:
-    """Print an audit."""
-    from rich.padding import Padding
+def show(page: Page, console: Console, *, verbose: bool = False) -> None:
+    """Print an audit: the decision and what it rests on in one screen, and with ``verbose`` all that is known."""
+    summary = page.summary
+
+    def say(text: str, style: str = "") -> None:
+        console.print(_text(text, console, style))
+
+    say(page.decision.line, f"bold {COLOURS[page.decision.word]}")
+    say(page.decision.reason)
+    say(page.decision.condition)
+    for text, verdict in page.verdicts:
+        say(f"Verdict on {text}: {verdict.upper()}.", _VERDICT_COLOURS[verdict])
+    for alarm in summary.alarms:
+        say(alarm, "bold red")
+    console.print()
+    say(summary.asked)
+    console.print()
+    console.print(_figures(page, console))
+    if page.ranking is not None:
+        names = "pseudonyms of this run; --show-ids names them" if page.pseudonyms else "by their identifiers"
+        console.print()
+        say(f"Most exposed at epsilon {page.ranked_at:g} ({names})", "bold")
+        console.print(_ranking(page, console))
+    if verbose:
+        _show_everything(page, console)
+    console.print()
+    if summary.warnings and not verbose:
+        count = len(summary.warnings)
+        noun, them = ("thing", "it") if count == 1 else ("things", "them")
+        say(f"{count} {noun} to know before you rely on this: --verbose lists {them}.", "yellow")
+    for line in page.further:
+        say(line)
+    advice, command = page.next_step
+    say(f"Next: {advice}")
+    if command:  # on a line of its own, which is never broken
+        console.print(_text(f"  {command}", console, "bold"), soft_wrap=True)
+
+
+def _show_everything(page: Page, console: Console) -> None:
+    """Reasons, warnings, the chart, and what the figures rest on."""
     from rich.rule import Rule
 
     summary = page.summary
@@ -156,13 +208,11 @@ def show(page: Page, console: Console) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(_text(text, console, style))
 
-    console.print()
-    say(summary.asked, "bold")
-    for alarm in summary.alarms:
+    for text, verdict in page.verdicts:
         console.print()
-        console.print(Padding(_text(alarm, console, "bold red"), (0, 2)))
-    console.print()
-    console.print(_figures(page, console))
+        say(f"Why {verdict} on {text}", "bold")
+        for line in (verdict.sentence, *verdict.reasons):
+            say(line)
     console.print()
     say(summary.sentences[0])
     for warning in summary.warnings:
@@ -175,15 +225,9 @@ def show(page: Page, console: Console) -> None:
         say("delta of the most exposed individual (up) against epsilon (across)", "bold")
         for line in lines:
             console.print(_text("  " + line, console, "cyan"), no_wrap=True, overflow="crop")
-    if page.ranking is not None:
-        names = "pseudonyms of this run; --show-ids names them" if page.pseudonyms else "by their identifiers"
-        console.print()
-        say(f"Most exposed individuals at epsilon {page.ranked_at:g} ({names})", "bold")
-        console.print(_ranking(page.ranking, console))
     console.print(Rule(style="dim", characters="-" if plain else "─"))
     for note in filter(None, (*summary.notes, page.tail)):
         say(note)
-    console.print()
 
 
 def _figures(page: Page, console: Console) -> Table:
@@ -207,14 +251,15 @@ def _figures(page: Page, console: Console) -> Table:
     return table
 
 
-def _ranking(ranking: Mapping[str, Sequence[Any]], console: Console) -> Table:
-    from empriv.words.sentences import percent, quantity
+def _ranking(page: Page, console: Console) -> Table:
+    from empriv.words.sentences import amount, percent
 
-    table = _table("individual", "delta_i", "largest influence", "in databases")
+    assert page.ranking is not None
+    table = _table("individual", "delta_i", f"moves {page.answer} by up to", "in databases")
     table.columns[0].justify = "left"
-    columns = (ranking[name] for name in ("individual", "delta_i", "largest_influence", "databases"))
+    columns = (page.ranking[name] for name in ("individual", "delta_i", "largest_influence", "databases"))
     for individual, delta, influence, databases in zip(*columns, strict=True):
-        change = "number or not" if math.isnan(influence) else quantity(float(influence))
+        change = "number or not" if math.isnan(influence) else amount(float(influence), page.unit)
         table.add_row(
             _text(str(individual), console),
             _text(percent(float(delta)), console),
@@ -225,10 +270,9 @@ def _ranking(ranking: Mapping[str, Sequence[Any]], console: Console) -> Table:
 
 
 def _table(*headers: str) -> Table:
-    from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim")
+    table = Table(box=None, show_edge=False, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for header in headers:
         table.add_column(header, justify="right")
     return table

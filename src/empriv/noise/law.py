@@ -237,6 +237,8 @@ class Law:
             phrases.append((share, phrase if len(self.parts) == 1 else f"{phrase} {_how_often(share)}"))
         if any(share < _SELDOM for share, _ in phrases):
             phrases.sort(key=lambda pair: -pair[0])  # what hardly happens comes last
+        if [part.kind for part in self.parts] == ["point"]:
+            return f"No noise: answers are rounded to multiples of {self.granularity:g}."
         sentence = f"{'; '.join(phrase for _, phrase in phrases)}; in multiples of {self.granularity:g}."
         return sentence[0].upper() + sentence[1:]
 

@@ -126,6 +126,11 @@ class Scan(Audit):
         """The risk that says what is counted as known, if anything is."""
         return self.riskiest
 
+    @property
+    def takes_noise(self) -> bool:
+        """No: noise is designed for everyone at once."""
+        return False
+
     def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
         """The scan in words, with its bounds at the first epsilon and its checks."""
         summary = self.with_validity(super().summary(epsilons))

@@ -248,7 +248,7 @@ def _iid(severity: str, numbers: Numbers, subject: str) -> str:
     if severity == "error":
         return words.departure(numbers["statistic"], numbers["p"], subject)
     if severity == "warning":
-        return f"{words.databases(numbers['n'])} are too few to test for independence."
+        return words.too_few_to_test(numbers["n"])
     if "p" not in numbers:
         return words.no_order()
     return words.no_departure(numbers["n"], numbers["power_trend"])
@@ -328,7 +328,7 @@ def _ties(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
 def _repeated(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001 — all have these
     times = f"{numbers['times']:,} publications"
     if severity == "info":
-        return f"{numbers['n']:,} databases carry an upper figure for {times}."
+        return f"{words.databases(numbers['n'])} carry an upper figure for {times}."
     return no_repeated_bound(numbers["n"], numbers["several"])
 
 

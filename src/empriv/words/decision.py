@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from empriv.words.sentences import amount, databases, number, percent
+from empriv.words.sentences import amount, databases, number, percent, show_only, too_few_to_be_sure
 
+_FAR = 10  # so many times the databases there are is too far to wait for
 PUBLISH, WITH_NOISE, NOT_YET, NO_TARGET = "Publish", "Publish with noise", "Do not publish yet", "No decision"
 
 
@@ -58,6 +59,7 @@ class Case:
     judged : the target that decided, held against the figures; None without a target
     epsilon, level : where the target holds, and the confidence of the bounds
     delta, upper : the estimate at ``epsilon`` and its upper bound, for where there is no target
+    delta_there : the estimate in a database that people are in, if it was measured
     there : whether these figures are of a database that people are in
     obstacles : sentences of checks that rule out a pass; those that noise does not remove are ``lasting``
     n_databases, needed : how many there are, and how many would resolve it if more would do
@@ -74,6 +76,7 @@ class Case:
     delta: float
     upper: float
     n_databases: int
+    delta_there: float | None = None
     there: bool = False
     by_estimate: bool = False
     obstacles: Sequence[str] = ()
@@ -115,7 +118,7 @@ def decide(case: Case) -> Decision:
     """
     condition = _condition(case)
     if case.outcome is None:
-        return Decision(NO_TARGET, "No decision: no target was given", _figures(case), condition)
+        return Decision(NO_TARGET, f"No target was given: {_figures(case)}", _failing(case), condition)
     if case.outcome == "pass":
         return Decision(PUBLISH, PUBLISH, _reason(case), condition)
     noise, reason = case.noise, _reason(case)
@@ -126,14 +129,21 @@ def decide(case: Case) -> Decision:
     as_it_is = f"As it is: {reason[0].lower()}{reason[1:]}"
     if noise.error >= noise.typical:
         return Decision(NOT_YET, NOT_YET, f"{as_it_is} Noise that hides it is too large: {cost}.", condition)
-    hidden = f"With the noise, delta is {number(noise.achieved)} for the most exposed."
+    hidden = f"With the noise, delta is {number(noise.achieved)} for the most exposed, by its certificate."
     return Decision(WITH_NOISE, f"{WITH_NOISE} ({cost})", f"{as_it_is} {hidden}", condition)
 
 
 def _figures(case: Case) -> str:
-    bound = "no upper bound" if case.upper >= 1 else f"at most {number(case.upper)} at {percent(case.level)} confidence"
+    bound = "no upper bound" if case.upper >= 1 else f"at most {number(case.upper)}"
+    return f"delta {number(case.delta)} at epsilon {case.epsilon:g}, {bound}"
+
+
+def _failing(case: Case) -> str:
+    """The same in plain words."""
+    there = "" if case.delta_there is None else f", and {percent(case.delta_there)} in a database that they are in"
     return (
-        f"The most exposed person's delta is {number(case.delta)} at epsilon {case.epsilon:g}{_place(case)}, {bound}."
+        f"The most exposed person's privacy fails with a probability of {percent(case.delta)} in a random database"
+        f"{there}."
     )
 
 
@@ -159,7 +169,7 @@ def _reason(case: Case) -> str:
         between += "" if target.upper >= 1 else f" and at most {number(target.upper)}"
         return (
             f"{figure.capitalize()} {at} is estimated at {number(target.estimate)}, and {allowed}; "
-            f"{databases(case.n_databases)} {'shows' if case.n_databases == 1 else 'show'} only that it is {between}."
+            f"{show_only(case.n_databases)} that it is {between}."
         )
     if case.obstacles:
         return case.obstacles[0]
@@ -168,9 +178,10 @@ def _reason(case: Case) -> str:
             f"{figure.capitalize()} {at} is estimated at {number(target.estimate)}, and {allowed}; but nothing bounds "
             "it from above."
         )
-    more = "" if case.needed is None else f" About {databases(case.needed)} would do."
+    within_reach = case.needed is not None and case.needed <= _FAR * case.n_databases
+    more = "" if case.needed is None or not within_reach else f" About {databases(case.needed)} would do."
     return (
-        f"{databases(case.n_databases)} {'is' if case.n_databases == 1 else 'are'} too few to be sure: {figure} {at} "
+        f"{too_few_to_be_sure(case.n_databases)}: {figure} {at} "
         f"is estimated at {number(target.estimate)} and may be {number(target.upper)}; {allowed}.{more}"
     )
 

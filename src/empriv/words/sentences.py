@@ -6,12 +6,15 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
+_OF_ONE = {"are": "is", "give": "gives", "show": "shows"}
 _BEFORE, _CLOSE = ("$", "€", "£", "¥"), ("%", "‰", "°")  # units that stand before a number, or close after it
 
 
 def number(value: float, digits: int = 2) -> str:
     """A few significant digits, without an exponent where that is readable."""
-    if value == 0 or 1e-6 <= abs(value) < 1e6:
+    if value == 0:
+        return "0"  # never -0
+    if 1e-6 <= abs(value) < 1e6:
         if 1 - 0.5 * 10.0**-digits <= value < 1:
             return f">0.{'9' * digits}"  # 1 is for certainty alone
         if abs(value) >= 100:
@@ -30,7 +33,7 @@ def amount(value: float, unit: str = "") -> str:
     """A number of the user's own for a sentence: three digits, or all before the point, with its unit."""
     if not math.isfinite(value):
         return "unknown"
-    size = abs(value)
+    value, size = value + 0.0, abs(value)  # -0 is 0
     text = f"{value:,.0f}" if 1000 <= size < 1e15 else f"{value:.3g}"
     if unit in _BEFORE:
         return f"-{unit}{text[1:]}" if text.startswith("-") else f"{unit}{text}"
@@ -68,6 +71,23 @@ def people(count: int) -> str:
 
 def databases(n: int) -> str:
     return "1 database" if n == 1 else f"{n:,} databases"
+
+
+def _so_many(n: int, verb: str) -> str:
+    """Databases as the subject of "are", "give" or "show"."""
+    return f"{databases(n)} {_OF_ONE[verb] if n == 1 else verb}"
+
+
+def too_few_to_test(n: int) -> str:
+    return f"{_so_many(n, 'are')} too few to test for independence."
+
+
+def too_few_to_be_sure(n: int) -> str:
+    return f"{_so_many(n, 'are')} too few to be sure"
+
+
+def show_only(n: int) -> str:
+    return f"{_so_many(n, 'show')} only"
 
 
 def estimate(delta: float, epsilon: float, n: int) -> str:
@@ -143,11 +163,11 @@ def exact_leak(leak: str, n_individuals: int, share: float) -> str:
 
 
 def no_upper_bound(n: int, least: int) -> str:
-    return f"{databases(n)} {'gives' if n == 1 else 'give'} no upper bound: at least {least} are needed."
+    return f"{_so_many(n, 'give')} no upper bound: at least {least} are needed."
 
 
 def few_databases(n: int) -> str:
-    return f"{databases(n)} are few: from 30 to 99 the upper bound is weak, and rare behaviour goes unseen."
+    return f"{_so_many(n, 'are')} few: from 30 to 99 the upper bound is weak, and rare behaviour goes unseen."
 
 
 def publications(times: int) -> str:
@@ -184,8 +204,8 @@ def no_repeated_bound(n: int, several: bool) -> str:
     if several:
         return "Several numbers published again and again have no upper figure: none was validated."
     return (
-        f"{databases(n)} give no upper figure for several publications, since the results are skewed, end abruptly or "
-        "have two peaks: with fewer than 100 none was seen to hold there. Hint: more databases, or results that are "
+        f"{_so_many(n, 'give')} no upper figure for several publications, since the results are skewed, end abruptly "
+        "or have two peaks: with fewer than 100 none was seen to hold there. Hint: more databases, or results that are "
         "more even, such as logarithms."
     )
 

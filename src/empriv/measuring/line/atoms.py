@@ -24,6 +24,7 @@ Codes = npt.NDArray[np.int8]
 
 _LARGEST = 1e150
 _ROUND = 1e6  # results are called round when they are multiples of 1e-6
+_LEAST_SHOWN = 5  # distinct values that must show a lattice, or that results are round
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +150,7 @@ def lattice(values: FloatArray) -> tuple[float, float] | None:
     distinct = np.unique(values)
     # sums of cents that are equal may differ in their last bits
     distinct = distinct[np.diff(distinct, prepend=-np.inf) > tie_tolerance(distinct)]
-    if len(distinct) < 5:
+    if len(distinct) < _LEAST_SHOWN:
         return None
     resolution = float(np.spacing(np.abs(distinct).max()))
     step, offset = 0.0, float(distinct[0])
@@ -279,6 +280,11 @@ def _is_round(values: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray(np.abs(scaled - np.round(scaled)) <= 1e-4)
 
 
+def _all_round(values: FloatArray) -> bool:
+    """Whether all values are round, and enough of them differ for that to be no accident: three averages may be."""
+    return len(np.unique(values)) >= _LEAST_SHOWN and bool(_is_round(values).all())
+
+
 def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
     """This individual's pairs with their own atom taken out, if they have one."""
     q, without = pairs.points, pairs.dense(np.array([row]))[0]
@@ -290,7 +296,7 @@ def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
             finite & (np.abs(x - value) <= tie_tolerance(without))
             for finite, x in ((finite_q, q), (finite_without, without))
         )
-    elif look_for_round and finite_without.any() and _is_round(without[finite_without]).all():
+    elif look_for_round and _all_round(without[finite_without]):
         name = "round_without"
         at_q, at_without = finite_q & ~_is_round(q), np.zeros(len(q), bool)
     else:

@@ -1,0 +1,306 @@
+"""What the terminal shows first, at 80 columns: whole, for each verdict and kind of risk."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.cli.config import Settings, settings_of
+from empriv.cli.running import Wanted, judged_audit
+from empriv.cli.terminal import console_for, show
+
+TARGET = "delta <= 0.05 at 0.1"
+
+PASS = """\
+Publish
+The most exposed person's delta at epsilon 0.1, in a database that they are in,
+is at most 0.0085 with 95% confidence; the target allows 0.05.
+Holds for databases like these 400, and readers who may know that the person is
+in the database.
+Verdict on delta <= 0.05 at 0.1: PASS.
+
+The query was asked of 400 databases, with everyone and without each of 2
+individuals.
+
+epsilon  delta  when present  total risk  individuals exposed
+    0.1      0             0           0               0 of 2
+
+Most exposed at epsilon 0.1 (by their identifiers)
+individual  delta_i  moves the answer by up to  in databases
+0                0%                  0.304 min           400
+1                0%                  0.267 min           400
+
+1 thing to know before you rely on this: --verbose lists it.
+Next: if you publish it again and again, ask for that, such as --times 30.
+"""
+FAIL = """\
+Do not publish yet
+The most exposed person's delta at epsilon 0.1, in a database that they are in,
+is at least 0.27 with 95% confidence; the target allows 0.05.
+Holds for databases like these 400, and readers who may know that the person is
+in the database.
+Verdict on delta <= 0.05 at 0.1: FAIL.
+
+The query was asked of 400 databases, with everyone and without each of 2
+individuals.
+
+epsilon  delta  when present  total risk  individuals exposed
+    0.1  0.312         0.312       0.312               1 of 2
+
+Most exposed at epsilon 0.1 (by their identifiers)
+individual  delta_i  moves the answer by up to  in databases
+0               31%                   8.25 min           400
+1                0%                  0.267 min           400
+
+2 things to know before you rely on this: --verbose lists them.
+Next: see what noise costs:
+  empriv noise audit.empriv --epsilon 0.1 --delta 0.05
+"""
+UNRESOLVED = """\
+Do not publish yet
+100 databases are too few to be sure: the most exposed person's delta at epsilon
+0.1, in a database that they are in, is estimated at 0.01 and may be 0.056; the
+target allows 0.05. About 132 databases would do.
+Holds for databases like these 100, and readers who may know that the person is
+in the database.
+Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
+
+The query was asked of 100 databases, with everyone and without each of 2
+individuals.
+
+epsilon   delta  when present  total risk  individuals exposed
+    0.1  0.0102        0.0104      0.0102               1 of 2
+
+Most exposed at epsilon 0.1 (by their identifiers)
+individual  delta_i  moves the answer by up to  in databases
+0                1%                   1.02 min           100
+1                0%                  0.315 min           100
+
+2 things to know before you rely on this: --verbose lists them.
+Next: see what noise costs:
+  empriv noise audit.empriv --epsilon 0.1 --delta 0.05
+"""
+FEW = """\
+Do not publish yet
+12 databases give no upper bound: at least 30 are needed.
+Holds for databases like these 12, and readers who may know that the person is
+in the database.
+Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
+
+The query was asked of 12 databases, with everyone and without each of 1
+individual.
+
+epsilon  delta  when present  total risk  individuals exposed
+    0.1      0             0           0               0 of 1
+
+Most exposed at epsilon 0.1 (by their identifiers)
+individual  delta_i  moves the answer by up to  in databases
+0                0%                       0.14            12
+
+3 things to know before you rely on this: --verbose lists them.
+Next: collect more databases: at least 30 give an upper bound.
+"""
+ADVERSARY = """\
+Do not publish yet
+The most exposed person's delta at epsilon 0.1 is estimated at 0, and the target
+allows 0.05; but nothing bounds it from above.
+Holds for databases like these 120, and readers who may know a quantity of it.
+Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
+
+The query was asked of 120 databases, with everyone and without each of 1
+individual.
+
+epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
+    0.1                     0                     0               0 of 1
+
+Most exposed at epsilon 0.1 (by their identifiers)
+individual  delta_i  moves the answer by up to  in databases
+0                0%                      0.253           120
+
+1 thing to know before you rely on this: --verbose lists it.
+Next: ask for less, such as sum(least(amount, 60)) for amounts up to 60, and
+audit again.
+"""
+SCAN = """\
+Do not publish yet
+The most exposed person's delta at epsilon 0.1 is at least 0.27 with 95%
+confidence; the target allows 0.05.
+Holds for databases like these 400, and readers who know nothing else of the
+database.
+Verdict on delta <= 0.05 at 0.1: FAIL.
+
+The query was asked of 400 databases, with everyone and without each of 2
+individuals.
+
+epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
+    0.1                 0.312                 0.312               1 of 2
+
+Most exposed at epsilon 0.1 (by their identifiers)
+individual  delta_i  moves the answer by up to  in databases
+0               31%                       8.25           400
+1                0%                      0.267           400
+
+Next: ask for less, such as sum(least(amount, 60)) for amounts up to 60, and
+audit again.
+"""
+NO_TARGET = """\
+No target was given: delta 0.31 at epsilon 0.1, at most 0.36
+The most exposed person's privacy fails with a probability of 31% in a random
+database, and 31% in a database that they are in.
+Holds for databases like these 400, and readers who know nothing else of the
+database.
+
+The query was asked of 400 databases, with everyone and without each of 2
+individuals.
+
+epsilon  delta  when present  total risk  individuals exposed
+    0.1  0.312         0.312       0.312               1 of 2
+
+Most exposed at epsilon 0.1 (by their identifiers)
+individual  delta_i  moves the answer by up to  in databases
+0               31%                   8.25 min           400
+1                0%                  0.267 min           400
+
+2 things to know before you rely on this: --verbose lists them.
+Next: say what is private enough, such as --target "delta <= 0.05 at 0.1", for a
+decision.
+"""
+WITH_NOISE = """\
+Publish with noise (±38.7 min on a typical 999 min)
+As it is: the most exposed person's delta at epsilon 0.1, in a database that
+they are in, is at least 0.27 with 95% confidence; the target allows 0.05. With
+the noise, delta is 0.042 for the most exposed, by its certificate.
+Holds for databases like these 400, and readers who may know that the person is
+in the database.
+Verdict on delta <= 0.05 at 0.1: FAIL.
+
+The query was asked of 400 databases, with everyone and without each of 2
+individuals.
+
+epsilon  delta  when present  total risk  individuals exposed
+    0.1  0.312         0.312       0.312               1 of 2
+
+Most exposed at epsilon 0.1 (by their identifiers)
+individual  delta_i  moves the answer by up to  in databases
+0               31%                   8.25 min           400
+1                0%                  0.267 min           400
+
+2 things to know before you rely on this: --verbose lists them.
+Next: choose the steps of your answers, and get the noise to release them with:
+  empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --granularity 0.25 --save noise.empriv
+"""
+
+
+def screen(audit: empriv.Audit, *, target: str | None = TARGET, noise: Any = None, **given: Any) -> list[str]:
+    """The lines that are printed of an audit."""
+    settings: Settings = settings_of({}, {"target": () if target is None else (target,), "show_ids": True, **given})
+    finished = judged_audit(
+        audit, Wanted.of(settings), save="audit.empriv", noise=noise, curve=not isinstance(audit, empriv.Scan)
+    )
+    assert finished.page is not None
+    console = console_for(io.StringIO())
+    console.width = 80
+    show(finished.page, console, verbose=settings.verbose)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+def results(n: int, *effects: float) -> empriv.Results:
+    rng = np.random.default_rng(7)
+    q = rng.normal(1000.0, 10.0, n)
+    return empriv.Results.from_arrays(q, np.stack([q - rng.normal(effect, 0.1, n) for effect in effects]))
+
+
+@cache
+def calm() -> empriv.Audit:
+    return empriv.audit(results(400, 0.05, 0.01), epsilon=0.1, unit="min")
+
+
+@cache
+def loud() -> empriv.Audit:
+    return empriv.audit(results(400, 8.0, 0.01), epsilon=0.1, unit="min")
+
+
+@cache
+def open_() -> empriv.Audit:
+    return empriv.audit(results(100, 0.8, 0.01), epsilon=0.1, unit="min")
+
+
+@cache
+def few() -> empriv.Audit:
+    return empriv.audit(results(12, 0.05), epsilon=0.1)
+
+
+@cache
+def table() -> empriv.Audit:
+    made = {"sum(a)": results(150, 8.0, 0.01), "sum(b)": results(150, 0.1, 0.01)}
+    return empriv.audit(empriv.Results.stack(made), epsilon=0.1)
+
+
+@cache
+def adversary() -> empriv.Audit:
+    made = results(120, 0.05)
+    return empriv.audit(made, epsilon=0.1, adversary=empriv.Buckets(np.arange(120) % 2, 2))
+
+
+@cache
+def scan() -> empriv.Scan:
+    return empriv.scan(results(400, 8.0, 0.01), epsilon=0.1)
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "golden"),
+    [(calm, {}, PASS), (loud, {}, FAIL), (open_, {}, UNRESOLVED), (few, {}, FEW), (adversary, {}, ADVERSARY),
+     (scan, {}, SCAN), (loud, {"target": None}, NO_TARGET)],
+    ids=["pass", "fail", "unresolved", "few databases", "adversary", "scan", "no target"],
+)  # fmt: skip
+def test_the_first_screen(make: Callable[[], empriv.Audit], given: dict[str, Any], golden: str) -> None:
+    assert screen(make(), **given) == golden.splitlines()
+
+
+def test_the_first_screen_with_noise() -> None:
+    audit = loud()
+    noise = empriv.design_noise(audit, epsilon=0.1, delta=0.05, granularity=0.25)
+    assert screen(audit, noise=noise) == WITH_NOISE.splitlines()
+
+
+def test_the_first_screen_of_a_table() -> None:
+    lines = screen(table())
+    assert lines[0] == "Do not publish yet"
+    assert lines[1].startswith("The most exposed person's delta at epsilon 0.1")
+    assert any(line.startswith("EXACT LEAK: sum(a) - sum(b)") for line in lines)
+    assert "moves a number by up to" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("make", [calm, loud, open_, few, table, adversary, scan])
+def test_it_fits_a_screen_of_80_by_25_and_verbose_says_more(make: Callable[[], empriv.Audit]) -> None:
+    audit = make()
+    for target in (TARGET, None):
+        lines = screen(audit, target=target)
+        assert len(lines) < 25  # and one for what was written
+        assert all(len(line.rstrip()) <= 80 for line in lines if not line.startswith("  empriv "))
+    more = screen(audit, verbose=True)
+    assert more[0] == screen(audit)[0]
+    assert len(more) > len(lines)
+    assert any(line.startswith("Estimate: delta =") for line in more)
+
+
+def test_the_command_that_is_named_works(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shlex
+
+    from click.testing import CliRunner
+
+    from empriv.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    audit = loud()
+    audit.save("audit.empriv")
+    command = screen(audit)[-1].strip()
+    done = CliRunner().invoke(main, shlex.split(command)[1:])
+    assert done.exit_code == 0, done.output
+    assert "Noise for epsilon 0.1, delta 0.05" in done.output
