@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from html import escape
 from pathlib import Path
 
@@ -50,10 +51,12 @@ def picture(lines: list[str]) -> str:
 
 def main() -> None:
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
-    shown = subprocess.run(
-        [sys.executable, "-m", "empriv", "demo"], env=environment, check=True, capture_output=True, text=True
-    ).stdout
-    lines = ["$ empriv demo", *shown.split("The same on the command line:")[0].rstrip().splitlines()]
+    with tempfile.TemporaryDirectory() as folder:  # the demo writes its page where it runs
+        shown = subprocess.run(
+            [sys.executable, "-m", "empriv", "demo"], env=environment, check=True, capture_output=True, text=True,
+            cwd=folder,
+        ).stdout  # fmt: skip
+    lines = ["$ empriv demo", *shown.rstrip().splitlines()]
     target = HERE / "docs" / "images" / "demo.svg"
     target.parent.mkdir(exist_ok=True)
     target.write_text(picture(lines), encoding="utf-8")

@@ -17,9 +17,9 @@ import numpy as np
 
 import empriv
 from empriv import datasets
-from empriv.cli.demo import DEMO_QUERY, DEMO_SOURCE
 from empriv.report import write_report
 
+REVENUE = "SELECT * FROM purchases WHERE date >= DATE '1997-04-01'", "sum(amount)"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH, SCALE = 960, 1.25
 # name, colour scheme, what is shown from and to, position of the slider
@@ -30,17 +30,17 @@ SHOTS = (
 )
 
 
-def demo() -> empriv.Audit:
+def revenue() -> empriv.Audit:
     data = empriv.databases(
-        DEMO_SOURCE, database="date", individual="customer_id", tables={"purchases": str(datasets.cdnow())}
+        REVENUE[0], database="date", individual="customer_id", tables={"purchases": str(datasets.cdnow())}
     )
-    return empriv.audit(data, DEMO_QUERY)
+    return empriv.audit(data, REVENUE[1])
 
 
 def pictures() -> None:
     from playwright.sync_api import sync_playwright
 
-    audit = demo()
+    audit = revenue()
     verdict = audit.verdict(epsilon=0.1, delta=0.05)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_path = write_report(audit, Path(folder) / "audit.html", verdicts=[("delta <= 0.05 at 0.1", verdict)]).page
@@ -87,7 +87,7 @@ def sizes() -> None:
     many = empriv.Results.from_arrays(q, q - rng.exponential(0.05, size=(30, 10_000)))
     cases = {
         "10,368 individuals x 41 databases x 50 epsilons": (rain, np.linspace(0.004, 0.2, 50)),
-        "9,988 individuals x 456 databases (the demo)": (demo().results, None),
+        "9,988 individuals x 456 databases (CDNOW)": (revenue().results, None),
         "30 individuals x 10,000 databases": (many, None),
         "1,000,000 individuals x 40 databases": (crowd(1_000_000), None),
     }

@@ -42,7 +42,7 @@ Next: if you publish it again and again, ask for that, such as --times 30.
 FAIL = """\
 Do not publish yet
 The most exposed person's delta at epsilon 0.1, in a database that they are in,
-is at least 0.27 with 95% confidence; the target allows 0.05.
+is at least 0.24 with 95% confidence; the target allows 0.05.
 Holds for databases like these 400, and readers who may know that the person is
 in the database.
 Verdict on delta <= 0.05 at 0.1: FAIL.
@@ -129,7 +129,7 @@ audit again.
 """
 SCAN = """\
 Do not publish yet
-The most exposed person's delta at epsilon 0.1 is at least 0.27 with 95%
+The most exposed person's delta at epsilon 0.1 is at least 0.25 with 95%
 confidence; the target allows 0.05.
 Holds for databases like these 400, and readers who know nothing else of the
 database.
@@ -174,7 +174,7 @@ decision.
 WITH_NOISE = """\
 Publish with noise (±38.7 min on a typical 999 min)
 As it is: the most exposed person's delta at epsilon 0.1, in a database that
-they are in, is at least 0.27 with 95% confidence; the target allows 0.05. With
+they are in, is at least 0.24 with 95% confidence; the target allows 0.05. With
 the noise, delta is 0.042 for the most exposed, by its certificate.
 Holds for databases like these 400, and readers who may know that the person is
 in the database.

@@ -120,7 +120,7 @@ def test_presence_of_several_numbers_is_refused(data: empriv.Databases) -> None:
 )
 def test_the_command_line_takes_it(sales: Path, options: list[str], said: str) -> None:
     asked = ["audit", str(sales), "--database", "day", "--individual", "client", "--query", "sum(amount)"]
-    done = CliRunner().invoke(main, [*asked, "--epsilon", "0.1", *options])
+    done = CliRunner().invoke(main, [*asked, "--epsilon", "0.1", "-v", *options])
     assert done.exit_code == 0, done.output
     assert said in " ".join(done.output.split())
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.display import table_html
 from empriv.base.storage import MOST_SOURCES, WRONG_FACTS, read_archive, write_archive
 from empriv.errors import FileFormatError, InputError
 
@@ -153,6 +154,14 @@ class Results:
         several = "" if self.components is None else f", {len(self.components)} components"
         drawn = "" if self.draws is None else f", {self.draws} draws"
         return f"Results({self.n_databases} databases, {self.n_individuals} individuals{several}{drawn})"
+
+    def _repr_html_(self) -> str:
+        facts = [("databases", self.n_databases), ("individuals", self.n_individuals), ("entries", len(self.entry_q))]
+        if self.components is not None:
+            facts.append(("numbers", len(self.components)))
+        if self.draws is not None:
+            facts.append(("draws of each", self.draws))
+        return table_html("Results of a query", [name for name, _ in facts], [[f"{count:,}" for _, count in facts]])
 
     @property
     def trailing_shape(self) -> tuple[int, ...]:

@@ -16,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import epsilon_grid, probability
+from empriv.base.display import table_html
 from empriv.errors import InputError
 from empriv.measuring.densities.selection import Score, spread
 from empriv.results import FloatArray, IntArray, Results
+from empriv.words.sentences import number
 
 if TYPE_CHECKING:
     import empriv
@@ -50,6 +52,30 @@ class RiskContract(ABC):
     @abstractmethod
     def curves(self, epsilons: FloatArray) -> FloatArray:
         """(individuals, epsilons) delta_i at epsilons that are checked, rising and different; never understated."""
+
+    # In a notebook
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):  # else a dataclass writes one, which holds whatever its fields hold
+            cls.__repr__ = RiskContract.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.results.n_databases:,} databases, {self.n_individuals:,} individuals)"
+
+    def _repr_html_(self) -> str:
+        grid = np.array(self.usual_epsilons)
+        columns = (grid, self.delta(grid), self.total_risk(grid), self.exposed(grid))
+        rows = [
+            [f"{epsilon:g}", number(float(delta), 3), number(float(total), 3), f"{count:,} of {self.n_individuals:,}"]
+            for epsilon, delta, total, count in zip(*columns, strict=True)
+        ]
+        return table_html(repr(self), ("epsilon", "delta", "total risk", "individuals exposed"), rows)
+
+    @property
+    def usual_epsilons(self) -> tuple[float, ...]:
+        """Where figures are shown if nobody says where."""
+        return (0.05, 0.1, 0.2)
 
     # Figures
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from empriv.base.arguments import probability, whole_number
+from empriv.base.display import table_html
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
@@ -28,6 +29,7 @@ from empriv.noise.drawn import with_noise
 from empriv.noise.law import Law, check_granularity, suggested_granularity
 from empriv.noise.measured import several_numbers
 from empriv.results import FloatArray, Results
+from empriv.words.sentences import amount
 
 _ROUNDS = 60
 _CUTS = 8  # constraints added in each round
@@ -70,6 +72,14 @@ class JointNoise:
     achieved_delta: float
     declared_granularity: bool
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"JointNoise({len(self.laws)} numbers, epsilon {self.epsilon:g}, delta {self.delta:g})"
+
+    def _repr_html_(self) -> str:
+        rows = [[name, f"±{amount(law.expected_error)}", law.words] for name, law in self.laws.items()]
+        title = f"Noise for {len(self.laws)} numbers together, epsilon {self.epsilon:g}, delta {self.delta:g}"
+        return table_html(title, ("number", "expected error", "law"), rows)
 
     @property
     def expected_error(self) -> dict[str, float]:

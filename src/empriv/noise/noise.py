@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import finite_epsilon, probability, unit_name, whole_number
+from empriv.base.display import lines_html
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
@@ -35,6 +36,7 @@ from empriv.noise.law import Law
 from empriv.noise.measured import one_number
 from empriv.results import FloatArray, Results
 from empriv.validate.checks.robustness import subset
+from empriv.words.sentences import amount
 
 TUNED = ("optimal", "calibrated", "paper")
 """Methods whose laws are tuned to the estimate."""
@@ -118,6 +120,19 @@ class Noise:
     present: PresentCertificate | None = field(default=None, repr=False)
     given: bool = False
     unit: str = ""
+
+    def __repr__(self) -> str:
+        return f"Noise({self.method}, {self._target}, ±{amount(self.expected_error, self.unit)})"
+
+    def _repr_html_(self) -> str:
+        cost = f"Expected error: ±{amount(self.expected_error, self.unit)}."
+        return lines_html(f"Noise for {self._target} ({self.method})", (self.law.words, cost, *self.notes))
+
+    @property
+    def _target(self) -> str:
+        limits = (("delta", self.delta), ("total risk", self.total_risk))
+        often = "" if self.times == 1 else f", {self.times:,} publications"
+        return f"epsilon {self.epsilon:g}{''.join(f', {name} {x:g}' for name, x in limits if x is not None)}{often}"
 
     @property
     def achieved_epsilon(self) -> float:

@@ -73,6 +73,11 @@ class TalliedRisk(RiskContract):
     def usual_level(self) -> float:
         return self.level
 
+    @property
+    def usual_epsilons(self) -> tuple[float, ...]:
+        """Those that it was made for: it answers at no other."""
+        return self.epsilons
+
     def tells_epsilon(self, delta: float) -> bool:
         return delta in self.deltas
 

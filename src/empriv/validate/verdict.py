@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from empriv.base.arguments import one_of, probability
+from empriv.base.display import lines_html
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
 from empriv.validate.bounds import LEAST_DATABASES, Bounds, bounds
@@ -75,6 +76,9 @@ class Verdict(str):
         never = self.unresolved_by_bound and any(target.limit <= 0 for target in self.targets)
         more = needed(self.databases_needed) if never or self.databases_needed is not None else ""
         return side_by_side(self.by_estimate, self.by_estimate_when_present, self.by_bound, self.level, more)
+
+    def _repr_html_(self) -> str:
+        return lines_html(f"Verdict: {self.upper()}", (self.sentence, *self.reasons))
 
     def to_json(self) -> dict[str, Any]:
         return {

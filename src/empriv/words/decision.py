@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from empriv.base.display import lines_html
 from empriv.words.sentences import amount, databases, number, percent, show_only, too_few_to_be_sure
 
 _FAR = 10  # so many times the databases there are is too far to wait for
@@ -106,6 +107,12 @@ class Decision:
     reason: str
     condition: str
 
+    def __str__(self) -> str:
+        return f"{self.line}\n{self.reason}\n{self.condition}"
+
+    def _repr_html_(self) -> str:
+        return lines_html(self.line, (self.reason, self.condition))
+
     def to_json(self) -> dict[str, str]:
         return asdict(self)
 
@@ -160,7 +167,7 @@ def _reason(case: Case) -> str:
     if case.outcome == "pass":
         return f"{figure.capitalize()} {at} is at most {number(target.upper)} {sure}; {allowed}."
     if case.outcome == "fail":
-        shown = max(target.lower, target.cross_fitted)
+        shown = target.lower if target.lower > target.limit else target.cross_fitted  # which is approximate
         return f"{figure.capitalize()} {at} is at least {number(shown)} {sure}; {allowed}."
     if target.upper <= target.limit and case.obstacles:
         return case.obstacles[0]

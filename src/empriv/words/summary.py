@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from empriv.base.display import lines_html
 from empriv.words import sentences as words
 from empriv.words.facts import AdversaryFacts, Figure, JointFacts, NotNumbers, Question, RiskFacts
 from empriv.words.sentences import number, people, percent
@@ -42,7 +43,17 @@ class Summary:
     @property
     def text(self) -> str:
         """The words as lines, for ``print``."""
-        return "\n".join((self.asked, *self.alarms, *self.sentences, *self.warnings, *self.notes))
+        figures = [figure_line(figure) for figure in self.figures]
+        return "\n".join((self.asked, *self.alarms, *figures, self.sentences[0], *self.warnings, *self.notes))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Summary({len(self.figures)} epsilons, {len(self.alarms)} alarms, {len(self.warnings)} warnings)"
+
+    def _repr_html_(self) -> str:
+        return lines_html(self.asked, self.text.splitlines()[1:])
 
 
 def summarise(facts: RiskFacts, question: Question) -> Summary:
@@ -164,6 +175,16 @@ def _source_words(question: Question, n_databases: int) -> str:
     if question.database is not None:
         return f"by {shorten(question.database)} in {named}"
     return named if n_databases == 1 else f"one for each of {named}"
+
+
+def figure_line(figure: Figure) -> str:
+    """The figures at one epsilon, in a line."""
+    there = figure.delta_when_present
+    present = "" if there is None else f", when present {number(there, 3)}"
+    return (
+        f"epsilon {figure.epsilon:g}: delta {number(figure.delta, 3)}{present}, total risk "
+        f"{number(figure.total_risk, 3)}, exposed {people(figure.n_exposed)}"
+    )
 
 
 def figure_sentence(figure: Figure, times: int = 1) -> str:

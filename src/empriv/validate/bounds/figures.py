@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.arguments import confidence_level, epsilon_grid, one_of
+from empriv.base.display import table_html
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract, Several, total_risk_of
 from empriv.measuring.given.adversary_risk import AdversaryRisk
@@ -36,6 +37,7 @@ from empriv.validate.bounds.present import presence_lower_bounds, presence_upper
 from empriv.validate.bounds.table_bounds import table_lower_bounds, table_presence_bounds, table_upper_bounds
 from empriv.validate.ground import ground_of
 from empriv.words.findings import Finding
+from empriv.words.sentences import number, percent
 
 METHODS = ("analytic", "bootstrap")
 
@@ -88,6 +90,20 @@ class Bounds:
     floor: float
     finest: float
     findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        first, *others = self.to_json()
+        more = f", and at {len(others)} more" if others else ""
+        return (
+            f"Bounds(delta at epsilon {first['epsilon']:g} from {number(first['lower'])} to {number(first['upper'])}, "
+            f"estimated {number(first['estimate'])}, {percent(self.level)}{more})"
+        )
+
+    def _repr_html_(self) -> str:
+        columns = ("epsilon", "lower", "estimate", "upper", "total_risk_lower", "total_risk", "total_risk_upper")
+        rows = [[number(row[name], 3) for name in columns] for row in self.to_json()]
+        names = [name.replace("_", " ") for name in columns]
+        return table_html(f"Bounds on delta at {percent(self.level)} confidence", names, rows)
 
     @property
     def notes(self) -> tuple[str, ...]:
