@@ -32,6 +32,7 @@ __all__ = [
     "Outcome",
     "OwnContribution",
     "Policy",
+    "PostgresEngine",
     "Query",
     "QueryError",
     "RefusalError",
@@ -73,6 +74,7 @@ from . import datasets, protocols, report
 from .auditing.audit import Audit
 from .auditing.make_audit import audit, load
 from .collecting.engines.duckdb import DuckDBEngine
+from .collecting.engines.postgres import PostgresEngine
 from .collecting.engines.spark import SparkEngine
 from .collecting.pipeline import collect, explain
 from .collecting.queries import Query

@@ -9,24 +9,32 @@ import pandas as pd
 import pytest
 from brute import check_against_brute_force
 
-from empriv.collecting import DuckDBEngine, Engine, SparkEngine, collect, databases, explain
+from empriv.collecting import DuckDBEngine, Engine, PostgresEngine, SparkEngine, collect, databases, explain
 from empriv.errors import InputError, QueryError
 from empriv.results import Cell, Outcome
+from postgres_server import NEEDED, OnPostgres
 from spark_sessions import GROUP, JAVA, QUIET
 
 pytestmark = QUIET
-ENGINES = ["duckdb", pytest.param("spark", marks=[JAVA, GROUP])]
+ENGINES = [
+    "duckdb",
+    pytest.param("postgres", marks=[NEEDED, pytest.mark.slow]),
+    pytest.param("spark", marks=[JAVA, GROUP]),
+]
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Every engine must pass every test of this file."""
+    if request.param == "postgres":
+        return OnPostgres(request.getfixturevalue("server"), PostgresEngine(push_down=True))
     return DuckDBEngine(threads=2) if request.param == "duckdb" else SparkEngine(request.getfixturevalue("spark"))
 
 
 def each_on(duckdb: list[Any], spark: list[Any]) -> pytest.MarkDecorator:
     """Queries for each engine: a statement takes Spark seconds, so that it gets those which it may get wrong."""
     cases = [pytest.param("duckdb", query) for query in duckdb]
+    cases += [pytest.param("postgres", query, marks=[NEEDED, pytest.mark.slow]) for query in duckdb]
     cases += [pytest.param("spark", query, marks=[JAVA, GROUP]) for query in spark]
     return pytest.mark.parametrize(("engine", "query"), cases, indirect=["engine"])
 

@@ -176,11 +176,14 @@ def limits_of(settings: Settings) -> dict[str, Any]:
 
 @contextmanager
 def engine_of(limits: Mapping[str, Any]) -> Iterator[DuckDBEngine]:
-    """An engine that writes what does not fit in memory to a directory of its own."""
-    from empriv.collecting import DuckDBEngine
+    """An engine that writes what does not fit in memory to a directory of its own.
+
+    It is DuckDB's, unless the rows are on a PostgreSQL server.
+    """
+    from empriv.collecting import PostgresEngine
 
     with scratch_directory() as directory:
-        yield DuckDBEngine(**limits, temp_directory=directory)
+        yield PostgresEngine(**limits, temp_directory=directory)
 
 
 def judged_audit(

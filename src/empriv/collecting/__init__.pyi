@@ -2,6 +2,7 @@ __all__ = [
     "Databases",
     "DuckDBEngine",
     "Engine",
+    "PostgresEngine",
     "Query",
     "SparkEngine",
     "collect",
@@ -14,6 +15,7 @@ __all__ = [
 
 from .engines.duckdb import DuckDBEngine
 from .engines.engine import Engine
+from .engines.postgres import PostgresEngine
 from .engines.spark import SparkEngine
 from .pipeline import collect, explain
 from .queries import Query

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from empriv.base.arguments import draws_or_none, jobs_or_none, progress_or_none, whole_number
-from empriv.collecting.sources import Databases, Frame
+from empriv.collecting.sources import Connected, Databases, Frame
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Run:
         return replace(self, draws=None, rng=0, jobs=None, checkpoint=None, frame="dict")
 
     def _engine_for(self, data: Databases) -> Engine:
-        """Spark for a Spark DataFrame, and DuckDB for all else."""
+        """Spark for a Spark DataFrame, PostgreSQL for a table on a server, and DuckDB for all else."""
         for part in (*data.parts, *data.tables.values()):
             if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
                 for name in self._limits:
@@ -76,6 +76,13 @@ class Run:
                 from empriv.collecting.engines.spark import SparkEngine
 
                 return SparkEngine(part.frame.sparkSession)
+        limits: dict[str, Any] = {
+            "memory_limit": self.memory_limit, "timeout": self.timeout, "progress": self.progress
+        }  # fmt: skip
+        if any(isinstance(part, Connected) and part.kind == "postgresql" for part in data.parts):
+            from empriv.collecting.engines.postgres import PostgresEngine
+
+            return PostgresEngine(**limits)
         from empriv.collecting.engines.duckdb import DuckDBEngine
 
-        return DuckDBEngine(memory_limit=self.memory_limit, timeout=self.timeout, progress=self.progress)
+        return DuckDBEngine(**limits)

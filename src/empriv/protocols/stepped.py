@@ -197,6 +197,9 @@ class SteppedSession:
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         return self.inner.types(_exchanged(statement))
 
+    def travels(self, statement: exp.Expr) -> str | None:
+        return self.inner.travels(_exchanged(statement))
+
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         return self.inner.fetch(_exchanged(statement))
 

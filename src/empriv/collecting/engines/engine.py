@@ -107,6 +107,9 @@ class Session(Protocol):
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         """Type of each column that the statement would give."""
 
+    def travels(self, statement: exp.Expr) -> str | None:
+        """What comes from another machine for a statement, in a sentence; None if the engine is where the rows are."""
+
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         """Run a statement whose columns are numbers, booleans or text."""
 

@@ -68,7 +68,9 @@ def explain(session: Session | None, query: Query) -> str:
         if session is None:
             raise
         raise explained(session, query, error) from None
-    return str(statement.sql(dialect="duckdb", pretty=True))
+    text = str(statement.sql(dialect="duckdb", pretty=True))
+    travels = None if session is None else session.travels(statement)
+    return text if travels is None else f"-- {travels}\n{text}"
 
 
 def _run_once(session: Session, plan: Decomposition) -> Results:

@@ -245,11 +245,16 @@ class DuckDBSession:
         except duckdb.ConversionException:  # a numeric that is NaN, which no decimal is
             self._pour(server.stream(server.with_digits(relation)), name, server.cancel)
 
-    def _pour(self, incoming: Incoming, name: str, stop: Callable[[], None] | None) -> None:
-        """Make a table of rows as they come in."""
+    def _pour(
+        self, incoming: Incoming, name: str, stop: Callable[[], None] | None, names: Sequence[str] | None = None
+    ) -> None:
+        """Make a table of rows as they come in; ``names`` are those of its columns, if they are to have others."""
+        arriving = incoming.columns()
         columns = ", ".join(
-            f"CAST({column} AS {kind}) AS {column}" if kind else column
-            for column, kind in ((quoted(name), incoming.types.get(name)) for name in incoming.columns())
+            f"CAST({quoted(column)} AS {incoming.types[column]}) AS {quoted(called)}"
+            if column in incoming.types
+            else f"{quoted(column)} AS {quoted(called)}"
+            for column, called in zip(arriving, names or arriving, strict=True)
         )
         self.connection.register("empriv_incoming", incoming.batches(show=self.show))
         self._stop, failure = stop, None
@@ -323,6 +328,9 @@ class DuckDBSession:
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         with querying():
             return {name: _type(type_) for name, type_ in self._describe(statement.sql(dialect="duckdb")).items()}
+
+    def travels(self, statement: exp.Expr) -> str | None:  # noqa: ARG002 — the protocol's
+        return None
 
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         with querying():

@@ -224,6 +224,9 @@ class SparkFrames:
         with querying():
             return {name: _type(kind) for name, kind in self.frame(statement).dtypes}
 
+    def travels(self, statement: exp.Expr) -> str | None:  # noqa: ARG002 — the protocol's
+        return None
+
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         with querying():
             return columns_of(to_arrow(self.frame(statement)))

@@ -1,0 +1,3 @@
+__all__ = ["PostgresEngine"]
+
+from .session import PostgresEngine
