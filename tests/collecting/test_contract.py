@@ -31,10 +31,11 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return DuckDBEngine(threads=2) if request.param == "duckdb" else SparkEngine(request.getfixturevalue("spark"))
 
 
-def each_on(duckdb: list[Any], spark: list[Any]) -> pytest.MarkDecorator:
+def each_on(duckdb: list[Any], spark: list[Any], postgres: list[Any] | None = None) -> pytest.MarkDecorator:
     """Queries for each engine: a statement takes Spark seconds, so that it gets those which it may get wrong."""
     cases = [pytest.param("duckdb", query) for query in duckdb]
-    cases += [pytest.param("postgres", query, marks=[NEEDED, pytest.mark.slow]) for query in duckdb]
+    there = duckdb if postgres is None else postgres
+    cases += [pytest.param("postgres", query, marks=[NEEDED, pytest.mark.slow]) for query in there]
     cases += [pytest.param("spark", query, marks=[JAVA, GROUP]) for query in spark]
     return pytest.mark.parametrize(("engine", "query"), cases, indirect=["engine"])
 
@@ -109,7 +110,7 @@ RERUN_ON_SPARK = [RERUN[0], RERUN[4], RERUN[7]]
 
 
 @pytest.mark.slow
-@each_on(RERUN, RERUN_ON_SPARK)
+@each_on(RERUN, RERUN_ON_SPARK, RERUN_ON_SPARK)
 def test_query_that_runs_once_per_individual_equals_brute_force(query: str, engine: Engine) -> None:
     said: list[str] = []
     results = collect(DATA, query, engine=engine, notice=said.append, progress=False)
@@ -196,7 +197,7 @@ REFUSED_BY_THE_ENGINE = [
 ]  # fmt: skip
 
 
-@each_on([*REFUSED, *REFUSED_BY_THE_ENGINE], REFUSED_BY_THE_ENGINE)
+@each_on([*REFUSED, *REFUSED_BY_THE_ENGINE], REFUSED_BY_THE_ENGINE, REFUSED_BY_THE_ENGINE)
 def test_what_is_no_query_is_refused_without_quoting_rows(query: object, engine: Engine) -> None:
     with pytest.raises(QueryError) as caught:
         collect(DATA, query, engine=engine, progress=False)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ may hold the address, a password or a row; it is never passed on.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -42,6 +43,11 @@ _UNREACHABLE = (
     "The PostgreSQL server must be reachable at its address, and is not. Hint: psql with the same address says why."
 )
 _GONE = "The PostgreSQL server went away before all rows were read. Hint: run it again; nothing was written."
+_TOO_SLOW = (
+    "The PostgreSQL server ended the query before it was done. Hint: give a larger `timeout`, or see the server's "
+    "statement_timeout."
+)
+_IN_FAILED_TRANSACTION = "25P02"
 _NO_RIGHT = "The user must have the right to read the table on the PostgreSQL server. Hint: GRANT SELECT gives it."
 
 
@@ -77,6 +83,7 @@ class PostgresConnection:
     timezone: str
     timeout: float | None = None
     _cursors: list[Any] = field(default_factory=list)
+    _readers: list[Any] = field(default_factory=list)
 
     def open(self) -> None:
         try:
@@ -85,8 +92,9 @@ class PostgresConnection:
         except ImportError:
             raise MissingExtraError("adbc-driver-postgresql", "postgres") from None
         # Never in a variable: tools that show tracebacks show variables too.
-        self._connection = asked(lambda: driver.connect(_patient(self.address).text), connecting=True)
-        asked(lambda: self._run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+        self._connection = asked(lambda: driver.connect(_patient(self.address).text, autocommit=True), connecting=True)
+        # Said here rather than by the driver, which would give up the transaction at the first failure.
+        asked(lambda: self._run("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
         schemas = self.fetch("SELECT unnest(current_schemas(false))::text")
         self._schemas = [str(schema) for (schema,) in schemas]
         milliseconds = 0 if self.timeout is None else max(1, int(1000 * self.timeout))
@@ -101,11 +109,9 @@ class PostgresConnection:
             asked(lambda setting=setting: self._run(f"SET LOCAL {setting}"))  # type: ignore[misc]
 
     def close(self) -> None:
-        for cursor in self._cursors:
-            with suppress(Exception):
-                cursor.close()
+        self._stop_reading()
         with suppress(Exception):
-            self._connection.rollback()
+            self._run("ROLLBACK")
         with suppress(Exception):
             self._connection.close()
 
@@ -136,7 +142,27 @@ class PostgresConnection:
             return cursor.fetch_record_batch()
 
         reader = asked(begin)
-        return Incoming(_Said(reader), types or {}, rows)
+        self._readers.append(reader)
+        return Incoming(_Said(reader, self._broken, time.monotonic()), types or {}, rows)
+
+    def _broken(self, seconds: float) -> EmprivError:
+        """Why a stream broke off after so many seconds; the driver tells it in the server's words alone."""
+        try:
+            self._run("SELECT 1")
+        except Exception as error:
+            if getattr(error, "sqlstate", None) != _IN_FAILED_TRANSACTION:
+                return SourceError(_GONE)
+        if self.timeout is not None and seconds >= 0.9 * self.timeout:
+            return BeyondLimits(_TOO_SLOW)
+        return FailedOnRows("The rows cannot be read: PostgreSQL fails on a value in them.")
+
+    def _stop_reading(self) -> None:
+        """Let go of streams, read to the end or not: the connection says nothing else meanwhile."""
+        for begun in (*self._readers, *self._cursors):
+            with suppress(Exception):
+                begun.close()
+        self._readers.clear()
+        self._cursors.clear()
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -145,9 +171,11 @@ class PostgresConnection:
         try:
             yield
         except BaseException:
+            self._stop_reading()
             with suppress(EmprivError):
                 asked(lambda: self._run("ROLLBACK TO SAVEPOINT empriv_attempt"))
             raise
+        self._stop_reading()
         asked(lambda: self._run("RELEASE SAVEPOINT empriv_attempt"))
 
     def relation(self, table: Connected) -> Relation:
@@ -261,8 +289,9 @@ class PostgresConnection:
         try:
             yield cursor
         finally:
-            self._cursors.remove(cursor)
             cursor.close()
+            if cursor in self._cursors:
+                self._cursors.remove(cursor)
 
 
 @contextmanager
@@ -279,13 +308,20 @@ def connection_to(address: Address, *, timezone: str, timeout: float | None) -> 
 class _Said:
     """A reader whose failures are said in words of ours."""
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Any, why: Callable[[float], EmprivError], started: float) -> None:
         self.reader, self.schema = reader, reader.schema
+        self.why, self.started = why, started
 
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self.reader)
         while True:
-            batch = asked(lambda: next(batches, None))
+            failure = None
+            try:
+                batch = next(batches, None)
+            except Exception:
+                failure = self.why(time.monotonic() - self.started)
+            if failure is not None:
+                raise failure
             if batch is None:
                 return
             yield batch
@@ -316,10 +352,7 @@ def _failure(error: Any, connecting: bool) -> EmprivError:
             return SourceError("The address must read postgresql://user@host:port/database, and cannot be read so.")
         return SourceError(_UNREACHABLE)
     if state == "57014":
-        return BeyondLimits(
-            "The PostgreSQL server ended the query before it was done. Hint: give a larger `timeout`, or see the "
-            "server's statement_timeout."
-        )
+        return BeyondLimits(_TOO_SLOW)
     if state == "42501":
         return SourceError(_NO_RIGHT)
     if state.startswith(("22", "42804")):

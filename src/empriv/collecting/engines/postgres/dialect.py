@@ -31,6 +31,7 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs)
 _JOINS = {"", "INNER", "CROSS", "OUTER"}
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 _NUMBERS = {"int2", "int4", "int8", "float8", "numeric"}
+_SPELT = {"bool", "int2", "int4", "int8", "text", "varchar", "bpchar", "uuid", "date", "timestamp"}  # alike, as texts
 _HALF = "4611686018427387904"  # 2 ** 62, so that both halves of a long integer are short ones
 
 Kinds = Mapping[str, set[str]]
@@ -48,7 +49,7 @@ def in_postgres(tree: Node, kinds: Kinds) -> str:
     holder = exp.Paren(this=tree)
     # What stands deepest first, since what replaces a node is not looked at again.
     for node in reversed(list(tree.walk())):
-        said = _in_other_words(node)
+        said = _in_other_words(node, kinds)
         if said is not node:
             node.replace(said)
     return str(cast(Node, holder.this).sql(dialect="postgres", comments=False))
@@ -94,15 +95,18 @@ def _check(node: Node, kinds: Kinds) -> None:
 def _check_cast(node: exp.Cast, kinds: Kinds) -> None:
     """Types that both engines reach from these columns alike."""
     target = node.to.this
-    inner = [kind for column in node.this.find_all(exp.Column) for kind in kinds.get(column.name.lower(), ())]
+    # What a CASE asks is of no type that its answer has.
+    asked = {id(column) for case in node.this.find_all(exp.If) for column in case.this.find_all(exp.Column)}
+    columns = [column for column in node.this.find_all(exp.Column) if id(column) not in asked]
+    inner = [kind for column in columns for kind in kinds.get(column.name.lower(), ())]
     types = exp.DataType.Type
     allowed = {
         types.DOUBLE: _NUMBERS,
         types.BIGINT: _NUMBERS - {"numeric"},
         types.INT128: _NUMBERS - {"numeric"},
         types.DATE: {"date", "timestamp", "timestamptz"},
-        types.TEXT: {"int2", "int4", "int8", "text", "varchar", "date"},
-        types.VARCHAR: {"int2", "int4", "int8", "text", "varchar", "date"},
+        types.TEXT: _SPELT,
+        types.VARCHAR: _SPELT,
         types.TIMESTAMP: {"date", "timestamp"},
     }.get(target, set())
     # A literal is a date, a time, or a name of something that is no number: texts from rows may be spelt otherwise.
@@ -117,8 +121,13 @@ def _name(node: Node) -> str:
     return f"{node.sql_name().lower()}()" if isinstance(node, exp.Func) else type(node).__name__.upper()
 
 
-def _in_other_words(node: Node) -> Node:
+def _in_other_words(node: Node, kinds: Kinds) -> Node:
     match node:
+        case exp.Min() | exp.Max() if kinds.get(node.this.unnest().name) == {"bool"}:
+            # The server has no order of booleans, but FALSE is the smaller in DuckDB.
+            return exp.Anonymous(
+                this="BOOL_AND" if isinstance(node, exp.Min) else "BOOL_OR", expressions=[node.this.copy()]
+            )
         case exp.Anonymous():
             # NaN is larger than infinity, as in DuckDB.
             inner = _double(node.expressions[0])

@@ -18,8 +18,8 @@ from empriv.collecting.sql.closed_door import tables_of
 _ONLY = "The query must read nothing but `data`, the tables handed over, and what it names itself by WITH"
 # Words before a parenthesis: functions of numbers and times, aggregates, and syntax.
 _CALLED = frozenset({
-    "abs", "ceil", "coalesce", "count", "date_trunc", "floor", "greatest", "least", "ln", "max", "min", "nullif",
-    "power", "sum", "trunc",
+    "abs", "bool_and", "bool_or", "ceil", "coalesce", "count", "date_trunc", "floor", "greatest", "least", "ln", "max",
+    "min", "nullif", "power", "sum", "trunc",
     "and", "as", "by", "group by", "case", "cast", "distinct", "else", "exists", "filter", "from", "in", "join",
     "materialized", "not", "on", "or", "select", "then", "using", "when", "where", "is", "between", "union", "all",
 })  # fmt: skip

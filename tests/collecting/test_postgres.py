@@ -1,0 +1,313 @@
+"""PostgreSQL: what is added up on the server equals what DuckDB adds up here, and the estimate chooses between them."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import empriv
+from empriv.cli.main import main
+from empriv.collecting import DuckDBEngine, PostgresEngine, collect, databases, explain
+from empriv.collecting.engines.postgres.session import FEW_ROWS, PostgresSession
+from empriv.errors import EmprivError, InputError, QueryError, SourceError
+from postgres_server import NEEDED, Server
+
+pytestmark = [NEEDED, pytest.mark.slow]
+THERE = PostgresEngine(push_down=True)
+
+
+def awkward(seed: int = 0, n: int = 400) -> pa.Table:
+    """Rows with all that may be understood in two ways."""
+    rng = np.random.default_rng(seed)
+    days = pd.Timestamp("2024-03-28", tz="UTC") + pd.to_timedelta(rng.integers(0, 7 * 24 * 60, n), unit="min")
+
+    def some(values: list[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array([values[k] for k in rng.integers(0, len(values), n)], kind)
+
+    doubles = rng.normal(size=n) * 10.0 ** rng.integers(-12, 12, n)
+    return pa.table(
+        {
+            "Day": pa.array(days.date, pa.date32()),
+            "who": some([f"p{k}" for k in range(12)] + ["P1", "é", "z z", 'q"q'], pa.string()),
+            "number": pa.array(rng.integers(-3, 9, n), pa.int64()),
+            "x": pa.array(doubles, pa.float64()),
+            "Gap": pa.array([None if k % 5 == 0 else float(v) for k, v in enumerate(rng.normal(size=n))], pa.float64()),
+            "wild": some([1e300, -1e-300, 0.0, -0.0, float("inf"), 1.5, None], pa.float64()),
+            "strange": some([float("nan"), float("inf"), float("-inf"), 1.0, None], pa.float64()),
+            "price": some([Decimal("1.25"), Decimal("-99999.99"), Decimal("0.10"), None], pa.decimal128(12, 2)),
+            "k": some([0, 1, 2, 7, None, -2_000_000_000], pa.int32()),
+            "big": some([2**50, -(2**50), 3, None], pa.int64()),
+            "shop": some(["a", "B", "b", "Ä", "", None], pa.string()),
+            "ok": some([True, False, None], pa.bool_()),
+            "sold": pa.array(days, pa.timestamp("us", "UTC")),
+            "local": pa.array(days.tz_localize(None), pa.timestamp("us")),
+        }
+    )
+
+
+ROWS = awkward()
+
+
+@pytest.fixture(scope="module")
+def there(server: Server) -> Iterator[str]:
+    server.put("awkward", ROWS)
+    server.run("ALTER TABLE awkward ALTER price TYPE numeric(12, 2)")
+    yield server.address
+    server.run("DROP TABLE awkward")
+
+
+def agree(found: empriv.Results, expected: empriv.Results) -> None:
+    assert found.components == expected.components
+    for name in ("databases", "individuals", "outcomes", "starts", "entry_database", "entry_outcomes"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    for name in ("q", "entry_q"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, err_msg=name)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows whenever rows are read here after all."""
+    said: list[str] = []
+    read = PostgresSession._read_rows
+
+    def noted(self: PostgresSession) -> None:
+        said.append("read")
+        read(self)
+
+    monkeypatch.setattr(PostgresSession, "_read_rows", noted)
+    return said
+
+
+ADDED_UP = [
+    "SELECT sum(x), avg(x), count(x), min(x), max(x), count(DISTINCT x) FROM data",
+    "SELECT sum(Gap), avg(gap), max(wild), min(strange), max(strange), sum(strange), count(strange) FROM data",
+    "SELECT stddev_samp(gap), var_pop(x), covar_pop(x, gap), corr(gap, k), regr_slope(gap, number) FROM data",
+    "SELECT sum(price), avg(price), max(price), sum(price * k), sum(price * 1.19), var_pop(price) FROM data "
+    "WHERE k > -100",
+    "SELECT sum(k), avg(k), sum(big), max(big) - min(big), sum(k + 1), sum(-k), sum(abs(k)) FROM data WHERE k > -100",
+    "SELECT bool_and(ok), bool_or(ok), count(ok), count_if(ok), sum(CASE WHEN ok THEN x ELSE 0 END) FROM data",
+    "SELECT sum(x / k), sum(k / 3), avg(price / nullif(k, 0)), sum(1e-3 * k) FROM data WHERE k <> -2000000000",
+    "SELECT count(*), sum(x) FILTER (WHERE k > 0), count(*) FILTER (WHERE x > 0.1 AND NOT ok) FROM data",
+    "SELECT count(*) FROM data WHERE shop = 'b' OR shop IS NULL OR shop IN ('Ä', '')",
+    "SELECT count(*), max(number) FROM data WHERE shop < 'b' AND shop >= 'B'",
+    "SELECT count(DISTINCT shop), count(DISTINCT k), count(DISTINCT ok) FROM data",
+    "SELECT count(*) FROM data WHERE \"Day\" >= '2024-03-30' AND sold < '2024-04-02 12:00:00+02' AND k BETWEEN 0 AND 2",
+    "SELECT count(DISTINCT date_trunc('day', sold)), count(DISTINCT date_trunc('hour', local)) FROM data",
+    "SELECT count(DISTINCT CAST(sold AS DATE)), sum(CAST(k AS DOUBLE)), sum(greatest(k, number, 0)) FROM data",
+    "SELECT sum(x) FROM data WHERE FALSE",
+    "SELECT shop, sum(x), count(*) FROM data GROUP BY shop",
+    "SELECT ok, shop, avg(gap) FROM data WHERE k >= 0 GROUP BY ALL",
+    "SELECT date_trunc('week', local), max(price) FROM data GROUP BY 1",
+    "SELECT sum(x) / count(*) + round(avg(gap), 2) + ln(count(*)) FROM data",
+]
+READ_HERE = [
+    "SELECT sum(wild), sum(x) FROM data",  # the server calls it an overflow where a term is left unused
+    "SELECT median(x), quantile_disc(k, 0.3) FROM data",
+    "SELECT sum(round(gap, 1)) FROM data",
+    "SELECT upper(shop), count(*) FROM data GROUP BY 1",
+    "SELECT count(*) FROM data WHERE shop LIKE 'a%' OR extract(hour FROM sold) < 12",
+    "SELECT sum(k % 3), sum(k // 2), sum(CAST(price AS INTEGER)) FROM data",
+    "SELECT sum(x) FROM data WHERE x > (SELECT avg(gap) FROM data)",
+]
+
+
+@pytest.mark.parametrize("query", ADDED_UP)
+def test_what_the_server_adds_up_equals_duckdb(there: str, query: str, reads: list[str]) -> None:
+    options: dict[str, Any] = {"database": "Day", "individual": "who", "timezone": "Europe/Paris"}
+    found = collect(databases(there, table="awkward", **options), query, engine=THERE, progress=False)
+    agree(found, collect(databases(ROWS, **options), query, progress=False))
+    assert len(reads) <= ("var_pop" in query)  # where little is left of the squares, the rows are looked at again
+    if "sum(x)" in query and "FALSE" not in query:
+        with pytest.raises(AssertionError):
+            agree(found, collect(databases(ROWS.slice(1), **options), query, progress=False))
+
+
+@pytest.mark.parametrize("query", READ_HERE)
+def test_what_it_may_understand_otherwise_has_the_rows_read(there: str, query: str, reads: list[str]) -> None:
+    options: dict[str, Any] = {"database": "day", "individual": "who"}
+    found = collect(databases(there, table="awkward", **options), query, engine=THERE, progress=False)
+    agree(found, collect(databases(ROWS, **options), query, progress=False))
+    assert reads
+
+
+@pytest.mark.parametrize(
+    ("options", "pushed"),
+    [
+        ({"database": "date_trunc('day', sold)", "individual": "number", "timezone": "America/New_York"}, True),
+        ({"database": "date_trunc('day', sold)", "individual": "number"}, True),
+        ({"database": '"Day"', "individual": "NUMBER"}, True),
+        ({"database": "shop", "individual": "k", "unidentified": "drop"}, True),
+        ({"database": "coalesce(shop, 'none')", "individual": "k", "unidentified": "keep"}, True),
+        ({"database": "strftime(sold, '%Y-%m-%d')", "individual": "who"}, False),
+        ({"database": "day", "individual": ["who", "number"]}, False),
+    ],
+)
+def test_rows_are_cut_alike(there: str, options: dict[str, Any], pushed: bool, reads: list[str]) -> None:
+    query = "SELECT sum(gap), count(*), stddev_pop(gap) FROM data"
+    if options["database"] == "shop":
+        options = {**options}
+        with pytest.raises(SourceError, match="`database` must not be NULL, but is in"):
+            collect(databases(there, table="awkward", **options), query, engine=THERE)
+        options["database"] = "number"
+    found = collect(databases(there, table="awkward", **options), query, engine=THERE)
+    agree(found, collect(databases(ROWS, **options), query))
+    assert pushed or reads or isinstance(options["individual"], list)
+
+
+def test_rows_without_individual_and_moments_are_refused_alike(there: str) -> None:
+    for options, message in (
+        ({"database": "number", "individual": "k"}, "`individual` must not be NULL, but is in"),
+        ({"database": "sold", "individual": "who"}, "put many rows in one database, but it is a time"),
+        ({"database": "dya", "individual": "who"}, "`database` must name a column of the source, got 'dya'"),
+        ({"database": "number", "individual": "whom"}, "did you mean 'who'"),
+    ):
+        for source in ({"source": there, "table": "awkward"}, {"source": ROWS}):
+            with pytest.raises(SourceError, match=message):
+                collect(databases(**source, **options), "count(*)", engine=THERE)  # type: ignore[arg-type]
+
+
+def test_tables_on_the_server_are_joined_there_and_others_here(server: Server, there: str, reads: list[str]) -> None:
+    sizes = pa.table({"Name": ["a", "b", "B"], "size": [1.5, 2.5, None]})
+    server.put("sizes", sizes)
+    query = "SELECT sum(gap * size), count(*) FROM data AS d LEFT JOIN sizes AS s ON d.shop = s.name"
+    nested = "SELECT sum(gap) / (SELECT max(size) FROM sizes) FROM data WHERE shop IN (SELECT name FROM sizes)"
+    own = "WITH l AS (SELECT name FROM sizes WHERE size > 2) SELECT count(*) FROM data JOIN l ON name = shop"
+    options: dict[str, Any] = {"database": "Day", "individual": "who"}
+    here = databases(ROWS, tables={"sizes": sizes}, **options)
+    on_server = databases(there, table="awkward", tables={"sizes": f"{there}::sizes"}, **options)
+    for asked in (query, nested, own):
+        agree(collect(on_server, asked, engine=THERE), collect(here, asked))
+    assert reads == []
+    mixed = databases(there, table="awkward", tables={"sizes": sizes}, **options)
+    agree(collect(mixed, query, engine=THERE), collect(here, query))
+    assert reads
+    server.run("DROP TABLE sizes")
+
+
+def test_what_fails_on_the_server_is_tried_here(server: Server, reads: list[str]) -> None:
+    rows = pa.table({"day": [1, 1, 1, 2], "who": ["a", "b", "c", "a"], "k": pa.array([2**31 - 1, 1, 2, 4], pa.int32())})
+    server.put("filled", rows)
+    data = databases(server.address, table="filled", database="day", individual="who")
+    found = collect(data, "sum(k + 1)", engine=THERE, progress=False)
+    agree(found, collect(databases(rows, database="day", individual="who"), "sum(k + 1)", progress=False))
+    assert found.q.tolist() == [2**31 + 5.0, 5.0]
+    assert reads
+    server.run("DROP TABLE filled")
+
+
+@pytest.fixture(scope="module")
+def many(server: Server) -> Iterator[str]:
+    """Few pairs in one column, and nearly as many as rows in the other."""
+    server.run(
+        f"CREATE TABLE many AS SELECT i % 20 AS day, i % 50 AS few, i AS each, sin(i) AS x "
+        f"FROM generate_series(1, {2 * FEW_ROWS}) AS g(i)",
+        "CREATE TABLE less AS SELECT * FROM many WHERE each < 1000",
+        "ANALYZE many, less",
+    )
+    yield server.address
+    server.run("DROP TABLE many, less")
+
+
+def test_the_estimate_chooses_and_is_explained(many: str, reads: list[str]) -> None:
+    said = {}
+    for table, who in (("many", "few"), ("many", "each"), ("less", "few")):
+        data = databases(many, table=table, database="day", individual=who)
+        said[table, who] = explain(data, "avg(x)").splitlines()[0]
+        assert collect(data, "avg(x)").n_individuals > 10
+    assert re.fullmatch(
+        r"-- PostgreSQL adds up, and a row for each of about \d+ pairs of database and individual travels, "
+        r"instead of about 40,000 rows\.", said["many", "few"],
+    )  # fmt: skip
+    assert "hardly fewer pairs" in said["many", "each"]
+    assert said["many", "each"].startswith("-- DuckDB adds up, and about 40,000 rows travel: ")
+    assert said["less", "few"] == "-- DuckDB adds up, and about 999 rows travel, which are few."
+    assert len(reads) == 4  # explained and collected, of the two others
+    quantile = explain(databases(many, table="many", database="day", individual="few"), "median(x)")
+    assert quantile.startswith("-- DuckDB adds up, and about 40,000 rows travel: PostgreSQL may understand ")
+
+
+def test_an_audit_and_a_scan_of_a_server_equal_those_of_a_file(many: str, tmp_path: Path) -> None:
+    data = databases(many, table="many", database="day", individual="few")
+    with DuckDBEngine().session(data) as session:
+        session._run(f"COPY (SELECT day, few, x FROM data) TO '{tmp_path}/many.parquet' (FORMAT PARQUET)")
+    file = databases(tmp_path / "many.parquet", database="day", individual="few")
+    there, here = empriv.audit(data, "avg(x)"), empriv.audit(file, "avg(x)")
+    np.testing.assert_allclose(there.delta(0.1), here.delta(0.1), rtol=1e-9)
+    scanned = empriv.scan(data, "avg(x)", epsilon=0.1)
+    np.testing.assert_allclose(scanned.delta(0.1), here.delta(0.1), rtol=1e-9)
+
+
+def test_the_command_line_reads_a_server(many: str) -> None:
+    command = ["audit", many, "--table", "many", "--database", "day", "--individual", "few", "--query", "avg(x)"]
+    ran = CliRunner().invoke(main, command)
+    assert ran.exit_code == 0, ran.output
+    assert "20 databases" in ran.output
+    explained = CliRunner().invoke(main, ["explain", *command[1:]])
+    assert explained.output.startswith("-- PostgreSQL adds up")
+    ran = CliRunner().invoke(main, [*command[:2], "--sql", "SELECT * FROM less", *command[4:]])
+    assert ran.exit_code == 0, ran.output
+
+
+def test_progress_is_shown_while_rows_travel(many: str, capfd: pytest.CaptureFixture[str]) -> None:
+    data = databases(many, table="many", database="day", individual="each")
+    collect(data, "avg(x)", engine=PostgresEngine(push_down=False, progress=True))
+    assert "Reading rows" in capfd.readouterr().err
+    collect(data, "avg(x)", engine=PostgresEngine(push_down=False, progress=False))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_slow_query_ends_with_a_sentence(server: Server) -> None:
+    server.run(
+        "CREATE FUNCTION slow(x int) RETURNS int LANGUAGE sql STABLE AS $$ SELECT x + pg_sleep(0.05)::text::int $$",
+        "CREATE VIEW lazy AS SELECT i AS day, i AS who, pg_sleep(0.05)::text AS x FROM generate_series(1, 200) AS g(i)",
+    )
+    started = time.monotonic()
+    for engine in (PostgresEngine(push_down=True, timeout=0.5), PostgresEngine(push_down=False, timeout=0.5)):
+        data = databases(server.address, table="lazy", database="day", individual="who")
+        with pytest.raises(QueryError, match=r"`timeout`"):
+            collect(data, "count(x)", engine=engine)
+    assert time.monotonic() - started < 8
+    server.run("DROP VIEW lazy", "DROP FUNCTION slow")
+
+
+def test_a_server_that_goes_away_is_one_sentence(server: Server, many: str, tmp_path: Path) -> None:
+    """Ended in the middle of reading, and between two statements."""
+
+    def end_others() -> None:
+        server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+                   "AND backend_type = 'client backend'")  # fmt: skip
+
+    data = databases(many, table="many", database="day", individual="few")
+    with THERE.session(data) as session:
+        end_others()
+        with pytest.raises(EmprivError, match=r"went away before all rows were read\. Hint: run it again") as caught:
+            session.presence()
+        assert caught.value.__context__ is None
+    server.run("CREATE VIEW lazy AS SELECT i % 9 AS day, i AS who, 1.0 AS x, pg_sleep(0.001)::text AS t "
+               "FROM generate_series(1, 60000) AS g(i)")  # fmt: skip
+    ending = threading.Timer(1.0, end_others)
+    ending.start()
+    command = ["audit", many, "--table", "lazy", "--database", "day", "--individual", "who", "--query", "avg(x)"]
+    ran = CliRunner().invoke(main, [*command, "--save", str(tmp_path / "a.empriv")])
+    ending.join()
+    assert ran.exit_code == 1
+    assert ran.output.startswith("Error: The PostgreSQL server went away before all rows were read.")
+    assert list(tmp_path.iterdir()) == []
+    server.run("DROP VIEW lazy")
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(InputError, match="`timeout` must be a number of seconds"):
+        PostgresEngine(timeout=-1)
+    assert empriv.PostgresEngine is PostgresEngine
