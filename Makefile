@@ -42,6 +42,7 @@ benchmarks: setup
 	$(BIN)/python benchmarks/coverage.py --quick --only plain
 	$(BIN)/python benchmarks/noise.py --quick
 	$(BIN)/python benchmarks/joint.py --runs 2
+	$(BIN)/python benchmarks/tables.py --quick
 	$(BIN)/python benchmarks/adversary.py --error --runs 4
 	$(BIN)/python benchmarks/compare.py --quick
 	$(BIN)/python benchmarks/calibration.py --quick

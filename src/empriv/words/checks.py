@@ -28,6 +28,7 @@ TITLES = {
     "dimension": "Numbers released together",
     "carried": "Cells for each database",
     "bent": "Cells beside the rest of the table",
+    "edge": "Edges of cells",
     "drift": "Influence on the databases that people are in",
     "exact-leak": "Exact leak",
     "floor": "Smallest delta that can be supported",
@@ -223,7 +224,13 @@ def _carried(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG
 def _bent(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     if severity == "info":
         return "What is left of the cells of the riskiest people does not depend on the rest of the table."
-    return words.bent(numbers["p"], numbers["share"], cannot_tell=severity == "error")
+    return words.bent(numbers["p"])
+
+
+def _edge(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "What is left of the cells of the riskiest people has no hard edge that the other cells would smear."
+    return words.edge(numbers["share"])
 
 
 def _exact_leak(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
@@ -344,6 +351,7 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "dimension": _dimension,
     "carried": _carried,
     "bent": _bent,
+    "edge": _edge,
     "drift": _drift,
     "exact-leak": _exact_leak,
     "floor": _floor,

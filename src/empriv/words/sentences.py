@@ -305,11 +305,17 @@ def many_parameters(parameters: int, n: int) -> str:
     )
 
 
-def bent(p: float, share: float, *, cannot_tell: bool) -> str:
-    then = "the table may reveal more than the bound says: it cannot tell." if cannot_tell else "bounds may be short."
+def bent(p: float) -> str:
     return (
         "What is left of the cells of the riskiest people depends on the rest of the table, other than in straight "
-        f"lines (p = {p:.3f}, {percent(share)} of how it varies): {then}"
+        f"lines (p = {p:.3f}): the table may reveal more than the bound says. It cannot tell."
+    )
+
+
+def edge(share: float) -> str:
+    return (
+        "What is left of a cell of the riskiest people has a hard edge. So many cells smear what is finer than "
+        f"{share:.2f} standard deviations: the table may reveal more than the bound says. It cannot tell."
     )
 
 
