@@ -101,21 +101,26 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, upda
     check_targets([path for path in beside if not path.endswith(".toml")], read_too)
     check_targets([path for path in beside if path.endswith(".toml")], [path for path in read_too if path != config])
 
-    def run(engine: Any) -> Any:
-        import empriv
-
-        audited = empriv.audit(
-            source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
-            component=settings.component, adversary=adversary_of(settings, unnamed="auto"),
-            order=settings.order,
-            ledger=ledger_of(settings), scope=settings.scope, unit=settings.unit, engine=engine,
-            progress=False if settings.quiet else None, notice=_unsaid if settings.quiet else None,
-        )  # fmt: skip
-        return audited if settings.times is None else audited.repeated(settings.times)
-
     wanted = Wanted.of(settings, config=to_toml(settings))
     written = None if write_config is None else (write_config, to_toml(settings))
-    finish(run, wanted, save=settings.save, config=written, limits=limits_of(settings))
+    finish(
+        lambda engine: run_audit(settings, engine), wanted,
+        save=settings.save, config=written, limits=limits_of(settings),
+    )  # fmt: skip
+
+
+def run_audit(settings: Settings, engine: Any) -> Any:
+    """The audit that settings ask for."""
+    import empriv
+
+    audited = empriv.audit(
+        source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
+        component=settings.component, adversary=adversary_of(settings, unnamed="auto"),
+        order=settings.order, unit=settings.unit,
+        ledger=ledger_of(settings), scope=settings.scope, engine=engine,
+        progress=False if settings.quiet else None, notice=_unsaid if settings.quiet else None,
+    )  # fmt: skip
+    return audited if settings.times is None else audited.repeated(settings.times)
 
 
 def _update(path: str, config: str | None, write_config: str | None, given: dict[str, Any]) -> None:

@@ -78,41 +78,56 @@ def ledger_of(settings: Settings) -> Any:
 def source_of(settings: Settings) -> Any:
     """The databases that files and options describe."""
     from empriv.collecting import databases, subsamples
-    from empriv.collecting.sources import Files, chosen, table_of
 
-    for table in (chosen(text, settings.table, settings.sql) for text in settings.files):
-        table_of(table)  # what cannot be a source is refused as such, whether it exists or not
-    for text in (*settings.files, *settings.tables.values()):
-        _check_exists(text)
-    source: Any = list(settings.files)
     drawn = settings.subsamples is not None
     if drawn and settings.database is not None:
         raise InputError("`subsamples` must not be given with `database`: databases are drawn, or they are there.")
     if settings.fraction is not None and not drawn:
         raise InputError("`fraction` must be given with `subsamples`, which says how many databases are drawn.")
-    if settings.database is None and not drawn:
-        source = [file for text in settings.files for file in _expanded(text)]
-        if len(source) == 1:
-            raise InputError(
-                "FILES must be several if each is one database, got one. "
-                "Hint: --database names the column that says which database a row is in; --subsamples 365 draws random "
-                "databases from one table."
-            )
-    elif len(source) == 1:
-        source = source[0]
-    else:
-        tables = [table for table in map(table_of, source) if isinstance(table, Files)]
-        if len(tables) < len(source) or len({table.kind for table in tables}) > 1:
-            raise InputError("FILES that make one table must be of one kind, all Parquet, all CSV or all JSON.")
-        source = Files(tuple(path for table in tables for path in table.paths), tables[0].kind)
+    tables = _existing(settings)
     rows: dict[str, Any] = {
-        "individual": settings.individual, "tables": settings.tables,
-        "table": settings.table, "sql": settings.sql, "timezone": settings.timezone,
+        "individual": settings.individual, "tables": settings.tables, "timezone": settings.timezone,
         "unidentified": cast("Unidentified", settings.unidentified),
     }  # fmt: skip
     if settings.subsamples is not None:
-        return subsamples(source, count=settings.subsamples, fraction=settings.fraction or 0.5, **rows)
-    return databases(source, database=settings.database, **rows)
+        return subsamples(_joined(tables), count=settings.subsamples, fraction=settings.fraction or 0.5, **rows)
+    if settings.database is not None:
+        return databases(_joined(tables), database=settings.database, **rows)
+    source = [file for text in settings.files for file in _expanded(text)]
+    if len(source) == 1:
+        raise InputError(
+            "FILES must be several if each is one database, got one. Hint: --database names the column that says which "
+            "database a row is in; --subsamples 365 draws random databases from one table."
+        )
+    return databases(source, database=None, table=settings.table, sql=settings.sql, **rows)
+
+
+def one_table(settings: Settings) -> Any:
+    """The table that files and options describe, not cut into databases."""
+    return _joined(_existing(settings))
+
+
+def _existing(settings: Settings) -> list[Any]:
+    """A table for each of the files, which must exist, as those of other tables must."""
+    from empriv.collecting.sources import chosen, table_of
+
+    # What cannot be a source is refused as such, whether it exists or not.
+    tables = [table_of(chosen(text, settings.table, settings.sql)) for text in settings.files]
+    for text in (*settings.files, *settings.tables.values()):
+        _check_exists(text)
+    return tables
+
+
+def _joined(tables: Sequence[Any]) -> Any:
+    """Several files as one table."""
+    from empriv.collecting.sources import Files
+
+    if len(tables) == 1:
+        return tables[0]
+    files = [table for table in tables if isinstance(table, Files)]
+    if len(files) < len(tables) or len({table.kind for table in files}) > 1:
+        raise InputError("FILES that make one table must be of one kind, all Parquet, all CSV or all JSON.")
+    return Files(tuple(path for table in files for path in table.paths), files[0].kind)
 
 
 def paths_read(settings: Settings) -> list[str]:

@@ -25,9 +25,11 @@ from empriv.errors import EmprivError
 # Each command is the function of this name in the module of this name, with its line in the help.
 COMMANDS = {
     "audit": "Audit a query on your data.",
+    "check": "Run an audit.toml as a gate.",
     "compare": "Compare protocols, or saved audits.",
     "demo": "Audit real data that the package carries.",
     "explain": "Print the SQL that is run instead of a query.",
+    "init": "Look at the data, and write an audit.toml to begin with.",
     "ledger": "Remember what was released.",
     "noise": "Design the noise that makes a saved audit private enough.",
     "release": "Release one answer with saved noise.",
