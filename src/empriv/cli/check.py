@@ -23,6 +23,7 @@ from empriv.errors import InputError
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
     from empriv.validate.verdict import Verdict
+    from empriv.words.decision import Decision
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,12 @@ class Checked:
     verdicts: tuple[tuple[str, Verdict], ...]
 
     @property
+    def decision(self) -> Decision:
+        return self.audit.decision([verdict for _, verdict in self.verdicts])
+
+    @property
     def figures(self) -> dict[str, Any]:
-        return {**self.audit.to_json(), **judged(self.audit, self.outcomes, self.verdicts)}
+        return {**self.audit.to_json(), **judged(self.decision, self.outcomes, self.verdicts)}
 
 
 @click.command()
@@ -118,10 +123,10 @@ def _checked(audit: Audit, settings: Settings) -> Checked:
 def _print(checked: Checked) -> None:
     """The decision, and each promise with its outcome."""
     if checked.verdicts:
-        decision = checked.audit.decision([verdict for _, verdict in checked.verdicts])
+        decision = checked.decision
         click.secho(printable(decision.line), bold=True)
         for line in (decision.reason, decision.condition):
-            click.echo(printable(line))
+            click.echo(click.wrap_text(printable(line), 80))
     for text, verdict in checked.verdicts:
         colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
         click.secho(printable(f"{verdict.upper()}: {text}"), fg=colour)

@@ -23,6 +23,7 @@ _PEOPLE = {
     "individual", "citizen", "tenant", "meter", "device", "player",
 }  # fmt: skip
 _ROWS = {"row", "rowid", "index", "transaction", "order", "invoice", "event", "line", "record", "visit", "entry"}
+_DAYS = {"day", "date"}
 _TIMES = {"day", "date", "time", "timestamp", "t", "at", "when", "month", "week", "hour", "year"}
 _AMOUNTS = {
     "amount", "value", "price", "total", "cost", "revenue", "salary", "pay", "wage", "income", "delay", "duration",
@@ -135,7 +136,7 @@ def _judged(rows: int, seen: list[ColumnSeen]) -> TableSeen:
     for place, column in enumerate(seen):
         whole = column.kind in ("integer", "other")
         if column.is_time:
-            times.append((-len(column.words & _TIMES), place, column))
+            times.append((-len(column.words & _TIMES) - len(column.words & _DAYS), place, column))
         elif whole and column.different >= 2:
             named = len(column.words & _PEOPLE) - len(column.words & _ROWS) - len(column.words & _CODES)
             every_row = column.different == rows > 1

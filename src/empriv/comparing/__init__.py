@@ -5,11 +5,11 @@ than chance and smoothing, `utility` measures how far the answers are from the t
 `advise` tries ways to publish and ranks them against a target (`ways` holds what it finds).
 """
 
-from empriv.comparing.ways import Action, Advice
 from empriv.comparing.advising import advise
 from empriv.comparing.comparison import Comparison
 from empriv.comparing.differences import Difference
 from empriv.comparing.make_comparison import compare
 from empriv.comparing.utility import Utility
+from empriv.comparing.ways import Action, Advice
 
 __all__ = ["Action", "Advice", "Comparison", "Difference", "Utility", "advise", "compare"]
