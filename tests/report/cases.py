@@ -18,9 +18,11 @@ NASTY = (
 )
 
 
-def results(n: int = 40, m: int = 30, *, seed: int = 0, individuals: Any = None, databases: Any = None) -> Any:
+def results(
+    n: int = 40, m: int = 30, *, seed: int = 0, individuals: Any = None, databases: Any = None, level: float = 0.0
+) -> Any:
     rng = np.random.default_rng(seed)
-    q = rng.normal(size=n)
+    q = level + rng.normal(size=n)
     without = q - rng.exponential(0.05, size=(m, n))
     return empriv.Results.from_arrays(q, without, individuals=individuals, databases=databases)
 

@@ -16,7 +16,9 @@ from report.cases import results
 
 @pytest.fixture(scope="session")
 def ordinary() -> empriv.Audit:
-    return empriv.audit(results(individuals=[f"client {k}" for k in range(30)]), epsilon=[0.05, 0.2])
+    return empriv.audit(
+        results(individuals=[f"client {k}" for k in range(30)], level=20.0, seed=1), epsilon=[0.05, 0.2]
+    )
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ import pytest
 import empriv
 from empriv.report import write_report
 from empriv.report.gather import gather
-from empriv.report.page.actions import ActionRow, Actions
-from empriv.words.sentences import number
+from empriv.words.sentences import amount, number
 from report.cases import results
 
 A4 = (688, 1017)  # pixels inside the margins of the paper
@@ -28,23 +28,44 @@ CUT = """() => [...document.querySelectorAll("main p, main li, main th, main td,
 
 
 @pytest.fixture(scope="module")
-def page(ordinary: empriv.Audit, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def advice(ordinary: empriv.Audit) -> empriv.Advice:
+    return empriv.advise(ordinary, epsilon=TARGET[0], delta=TARGET[1])
+
+
+@pytest.fixture(scope="module")
+def page(ordinary: empriv.Audit, advice: empriv.Advice, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("report") / "audit.html"
-    verdict = ordinary.verdict(epsilon=TARGET[0], delta=TARGET[1])
-    actions = Actions((ActionRow("Add noise", "0.009", "±0.3 (30%)", "pass", "empriv noise audit.empriv", best=True),
-                       ActionRow("Publish as it is", "0.03", "none", "unresolved", "")))  # fmt: skip
-    return write_report(
-        ordinary, target, show_ids=True, verdicts=[("delta <= 0.01 at 0.05", verdict)], actions=actions
-    ).page
+    verdicts = [("delta <= 0.01 at 0.05", ordinary.verdict(epsilon=TARGET[0], delta=TARGET[1]))]
+    made = write_report(
+        ordinary, target, show_ids=True, verdicts=verdicts, advice=advice, config="[audit]\n", beside=True
+    )
+    return made.page
 
 
-def test_the_first_screen_says_what_the_library_holds(ordinary: empriv.Audit, page: Path, read: Any) -> None:
+def test_the_first_screen_says_what_the_library_holds(
+    ordinary: empriv.Audit, advice: empriv.Advice, page: Path, read: Any
+) -> None:
     reader = read(page, viewport={"width": 1200, "height": 900}, folded=True)
-    verdict = ordinary.verdict(epsilon=TARGET[0], delta=TARGET[1])
-    made = ordinary.decision(verdict).to_json()
+    held = json.loads(page.with_suffix(".json").read_text())
+    made = held["decision"]
     assert reader.texts(".decision p") == [made["line"], made["reason"], made["condition"]]
-    assert reader.texts("#do ~ table tbody th") == ["Add noise least error", "Publish as it is"]
-    assert reader.texts("#do ~ table .pill")[1:] == ["● pass", "◆ cannot tell"]
+    assert held["advice"] == advice.to_json()
+    best = advice.best
+    assert best is not None
+    assert best.code == "noise"
+    assert made["line"] == f"Publish with noise (±{amount(best.error)} on a typical {amount(advice.typical)})"
+    tried = {action["title"]: action for action in held["advice"]["options"]}
+    heads = [text.removesuffix(" least error") for text in reader.texts("#do ~ table tbody th")]
+    assert heads[0] == best.title
+    assert heads == [action.title for action in advice.of_each_kind()]
+    marks = {"pass": "● pass", "fail": "▲ fail", "unresolved": "◆ cannot tell"}
+    for k, head in enumerate(heads):
+        cells = reader.page.locator("#do ~ table tbody tr").nth(k).locator("td").all_inner_texts()
+        action = tried[head]
+        assert cells[0].startswith(number(action["delta"]))
+        assert cells[1] == "none" or cells[1].startswith(f"±{amount(action['error'])} ")
+        assert cells[2] == marks[action["verdict"]]
+        assert cells[3] == action["command"]
     # what can be done is seen at once
     assert reader.page.locator("#do ~ table tr.best").bounding_box()["y"] < 900
     figures = ordinary.to_json([TARGET[0]])["figures"][0]
@@ -193,7 +214,7 @@ def test_pages_of_a_long_table(tmp_path: Path, read: Any) -> None:
     assert len(reader.texts("#individuals tbody tr")) == 20
     assert reader.page.is_disabled("nav button:has-text('Next')")
     # nobody gave a target
-    assert reader.texts(".decision .line") == ["No decision: no target was given"]
+    assert reader.texts(".decision .line") == [audit.decision().line]
     assert reader.page.locator("#do").count() == 0
 
 

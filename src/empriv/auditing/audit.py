@@ -22,7 +22,7 @@ from empriv.auditing.composing import Asked, Composition, release_through
 from empriv.auditing.deciding import case_of
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts, nothing_known_to_json
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
-from empriv.base.arguments import one_of, rising_epsilons, whole_number
+from empriv.base.arguments import finite_epsilon, one_of, rising_epsilons, whole_number
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
 from empriv.errors import InputError
@@ -342,11 +342,12 @@ class Audit:
         ``presence`` is as for `verdict`, so that a target that one publication misses is never within reach of more.
         """
         one_of("presence", presence, PRESENCES)
-        often = how_often(self.once, epsilon=epsilon, delta=delta, level=level)
-        present = None if presence == "random" else replace(self, times=1)._present
-        if present is None:
+        once = replace(self, times=1) if self.times > 1 else self
+        asked: dict[str, Any] = {"epsilon": finite_epsilon(epsilon), "delta": delta, "level": level}
+        often = how_often(self.once, **asked, bounds_once=once.bounds(asked["epsilon"], level))
+        if presence == "random" or once._present is None:
             return often
-        there = how_often(present, epsilon=epsilon, delta=delta, level=level)
+        there = how_often(once._present, **asked, bounds_once=once.bounds_when_present(asked["epsilon"], level))
         return replace(
             often,
             by_bound=min(often.by_bound, there.by_bound),

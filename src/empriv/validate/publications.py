@@ -7,10 +7,12 @@ import numpy as np
 from empriv.base.arguments import confidence_level, finite_epsilon, probability
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.series import HowOften, RepeatedRisk, composes, largest
-from empriv.validate.bounds import bounds
+from empriv.validate.bounds import Bounds, bounds
 
 
-def how_often(risk: RiskContract, *, epsilon: float, delta: float, level: float | None = None) -> HowOften:
+def how_often(
+    risk: RiskContract, *, epsilon: float, delta: float, level: float | None = None, bounds_once: Bounds | None = None
+) -> HowOften:
     """How often a query may be published, each time from a database of its own, within delta at epsilon.
 
     Parameters
@@ -18,6 +20,7 @@ def how_often(risk: RiskContract, *, epsilon: float, delta: float, level: float 
     risk : of one publication
     epsilon, delta : the target
     level : confidence of the upper figure; default 0.95
+    bounds_once : bounds of one publication at this epsilon, if they are at hand already
 
     Examples
     --------
@@ -30,7 +33,7 @@ def how_often(risk: RiskContract, *, epsilon: float, delta: float, level: float 
     epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
     level = confidence_level(risk.usual_level if level is None else level)
     grid = np.array([epsilon])
-    single = bounds(risk, epsilon, level)
+    single = bounds(risk, epsilon, level) if bounds_once is None else bounds_once
     if single.estimate > delta and composes(risk):
         return HowOften(epsilon, delta, level, 0, 0)  # looking at everybody takes long, and could not change that
     looked = risk.one_look

@@ -13,6 +13,7 @@ from empriv.words.sentences import amount, databases, number, percent, show_only
 
 _FAR = 10  # so many times the databases there are is too far to wait for
 PUBLISH, WITH_NOISE, NOT_YET, NO_TARGET = "Publish", "Publish with noise", "Do not publish yet", "No decision"
+CHANGED = "Publish changed"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class NoisyAnswer:
     holds : whether it keeps the target of the case
     unit : of the answer
     component : the number of several that these are of
+    how : what is done instead of adding noise, such as "Round to 10"; nothing for noise
     """
 
     error: float
@@ -47,6 +49,7 @@ class NoisyAnswer:
     holds: bool
     unit: str = ""
     component: str | None = None
+    how: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Decision:
 
     Attributes
     ----------
-    word : "Publish", "Publish with noise", "Do not publish yet"; "No decision" where nobody gave a target
+    word : "Publish", "Publish with noise", "Publish changed", "Do not publish yet"; "No decision" without a target
     line : the same, with what noise costs
     reason : one sentence of why
     condition : one sentence of when it holds
@@ -136,6 +139,10 @@ def decide(case: Case) -> Decision:
     as_it_is = f"As it is: {reason[0].lower()}{reason[1:]}"
     if noise.error >= noise.typical:
         return Decision(NOT_YET, NOT_YET, f"{as_it_is} Noise that hides it is too large: {cost}.", condition)
+    if noise.how:
+        changed = f"{CHANGED}: {noise.how[0].lower()}{noise.how[1:]} ({cost})"
+        after = f"After it, delta is {number(noise.achieved)} for the most exposed."
+        return Decision(CHANGED, changed, f"{as_it_is} {after}", condition)
     hidden = f"With the noise, delta is {number(noise.achieved)} for the most exposed, by its certificate."
     return Decision(WITH_NOISE, f"{WITH_NOISE} ({cost})", f"{as_it_is} {hidden}", condition)
 

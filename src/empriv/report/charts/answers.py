@@ -36,7 +36,7 @@ from empriv.report.charts.chart import (
 from empriv.report.gather import Material
 from empriv.results import FloatArray, Outcome, Results
 from empriv.scale.tallied import TalliedRisk
-from empriv.words.sentences import quantity
+from empriv.words.sentences import amount
 
 LEVEL = 0.95  # of the answers lie in the band
 _MOST_DRAWN = 400  # databases, evenly; the table has more
@@ -69,6 +69,7 @@ def results_chart(material: Material) -> Chart:
     return answers_chart(
         results,
         {name: (answers_of(component), bands[name]) for name, component in parts.items()},
+        unit=audit.unit,
         others=f" {more:,} more {'number is' if more == 1 else 'numbers are'} not drawn." if more else "",
     )
 
@@ -78,13 +79,14 @@ def answers_chart(
     series: dict[str, tuple[FloatArray, Predictable]],
     *,
     error: dict[str, float] | None = None,
+    unit: str = "",
     others: str = "",
 ) -> Chart:
     """Answers by database, each number in a view of its own; with ``error``, bars of that much noise around each."""
     labels = [shortened(str(label), 24) for label in results.databases]
     height = HEIGHT if len(series) == 1 else _SMALL
     views = [
-        {"width": WIDTH, "height": height, "layer": _layers(*drawn, labels, name, place, height, error)}
+        {"width": WIDTH, "height": height, "layer": _layers(*drawn, labels, name, place, height, error, unit)}
         for place, (name, drawn) in enumerate(series.items())
     ]
     odd = sum(int(np.count_nonzero(~np.isfinite(answers))) for answers, _ in series.values())
@@ -99,7 +101,7 @@ def answers_chart(
         caption=f"{said}{noisy}{averaged}{none if odd else ''}{thinned}{others}",
         spec=spec_of(layer=views[0]["layer"]) if len(views) == 1 else stacked(views),
         data=_table(results, labels, series),
-        hover=_hover(labels, series) if len(series) == 1 else None,
+        hover=_hover(labels, series, unit) if len(series) == 1 else None,
     )
 
 
@@ -154,7 +156,7 @@ def _around_median(answers: FloatArray) -> Predictable:
 
 def _layers(
     answers: FloatArray, band: Predictable, labels: list[str], name: str, place: int, height: int,
-    error: dict[str, float] | None,
+    error: dict[str, float] | None, unit: str,
 ) -> list[dict[str, Any]]:  # fmt: skip
     numeric = np.flatnonzero(np.isfinite(answers))
     around = np.flatnonzero(np.isfinite(band.low) & np.isfinite(band.high))
@@ -163,7 +165,7 @@ def _layers(
     low, high = value_range(reach)
     x, y = Scale(0.5, len(answers) + 0.5), Scale(low, high)
     named = labelled(x, labels, height)
-    at = {"x": named["encoding"]["x"], "y": answer_axis(y, shortened(name, 40) or "answer", height)}
+    at = {"x": named["encoding"]["x"], "y": answer_axis(y, _titled(name, unit), height)}
     between = {**at, "y": {**at["y"], "field": "low"}, "y2": {"field": "high"}}
     drawn, known = _evenly(numeric), _evenly(around)
     rows = records(at=known + 1, value=band.level[known], low=band.low[known], high=band.high[known])
@@ -184,6 +186,11 @@ def _layers(
         cross = {"type": "point", "shape": "cross", "color": VERMILION, "filled": True, "size": 50, "opacity": 1}
         layers.append(layer("missing", cross, records(at=missing + 1, value=[low] * len(missing)), at))
     return [{**part, "name": f"{part['name']}{place}"} for part in layers]  # names of views must differ
+
+
+def _titled(name: str, unit: str) -> str:
+    said = shortened(name, 40) or "answer"
+    return f"{said} ({unit})" if unit else said
 
 
 def _table(
@@ -207,12 +214,12 @@ def _cleaned(values: FloatArray) -> list[float | None]:
     return [clean(float(value)) for value in values]
 
 
-def _hover(labels: list[str], series: dict[str, tuple[FloatArray, Predictable]]) -> dict[str, Any]:
+def _hover(labels: list[str], series: dict[str, tuple[FloatArray, Predictable]], unit: str) -> dict[str, Any]:
     ((answers, band),) = series.values()
     here = _evenly(np.arange(len(labels)))
     texts = [
-        f"{labels[k]}: {quantity(float(answers[k])) if math.isfinite(answers[k]) else 'not a number'}"
-        + (f" (predicted {quantity(float(band.level[k]))})" if math.isfinite(band.level[k]) else "")
+        f"{labels[k]}: {amount(float(answers[k]), unit) if math.isfinite(answers[k]) else 'not a number'}"
+        + (f" (predicted {amount(float(band.level[k]), unit)})" if math.isfinite(band.level[k]) else "")
         for k in here
     ]
     return {"at": [(float(k) + 0.5) / len(labels) for k in here], "text": texts, "layer": "line0"}

@@ -23,7 +23,7 @@ from empriv.base.storage import write_atomically
 from empriv.errors import InputError
 
 FORMATS = ("svg", "png", "pdf", "html", "json")
-WIDTH, HEIGHT = 336, 190  # with its axes a chart fits a phone without its letters shrinking; a page may enlarge it
+WIDTH, HEIGHT = 324, 190  # with its axes a chart fits a phone without its letters shrinking; a page may enlarge it
 PLAIN = ",~r"  # six digits without an exponent
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; style.css maps each to a lighter one in dark mode.

@@ -39,6 +39,7 @@ _LINES = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
 _RISKIEST = 10  # at each end of the epsilons asked for, measured again under other smoothings
 _MANY_POINTS = 2_000  # with more of them only the riskiest: a Gaussian's time grows with their square
 _MOST_VARIABLE = 200  # points with bandwidths of their own; the check at one epsilon tries more
+_LONG = 18  # letters of a name from which a legend has one column
 _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
 
@@ -146,15 +147,16 @@ def lines_chart(
         for row in records(epsilon=epsilons, value=_on(y, line), which=[line_name] * len(epsilons))
     ]
     names = list(lines)
+    legend = {"columns": 1 if max(map(len, names)) > _LONG else 2}
     encoding = {
         "x": x.encoding("epsilon", "epsilon"),
         "y": y.encoding("value", axis),
         "color": {
-            "field": "which", "type": "nominal", "sort": names,
+            "field": "which", "type": "nominal", "sort": names, "legend": legend,
             "scale": {"domain": names, "range": [_LINES[k % len(_LINES)] for k in range(len(names))]},
         },
         "strokeDash": {
-            "field": "which", "type": "nominal", "sort": names,
+            "field": "which", "type": "nominal", "sort": names, "legend": legend,
             "scale": {"domain": names, "range": [_DASHES[k % len(_DASHES)] for k in range(len(names))]},
         },
     }  # fmt: skip

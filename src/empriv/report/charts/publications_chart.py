@@ -37,7 +37,7 @@ def publications_chart(material: Material) -> Chart | None:
     counts = sorted({*_COUNTS, *(count for count in _MORE if count <= 2 * audit.times), audit.times})
     grid = np.array([epsilon])
     level = risk.usual_level
-    once = risk.bounds(epsilon, level)
+    once = audit.bounds(epsilon) if audit.times == 1 else risk.bounds(epsilon, level)
     estimate, upper = [], []
     for count in counts:
         repeated = risk.repeated(count)

@@ -1,37 +1,26 @@
-"""What can be done, as the page shows it: rows of tried actions, and the decision that the best of them allows."""
+"""What can be done, as the page shows it: rows of actions that were tried, and the decision that the best allows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from empriv.auditing.audit import Audit
+from empriv.auditing.deciding import case_of
 from empriv.base.harmless import visible
+from empriv.comparing.advising import advise
+from empriv.comparing.ways import Action, Advice
+from empriv.errors import InputError
+from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
+from empriv.words.decision import Decision, NoisyAnswer, decide
 from empriv.words.sentences import amount, number, percent
 
-MOST_ROWS = 5
+if TYPE_CHECKING:
+    from empriv.validate.verdict import Verdict
 
-
-class Tried(Protocol):
-    """An action that was tried."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def upper(self) -> float | None: ...
-    @property
-    def error(self) -> float: ...
-    @property
-    def share(self) -> float: ...
-    @property
-    def unanswered(self) -> float: ...
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def command(self) -> str: ...
+_MOST_ROWS = 5
 
 
 @dataclass(frozen=True)
@@ -54,23 +43,61 @@ class Actions:
     said: tuple[str, ...] = ()
 
 
-def action_rows(tried: Sequence[Tried], *, best: Tried | None, unit: str) -> tuple[ActionRow, ...]:
-    """What each action gives and costs, in words; of many, the first few, and always the best."""
-    return tuple(
-        ActionRow(visible(action.title), _delta(action), _error(action, unit), action.verdict, visible(action.command),
-                  action is best)
-        for action in tried[:MOST_ROWS]
+def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verdict]]:
+    """The verdicts with those that decide first."""
+    return sorted(verdicts, key=lambda judged: (FAIL, UNRESOLVED, PASS).index(judged[1]))
+
+
+def quick_advice(audit: Audit, verdicts: Sequence[Verdict]) -> Advice | None:
+    """What can be done about the worst verdict, tried on the results alone; None where there is no target or no way."""
+    if not verdicts or verdicts[0].basis != "bound":
+        return None
+    worst = verdicts[0]
+    limits = {target.name: target.limit for target in worst.targets}
+    presence = "random" if worst.by_estimate_when_present is None else "both"
+    try:
+        return advise(
+            audit, epsilon=worst.epsilon, delta=limits.get("delta"), total_risk=limits.get("total_risk"),
+            presence=presence, level=worst.level,
+        )  # fmt: skip
+    except InputError:
+        return None  # several numbers, or a scan, which holds too little
+
+
+def decision_on(audit: Audit, verdicts: Sequence[Verdict], advice: Advice | None) -> Decision:
+    """The decision, with what the best action allows; the worst verdict comes first."""
+    case = case_of(audit, verdicts)
+    best = None if advice is None else advice.best
+    if advice is None or best is None or best.code == "as-is":
+        return decide(case)
+    # an action was tried for one target: others must be met already
+    holds = best.meets and all(verdict == PASS for verdict in verdicts[1:])
+    how = "" if best.code == "noise" else best.title
+    return decide(
+        replace(case, noise=NoisyAnswer(best.error, advice.typical, best.delta, holds, audit.unit, how=how))
     )  # fmt: skip
 
 
-def _delta(action: Tried) -> str:
+def actions_of(advice: Advice, unit: str) -> Actions:
+    """What each kind of action gives and costs, in words."""
+    rows = tuple(
+        ActionRow(
+            visible(action.title), _delta(action), _error(action, unit), action.verdict, visible(action.command),
+            action is advice.best,
+        )
+        for action in advice.of_each_kind()[:_MOST_ROWS]
+    )  # fmt: skip
+    return Actions(rows, tuple(map(visible, (*advice.saved[:1], *advice.left_out))))
+
+
+def _delta(action: Action) -> str:
     estimate = "not measured" if math.isnan(action.delta) else number(action.delta)
     if action.upper is None:
         return estimate
     return f"{estimate}, no upper bound" if action.upper >= 1 else f"{estimate}, at most {number(action.upper)}"
 
 
-def _error(action: Tried, unit: str) -> str:
+def _error(action: Action, unit: str) -> str:
     missing = f"no answer for {percent(action.unanswered)} of databases" if action.unanswered > 0 else ""
     if math.isnan(action.error):
         return missing or "not known"

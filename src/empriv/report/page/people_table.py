@@ -20,7 +20,7 @@ from empriv.measuring import RiskContract
 from empriv.report.gather import Material
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.tallied import TalliedRisk
-from empriv.words.sentences import number, percent, quantity
+from empriv.words.sentences import amount, number, percent, quantity
 
 MOST_SHOWN = 5
 _HOLDERS = 3
@@ -115,7 +115,7 @@ def _(risk: TalliedRisk, material: Material) -> float | None:  # noqa: ARG001 â€
 def _moves(results: Results, row: int, influence: float, unit: str) -> str:
     """By how much leaving somebody out changes the answer; of several numbers, the one that they move most."""
     if results.components is None:
-        return "a number or not" if math.isnan(influence) else _with_unit(influence, unit)
+        return "a number or not" if math.isnan(influence) else amount(influence, unit)
     here = slice(int(results.starts[row]), int(results.starts[row + 1]))
     others = results.entry_q[here]
     change = np.abs(others - results.q[results.entry_database[here]])
@@ -123,11 +123,7 @@ def _moves(results: Results, row: int, influence: float, unit: str) -> str:
     flat = results.q.reshape(-1, results.q.shape[-1])
     spread = np.array([np.ptp(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in flat.T])
     most = int(np.argmax(np.divide(change, spread, out=np.zeros(len(spread)), where=spread > 0)))
-    return f"{_with_unit(float(change[most]), unit)} in {shortened(str(results.components[most]), 40)}"
-
-
-def _with_unit(value: float, unit: str) -> str:
-    return f"{quantity(float(f'{value:.3g}'))} {unit}".strip()
+    return f"{amount(float(change[most]), unit)} in {shortened(str(results.components[most]), 40)}"
 
 
 def individuals_rows(material: Material, names: Sequence[str]) -> dict[str, Any]:

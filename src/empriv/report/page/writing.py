@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from empriv.auditing.audit import Audit
 from empriv.base.harmless import pseudonyms, visible
 from empriv.base.storage import write_atomically
+from empriv.comparing.ways import Advice
 from empriv.errors import InputError, MissingExtraError
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.released import Additive, released_chart
 from empriv.report.gather import Material, gather
-from empriv.report.page.actions import Actions
+from empriv.report.page.actions import actions_of, decision_on, quick_advice, worst_first
 from empriv.report.page.audit_page import page_of
 from empriv.report.page.people_table import individuals_rows
 from empriv.report.page.public import public_page
@@ -58,7 +59,7 @@ def write_report(
     config: str | None = None,
     beside: bool = False,
     title: str | None = None,
-    actions: Actions | None = None,
+    advice: Advice | None = None,
 ) -> Written:
     """Write an audit as one self-contained HTML page.
 
@@ -76,6 +77,7 @@ def write_report(
     beside : write ``<name>.json``, ``<name>.individuals.parquet`` (needs pyarrow) and, with ``config``,
         ``<name>.toml`` beside the page
     title : of the page; default: the query
+    advice : from `advise`, what can be done; default, where there are ``verdicts``: what can be tried on the results
 
     Returns
     -------
@@ -90,6 +92,7 @@ def write_report(
     'audit.key.json'
     """
     target = page_path(path)
+    verdicts = worst_first(verdicts)
     if public:
         if show_ids or beside or noise is not None or tuple(charts):
             raise InputError(
@@ -112,10 +115,12 @@ def write_report(
     if not show_ids:
         key = target.with_suffix(".key.json")
         names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
-    decision = audit.decision([verdict for _, verdict in verdicts])
+    judged = [verdict for _, verdict in verdicts]
+    advice = quick_advice(audit, judged) if advice is None else advice
+    decision = decision_on(audit, judged, advice)
     text = page_of(
-        material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, actions=actions,
-        extra=extra, config=config, title=title,
+        material, names=names, names_said=names_said, decision=decision, verdicts=verdicts,
+        actions=None if advice is None else actions_of(advice, audit.unit), extra=extra, config=config, title=title,
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
@@ -125,7 +130,10 @@ def write_report(
     if not beside:
         return Written(target, key)
     figures, people = target.with_suffix(".json"), target.with_suffix(".individuals.parquet")
-    write_atomically(figures, _json(figures_of(material, verdicts)))
+    shown = {**figures_of(material, verdicts), "decision": decision.to_json()}
+    if advice is not None:
+        shown["advice"] = advice.to_json()
+    write_atomically(figures, _json(shown))
     _write_parquet(people, material, names)
     settings = None
     if config is not None:

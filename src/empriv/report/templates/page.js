@@ -314,6 +314,7 @@
   const root = document.getElementById("individuals");
   const table = root && data.individuals ? makeTable(root) : null;
   document.documentElement.classList.add("live");
+  if (!slider) return; // a page that stays at one epsilon
   slider.addEventListener("input", function () { go(Number(slider.value)); });
   for (const button of document.querySelectorAll("[data-stop]")) {
     button.addEventListener("click", function () { go(Number(button.dataset.stop)); });
