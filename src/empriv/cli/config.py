@@ -199,7 +199,10 @@ def to_toml(settings: Settings) -> str:
     """The text of a file that gives these settings; user and password of a server are for the environment to know."""
     from empriv.collecting.sources import shown_address
 
-    lines = ["# empriv audit --config with this file repeats the audit."]
+    command = "compare" if settings.protocols else "audit"
+    lines = [
+        f"# empriv {command} --config with this file repeats the {'comparison' if settings.protocols else 'audit'}."
+    ]
     shown = tuple(map(shown_address, settings.files))
     if shown != settings.files:
         lines.append(
@@ -208,9 +211,10 @@ def to_toml(settings: Settings) -> str:
     settings = replace(
         settings, files=shown, tables={name: shown_address(table) for name, table in settings.tables.items()}
     )
+    left_out = ("tables", "protocols") if settings.protocols else ("tables", *_COMPARING)
     for setting in fields(settings):
         value = getattr(settings, setting.name)
-        if setting.name not in ("tables", *_COMPARING) and value is not None and value != ():
+        if setting.name not in left_out and value is not None and value != ():
             lines.append(f"{setting.name} = {toml_text(settings.asked if setting.name == 'query' else value)}")
     if settings.tables:
         lines += [
@@ -218,6 +222,9 @@ def to_toml(settings: Settings) -> str:
             "[tables]",
             *(f"{toml_text(name)} = {toml_text(table)}" for name, table in settings.tables.items()),
         ]
+    for name, protocol in settings.protocols.items():
+        own = (f"{key} = {toml_text(value)}" for key, value in protocol.items())
+        lines += ["", f"[protocols.{toml_text(name)}]", *own]
     return "\n".join(lines) + "\n"
 
 

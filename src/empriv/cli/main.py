@@ -24,6 +24,7 @@ from empriv.errors import EmprivError
 
 # Each command is the function of this name in the module of this name, with its line in the help.
 COMMANDS = {
+    "advise": "Try ways to publish an answer, and rank those that meet a target.",
     "audit": "Audit a query on your data.",
     "check": "Run an audit.toml as a gate.",
     "compare": "Compare protocols, or saved audits.",

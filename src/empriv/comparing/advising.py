@@ -11,7 +11,7 @@ import math
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,13 @@ from empriv.auditing.make_audit import audit as audit_results
 from empriv.base.arguments import finite_epsilon, one_of, probability
 from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
+from empriv.collecting.run_options import Run
 from empriv.comparing.ways import Action, Advice, ranked
-from empriv.errors import CertificateError, InputError
+from empriv.comparing.ways_on_rows import RowWay, ways_on_rows
+from empriv.errors import CertificateError, InputError, QueryError
+from empriv.measuring import GivenRisk
 from empriv.measuring.contract import largest_influence
+from empriv.measuring.given.given_risk import measure_given
 from empriv.noise.design.design import design_noise
 from empriv.noise.noise import Noise
 from empriv.protocols.ready import rounded
@@ -31,8 +35,12 @@ from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.verdict import PASS, UNRESOLVED, Verdict
 from empriv.words import what_to_do as words
 
+if TYPE_CHECKING:
+    from empriv.collecting import Databases, Engine
+
 _LOOKED_AT = 24  # people whose figures decide first whether a way misses
 _BASES = (0.1, 0.5, 2.0)  # of rounding, in standard deviations of the answers
+_DRAWS = 64  # of noise for each database, from which an error is found
 _LADDER = (1.0, 2.0, 5.0, 10.0)
 
 
@@ -70,6 +78,7 @@ class WayFigures:
 
 def advise(
     audit: Audit,
+    data: Databases | None = None,
     *,
     epsilon: float,
     delta: float | None = None,
@@ -78,7 +87,11 @@ def advise(
     level: float | None = None,
     granularity: float | None = None,
     saved: str = "audit.empriv",
+    config: str = "advice.toml",
     rng: int = 0,
+    engine: Engine | None = None,
+    memory_limit: str | None = None,
+    timeout: float | None = None,
     progress: bool | None = None,
 ) -> Advice:
     """What to do about an answer: try ways to publish it, and rank those that meet a target by their error.
@@ -86,10 +99,13 @@ def advise(
     Parameters
     ----------
     audit : of a query that gives one number
+    data : the databases that were audited. Clipping, a minimum count and coarser databases need their rows; without
+        them these are left out, and it is said
     epsilon, delta, total_risk, presence, level : the target, as for `Audit.verdict`
     granularity : what noisy answers are multiples of; default: one that the answers suggest
-    saved : the file that the audit is saved in, for the commands that the rows name
+    saved, config : files that the commands of the rows name: the saved audit, and the audit.toml of a row
     rng : seed of resamples and draws
+    engine, memory_limit, timeout : as for `collect`
     progress : show a progress bar; None shows it on a terminal, once the work takes long
 
     Returns
@@ -119,11 +135,17 @@ def advise(
         raise InputError("`audit` must have an answer that is a number on at least one database, got none.")
     typical = float(np.abs(numbers).mean())
     bases = rounding_bases(numbers)
-    with progress_bar(3 + len(bases), "Trying ways to publish", show=progress) as advance:
+    run = Run(rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, progress=False)
+    on_rows: list[RowWay] = []
+    not_on_rows: tuple[str, ...] = (words.no_rows(),)
+    if data is not None:
+        on_rows, not_on_rows = ways_on_rows(asked, data, run)
+    steps = 3 + len(bases) + len(on_rows)
+    with progress_bar(steps, "Trying ways to publish", show=progress) as advance:
         before = asked.verdict(**goal.asked, presence=presence, level=level)
         as_it_is = _as_it_is(asked, goal, before, saved)
         advance()
-        trial = _Trial(asked, goal, before, typical, saved, rng)
+        trial = _Trial(asked, goal, before, typical, saved, config, rng)
         noise, left_out = trial.noise(granularity)
         advance()
         classical = trial.classical(granularity)
@@ -133,6 +155,13 @@ def advise(
             left_out = (*left_out, words.nothing_needed())
         else:
             actions += _tried(bases, trial.rounding, advance)
+            left_out = (*left_out, *not_on_rows)
+            for way in on_rows:
+                try:
+                    actions += trial.on_rows(way, run)
+                except (InputError, QueryError) as error:
+                    left_out = (*left_out, words.refused(words.title(way.code, way.parameters), str(error)))
+                advance()
     influence = largest_influence(asked.results)
     return Advice(
         options=ranked(actions, typical),
@@ -145,6 +174,7 @@ def advise(
         typical=typical,
         largest=float(influence[np.isfinite(influence)].max(initial=0.0)),
         n_databases=asked.n_databases,
+        unit=asked.unit,
         left_out=left_out,
         rng=rng,
     )
@@ -215,6 +245,7 @@ class _Trial:
     before: Verdict
     typical: float
     saved: str
+    config: str
     rng: int
 
     @property
@@ -228,22 +259,23 @@ class _Trial:
             designed = self._designed("robust", granularity, self.goal.presence)
         except (CertificateError, InputError) as error:
             return [], (words.no_noise(str(error)),)
+        return [self._noise_row(designed)], ()
+
+    def _noise_row(self, designed: Noise) -> Action:
         held = designed.certificate.holds and (designed.present is None or designed.present.holds)
         deltas, totals = [designed.achieved_delta()], [designed.achieved_total_risk]
         if designed.present is not None:
             deltas.append(designed.present.achieved_delta())
-            totals.append(designed.present.achieved_total_risk)
+            if self.goal.total_risk is not None:
+                totals.append(designed.present.achieved_total_risk)
         if designed.composed is not None:
             deltas, held = [designed.composed.achieved_delta()], held and designed.composed.holds
-        return [
-            Action(
-                code="noise", parameters={"granularity": designed.granularity, "error": designed.expected_error},
-                delta=max(deltas), total_risk=max(totals), upper=None,
-                error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
-                over=0.0 if held else math.inf, verdict=PASS if held else UNRESOLVED,
-                note=" ".join((designed.law.words, *designed.notes)), command=self._noise_command(designed),
-            )
-        ], ()  # fmt: skip
+        return Action(
+            code="noise", parameters={"granularity": designed.granularity}, delta=max(deltas), total_risk=max(totals),
+            upper=None, error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
+            over=0.0 if held else math.inf, verdict=PASS if held else UNRESOLVED,
+            note=" ".join((designed.law.words, *designed.notes)), command=self._noise_command(designed, self.saved),
+        )  # fmt: skip
 
     def classical(self, granularity: float | None) -> Action | None:
         """Classical Laplace noise for the same epsilon and the largest influence seen."""
@@ -253,10 +285,11 @@ class _Trial:
             return None
         # its promise: nobody's ratio exceeds e^epsilon, for influences up to the largest
         return Action(
-            code="classical", parameters={"granularity": designed.granularity, "error": designed.expected_error},
+            code="classical", parameters={"granularity": designed.granularity},
             delta=designed.achieved_delta(), total_risk=designed.achieved_total_risk, upper=None,
             error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0, over=0.0,
-            verdict=PASS, note=designed.law.words, command=f"{self._noise_command(designed)} --method classical",
+            verdict=PASS, note=designed.law.words,
+            command=f"{self._noise_command(designed, self.saved)} --method classical",
         )  # fmt: skip
 
     def waiting(self, as_it_is: Action) -> list[Action]:
@@ -279,14 +312,55 @@ class _Trial:
         toml = f'[protocols.rounded]\nkind = "rounded"\nto = {to!r}\n'
         return self._published("rounding", {"to": to}, published, toml)
 
+    def on_rows(self, way: RowWay, run: Run) -> list[Action]:
+        """A way that needs the rows, collected and measured; and with noise after it, if it has that and misses."""
+        published = way.collect(run)
+        if way.code != "coarser":
+            action = self._published(way.code, way.parameters, published, way.toml)
+            return [action] if action.meets or not way.noise_toml else [action, *self._capped_noise(way, published)]
+        if self.asked.against is not None and not isinstance(self.asked.against, GivenRisk):
+            raise InputError(words.other_databases())
+        if isinstance(self.asked.against, GivenRisk) and self.asked.against.quantities:
+            raise InputError(words.other_databases())
+        numbers = self.asked.results.outcomes == Outcome.NUMBER
+        error = math.nan
+        if way.answers is not None:
+            error = float(np.abs(way.answers - self.asked.results.q)[numbers].mean())
+        return [self._row(way.code, way.parameters, published, way.toml, error, 0.0)]
+
+    def _capped_noise(self, way: RowWay, published: Results) -> list[Action]:
+        """Noise on what is published of capped rows; its error is from the answer without either."""
+        try:
+            designed = self._designed("robust", None, self.goal.presence, audited=self._of(published))
+        except (CertificateError, InputError):
+            return []
+        numbers = (published.outcomes == Outcome.NUMBER) & (self.asked.results.outcomes == Outcome.NUMBER)
+        off = (published.q - self.asked.results.q)[numbers]
+        error = float(np.abs(off[:, None] + designed.sample((len(off), _DRAWS), self.rng)).mean())
+        command = (
+            f"empriv audit --config {shlex.quote(self.config)} --save capped.empriv && "
+            f"{self._noise_command(designed, 'capped.empriv')}"
+        )
+        parameters = {**way.parameters, "granularity": designed.granularity}
+        return [
+            replace(
+                self._noise_row(designed), code="capped-noise", parameters=parameters, error=error,
+                share=self._share(error), command=command, toml=way.noise_toml,
+            )
+        ]  # fmt: skip
+
     def _published(self, code: str, parameters: dict[str, Any], published: Results, toml: str) -> Action:
+        return self._row(code, parameters, published, toml, *_error(published, self.asked.results))
+
+    def _row(
+        self, code: str, parameters: dict[str, Any], published: Results, toml: str, error: float, unanswered: float
+    ) -> Action:
         figures = self._judged(published)
-        error, unanswered = _error(published, self.asked.results)
+        command = "audit" if code == "coarser" else "compare"
         return Action(
             code=code, parameters=parameters, delta=figures.delta, total_risk=figures.total_risk, upper=figures.upper,
-            error=error, share=self._share(error), unanswered=unanswered,
-            over=figures.over, verdict=figures.verdict, note="", command="empriv compare --config advice.toml",
-            toml=toml,
+            error=error, share=self._share(error), unanswered=unanswered, over=figures.over, verdict=figures.verdict,
+            note="", command=f"empriv {command} --config {shlex.quote(self.config)}", toml=toml,
         )  # fmt: skip
 
     def _judged(self, published: Results) -> WayFigures:
@@ -307,7 +381,9 @@ class _Trial:
         """An audit of what is published, against the same adversary."""
         asked = self.asked
         alone = audit_results(published, epsilon=asked.epsilons, density=asked.density, adversary=None)
-        if asked.against is not None:
+        if isinstance(asked.against, GivenRisk) and not asked.against.quantities:
+            alone = replace(alone, against=measure_given(published, asked.against.adversary, density=asked.density))
+        elif asked.against is not None:
             facts, arrays = adversary_to_parts(asked.against)
             alone = replace(alone, against=adversary_from_parts(facts, arrays, published, asked.density))
         elif asked.nothing_known is not None:
@@ -315,14 +391,21 @@ class _Trial:
             alone = replace(alone, against=against, nothing_known=nothing_known)
         return alone.repeated(asked.times)
 
-    def _designed(self, method: str, granularity: float | None, presence: str, times: int | None = None) -> Noise:
+    def _designed(
+        self,
+        method: str,
+        granularity: float | None,
+        presence: str,
+        times: int | None = None,
+        audited: Audit | None = None,
+    ) -> Noise:
         times = self.asked.times if times is None else times
         return design_noise(
-            self.asked, **self.goal.asked, method=method, granularity=granularity, times=times, rng=self.rng,
-            presence=presence if times == 1 else None, progress=False,
+            self.asked if audited is None else audited, **self.goal.asked, method=method, granularity=granularity,
+            times=times, rng=self.rng, presence=presence if times == 1 else None, progress=False,
         )  # fmt: skip
 
-    def _noise_command(self, designed: Noise) -> str:
+    def _noise_command(self, designed: Noise, saved: str) -> str:
         limits = [
             f"--{name.replace('_', '-')} {limit:g}"
             for name, limit in (("delta", self.goal.delta), ("total_risk", self.goal.total_risk))
@@ -331,7 +414,7 @@ class _Trial:
         times = [f"--times {designed.times}"] if designed.times > 1 else []
         presence = [f"--presence {self.goal.presence}"] if self.goal.presence != "both" else []
         return " ".join(
-            [f"empriv noise {shlex.quote(self.saved)} --epsilon {self.goal.epsilon:g}", *limits, *times, *presence,
+            [f"empriv noise {shlex.quote(saved)} --epsilon {self.goal.epsilon:g}", *limits, *times, *presence,
              f"--granularity {designed.granularity:.17g} --save noise.empriv"]
         )  # fmt: skip
 

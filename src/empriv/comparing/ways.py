@@ -24,7 +24,8 @@ class Action:
 
     Attributes
     ----------
-    code : "as-is", "noise", "rounding", "top-coding", "clipping", "minimum", "coarser", "waiting" or "classical"
+    code : "as-is", "noise", "rounding", "top-coding", "capped-noise", "clipping", "minimum", "coarser", "waiting" or
+        "classical"
     parameters : of the way, such as ``{"to": 10.0}`` of rounding
     delta, total_risk : estimates after it: the larger of a random database and, if that was asked, one that people are
         in; NaN if it was not measured
@@ -92,6 +93,7 @@ class Advice:
     typical : mean size of the answers
     largest : the most that anybody moves an answer
     n_databases : that all ways were measured on
+    unit : of the answer
     left_out : what was not tried, and why, in sentences
     rng : seed
 
@@ -116,6 +118,7 @@ class Advice:
     typical: float = field(repr=False)
     largest: float = field(repr=False)
     n_databases: int
+    unit: str = ""
     left_out: tuple[str, ...] = field(default=(), repr=False)
     rng: int = 0
 
@@ -158,7 +161,7 @@ class Advice:
 
     def cost(self, action: Action) -> str:
         """What an action costs, in words."""
-        return words.cost(action.error, action.share, self.typical, action.unanswered)
+        return words.cost(action.error, action.share, self.typical, action.unanswered, self.unit)
 
     @property
     def saved(self) -> tuple[str, ...]:
@@ -168,8 +171,8 @@ class Advice:
         designed = self.noise
         error = 0.0 if designed is None or not designed.meets else designed.error
         return (
-            words.saves(self.classical.error, error, self.typical),
-            *words.promises(self.largest, self.n_databases, self.delta, self.presence == "both"),
+            words.saves(self.classical.error, error, self.typical, self.unit),
+            *words.promises(self.largest, self.n_databases, self.delta, self.presence == "both", self.unit),
         )
 
     @property
@@ -182,7 +185,7 @@ class Advice:
         return [
             (
                 visible(action.title), words.delta_said(action.delta), words.upper(action.upper),
-                words.amount(action.error), words.relative(action.share), action.verdict,
+                words.cell(action.error, action.share, action.unanswered, self.unit), action.verdict,
             )
             for action in self.rows
         ]  # fmt: skip
@@ -191,9 +194,9 @@ class Advice:
         table = [words.HEADERS, *self.table()]
         widths = [max(len(row[column]) for row in table) for column in range(len(words.HEADERS))]
         lines = [self.sentence, ""]
-        for row in table:
-            cells = (c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True)))
-            lines.append("  ".join(cells).rstrip())
+        for place, row in enumerate(table):
+            cells = (c.rjust(w) if 0 < k < 4 else c.ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True)))
+            lines.append(f"{place or '':>2}  {'  '.join(cells)}".rstrip())
         return "\n".join([*lines, "", *self.saved, *self.left_out])
 
     def _repr_html_(self) -> str:
@@ -212,6 +215,7 @@ class Advice:
                 "epsilon": self.epsilon, "delta": self.delta, "total_risk": self.total_risk,
                 "presence": self.presence, "level": self.level,
             },
+            "unit": self.unit,
             "typical": _known(self.typical),
             "largest_influence": _known(self.largest),
             "n_databases": self.n_databases,

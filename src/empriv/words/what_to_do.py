@@ -6,20 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from empriv.words.sentences import databases, number, percent, quantity
+from empriv.words.sentences import amount, databases, number, percent, quantity
 from empriv.words.side_by_side import share, upper_said
 
-HEADERS = ("what to do", "delta", "upper bound", "error", "of a typical answer", "verdict")
+HEADERS = ("what to do", "delta", "at most", "error", "verdict")
 
 
-def amount(value: float) -> str:
+def error_said(value: float, unit: str = "") -> str:
     """An error in the answer's own units."""
-    return "—" if math.isnan(value) else "0" if value == 0 else f"±{short(value)}"
-
-
-def short(value: float) -> str:
-    """Three digits, and all before the point where there are more."""
-    return f"{value:,.0f}" if 100 <= abs(value) < 1e15 else f"{value:,.3g}"
+    return "—" if math.isnan(value) else "0" if value == 0 else f"±{amount(value, unit)}"
 
 
 def title(code: str, parameters: Mapping[str, Any]) -> str:
@@ -33,11 +28,13 @@ def title(code: str, parameters: Mapping[str, Any]) -> str:
         case "rounding":
             return f"Round to {given['to']}"
         case "top-coding":
-            return f"Count no {given['column']} above {given['at']}"
+            return f"Cap {given['column']} at {given['at']}"
+        case "capped-noise":
+            return f"Cap {given['column']} at {given['at']}, add noise"
         case "clipping":
-            return f"Keep {given['column']} between {given['lower']} and {given['upper']}"
+            return f"Keep {given['column']} in {given['lower']} to {given['upper']}"
         case "minimum":
-            return f"No answer from fewer than {given['k']} individuals"
+            return f"No answer below {given['k']} individuals"
         case "coarser":
             return f"Publish by {given['by']}"
         case "waiting":
@@ -62,17 +59,19 @@ def upper(value: float | None) -> str:
     return "—" if value is None else upper_said(value)
 
 
-def relative(error_over_typical: float) -> str:
-    """An error over a typical answer."""
-    return share(error_over_typical)
+def cell(error: float, of_typical: float, unanswered: float, unit: str) -> str:
+    """An error in a table, with its share of a typical answer, and what is not answered."""
+    said = error_said(error, unit)
+    said = f"{said} ({share(of_typical)})" if error > 0 and math.isfinite(of_typical) else said
+    return f"{said}, {percent(unanswered)} missing" if unanswered > 0 else said
 
 
-def cost(error: float, of_typical: float, typical: float, unanswered: float) -> str:
+def cost(error: float, of_typical: float, typical: float, unanswered: float, unit: str) -> str:
     """What a way costs, in the answer's units: "±302 on a typical 3,133 (9.6%)"."""
     missing = f"no answer for {percent(unanswered)} of the databases" if unanswered > 0 else ""
     if math.isnan(error) or error == 0:
         return missing or ("no error" if error == 0 else "an error that is not known")
-    said = f"{amount(error)} on a typical {short(typical)} ({relative(of_typical)})"
+    said = f"{error_said(error, unit)} on a typical {amount(typical, unit)} ({share(of_typical)})"
     return f"{said}, {missing}" if missing else said
 
 
@@ -90,24 +89,24 @@ def none_meets(tried: int, aim: str, nearest: str | None, upper_bound: float | N
     return f"{ways} {aim}.{near}{wait}"
 
 
-def saves(classical_error: float, error: float, typical: float) -> str:
+def saves(classical_error: float, error: float, typical: float, unit: str) -> str:
     """What the designed noise saves against the classical one."""
     times = classical_error / error if error else math.inf
-    less = f" The design needs {amount(error)}, {number(times)} times less." if error and times > 1 else ""
+    less = f" The design needs {error_said(error, unit)}, {number(times)} times less." if error and times > 1 else ""
     return (
         f"Classical Laplace noise for the same epsilon and the largest influence seen would be "
-        f"{amount(classical_error)} on a typical {short(typical)}.{less}"
+        f"{error_said(classical_error, unit)} on a typical {amount(typical, unit)}.{less}"
     )
 
 
-def promises(largest: float, n: int, delta: float | None, present: bool) -> tuple[str, str]:
+def promises(largest: float, n: int, delta: float | None, present: bool, unit: str) -> tuple[str, str]:
     """What classical noise promises that the design does not, and the other way round."""
     limit = "" if delta is None else f", except with a probability of {number(delta)}"
     where = "on a random one and on one that people are in" if present else "on a random one"
     return (
         f"Classical noise keeps its promise on any data and against somebody who knows all other rows, as long as "
-        f"nobody moves the answer by more than {quantity(largest)}. That is the most seen here: nothing says that it "
-        "stays so.",
+        f"nobody moves the answer by more than {amount(largest, unit)}. That is the most seen here: nothing says that "
+        "it stays so.",
         f"The design keeps its promise on databases like these {n:,}, {where}{limit}, against somebody who does not "
         "know all other rows. It needs no bound on what one person may do.",
     )
@@ -115,6 +114,34 @@ def promises(largest: float, n: int, delta: float | None, present: bool) -> tupl
 
 def nothing_needed() -> str:
     return "Nothing need be done to the answer, so that nothing else was tried."
+
+
+def no_rows() -> str:
+    return "Clipping, a minimum count and coarser databases were not tried: they need the rows, which are not here."
+
+
+def not_one_text() -> str:
+    return "Clipping, a minimum count and coarser databases were not tried: they need one query in SQL."
+
+
+def no_columns() -> str:
+    return "Clipping was not tried: the query adds up no column of numbers of the rows."
+
+
+def no_days() -> str:
+    return "Coarser databases were not tried: the databases are not days that one column or expression tells."
+
+
+def too_few_weeks(least: int) -> str:
+    return f"Coarser databases were not tried: there would be fewer than {least}, from which there is no upper bound."
+
+
+def other_databases() -> str:
+    return "Coarser databases were not tried: what is known was given for each of these databases."
+
+
+def refused(title_said: str, reason: str) -> str:
+    return f"{title_said} was not tried to the end. {reason}"
 
 
 def no_noise(reason: str) -> str:
