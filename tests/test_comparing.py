@@ -20,6 +20,7 @@ import empriv
 from empriv import protocols
 from empriv.comparing import Comparison, compare
 from empriv.comparing.comparison import front_of
+from empriv.comparing.goals import Goal
 from empriv.errors import InputError, QueryError
 
 RAW = "SELECT sum(amount) FROM data"
@@ -319,3 +320,27 @@ def test_protocols_are_compared_given_what_is_known() -> None:
     ours = empriv.Given(level, spread=False)
     of_results = empriv.compare({"a": audit.results, "b": audit.results}, epsilon=0.1, adversary=ours)
     assert of_results.delta(0.1)["a"] == empriv.measure_against(audit.results, ours).delta(0.1)
+
+
+def test_a_target_gets_a_recommendation_or_is_told_that_none_meets_it() -> None:
+    """The least error among those that pass; the same sentence in words, JSON and notes."""
+    q = np.random.default_rng(0).normal(100.0, 10.0, 40)
+    ways = {"raw": results(q), "rounded": results(np.rint(q)), "worse": results(q + 5.0, shift=8.0)}
+    several = compare(ways, truth="raw", epsilon=0.1, target={"epsilon": 0.1, "delta": 0.3})
+    easy, recommended = several, several.recommendation
+    assert recommended is not None
+    assert recommended.best == "raw"
+    assert recommended.verdicts["worse"] != "pass"
+    assert "no error" in recommended.sentence
+    assert str(easy).startswith(recommended.sentence)
+    assert easy.to_json()["notes"][0] == recommended.sentence
+    hard = replace(several, goal=Goal.of(epsilon=0.1, delta=1e-6))
+    refused = hard.recommendation
+    assert refused is not None
+    assert refused.best is None
+    assert refused.nearest in several.names
+    assert refused.sentence.startswith("None of the 3 ways tried meets delta <= 1e-06 at epsilon 0.1.")
+    schema = json.loads((files("empriv.report") / "comparison.schema.json").read_text())
+    jsonschema.validate(json.loads(json.dumps(hard.to_json(), allow_nan=False)), schema)
+    with pytest.raises(InputError, match="`target` must be a dict"):
+        compare({"a": results([1.0, 2.0]), "b": results([1.0, 2.0])}, target={"delta": 0.1})

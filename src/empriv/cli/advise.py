@@ -22,8 +22,9 @@ from empriv.cli.options import (
     unit_option,
 )
 from empriv.cli.output import POLICY_FAILED, printing, write_json, write_to
-from empriv.cli.policy import parse_target
+from empriv.cli.policy import goal_of, parse_target
 from empriv.cli.running import engine_of, interruptible, limits_of
+from empriv.errors import InputError
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
@@ -150,7 +151,8 @@ def config_of(settings: Settings, action: Action, aim: dict[str, Any]) -> str:
     if "query" in own:  # noise will meet the target, not this query by itself
         plain = replace(plain, target=())
     if "protocols" not in own:
-        return to_toml(replace(plain, **{name: (text,) if name == "query" else text for name, text in own.items()}))
+        changed: dict[str, Any] = {name: (text,) if name == "query" else text for name, text in own.items()}
+        return to_toml(replace(plain, **changed))
     known = plain.adversary or (() if plain.previous or plain.own_contribution else ("auto",))
     protocols = {AS_IT_IS: {"kind": "plain"}, **own["protocols"]}
     return to_toml(replace(plain, adversary=() if known == (NOBODY,) else known, truth=AS_IT_IS, protocols=protocols))
@@ -168,11 +170,10 @@ def _aim(
         return {"epsilon": epsilon, "delta": delta, "total_risk": total_risk}
     if delta is not None or total_risk is not None:
         raise click.UsageError("--delta and --total-risk must be given with --epsilon.")
-    parsed = [parse_target(text) for text in target]
-    limits = {each.figure: each.limit for each in parsed}
-    if len({each.epsilon for each in parsed}) > 1 or len(limits) < len(parsed):
-        raise click.UsageError("--target must name delta and total_risk once each, at one epsilon.")
-    return {"epsilon": parsed[0].epsilon, "delta": limits.get("delta"), "total_risk": limits.get("total_risk")}
+    try:
+        return goal_of(target)
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _chosen(advice: Advice, row: int | None) -> Action:

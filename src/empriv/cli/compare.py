@@ -9,14 +9,15 @@ import click
 
 from empriv.cli.config import Settings, config_options, settings_of
 from empriv.cli.inputs import adversary_of, check_targets, density_from_name, load_audit, paths_read, source_of
-from empriv.cli.options import epsilon_option, json_option, quiet_option
-from empriv.cli.output import write_json
+from empriv.cli.options import PRESENCES, Sentence, epsilon_option, json_option, quiet_option
+from empriv.cli.output import POLICY_FAILED, write_json
+from empriv.cli.policy import goal_of, parse_target
 from empriv.cli.running import interruptible
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
 # Keys by which `empriv audit` writes or judges: a comparison must not write over an audit's files.
-_OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "target", "basis", "presence", "show_ids", "top")
+_OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "basis", "show_ids", "top")
 
 
 @click.command()
@@ -28,6 +29,16 @@ _OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "target",
     "--draws", type=click.IntRange(min=1), metavar="N", help="Draws of randomised protocols for each database."
 )
 @click.option("--rng", type=click.IntRange(min=0), metavar="N", help="Seed of all random numbers. [default: 0]")
+@click.option(
+    "--target", multiple=True, type=Sentence(parse_target), metavar="TARGET",
+    help='What is to be met, such as "delta <= 0.01 at 0.1": recommends the least error among those that meet it; exit '
+    "with code 3 if none does. One of delta and one of total_risk, at one epsilon.",
+)  # fmt: skip
+@click.option(
+    "--presence", type=click.Choice(PRESENCES),
+    help="Where the target must be met: in a random database and in one that people are in, or in a random one alone. "
+    "[default: both]",
+)  # fmt: skip
 @json_option
 @click.option("--report", metavar="PATH", help="Write the comparison as one page of HTML.")
 @quiet_option
@@ -68,6 +79,14 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
         compared.report(settings.report)
         if not quiet:
             click.echo(printable(f"Wrote {Path(settings.report).name}."))
+    recommendation = compared.recommendation
+    if recommendation is not None and "pass" not in recommendation.verdicts.values():
+        click.get_current_context().exit(POLICY_FAILED)
+
+
+def _target(settings: Settings) -> dict[str, Any] | None:
+    """The target of a recommendation, as `empriv.compare` takes it."""
+    return {**goal_of(settings.target), "presence": settings.presence} if settings.target else None
 
 
 def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ...] | None) -> Any:
@@ -80,7 +99,13 @@ def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ..
 
     audits = {name: load_audit(path, settings.epsilon) for name, path in zip(names, paths, strict=True)}
     audited_epsilons = sorted({epsilon for audit in audits.values() for epsilon in audit.epsilons})
-    return compare_all(audits, truth=settings.truth, epsilon=epsilons or audited_epsilons, rng=settings.rng)
+    return compare_all(
+        audits,
+        truth=settings.truth,
+        epsilon=epsilons or audited_epsilons,
+        rng=settings.rng,
+        target=_target(settings),
+    )
 
 
 def _asked(settings: Settings, quiet: bool) -> Any:
@@ -94,7 +119,7 @@ def _asked(settings: Settings, quiet: bool) -> Any:
     return compare_all(
         protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
         density=density_from_name(settings.density), component=settings.component, adversary=adversary_of(settings),
-        draws=settings.draws,
+        draws=settings.draws, target=_target(settings),
         rng=settings.rng, memory_limit=settings.memory_limit, timeout=settings.timeout,
         progress=False if quiet else None, notice=_unsaid if quiet else None,
     )  # fmt: skip

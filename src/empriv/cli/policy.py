@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -132,3 +133,12 @@ def parse_target(text: str) -> Target:
     if not limit <= 1 or not math.isfinite(epsilon):
         raise InputError(f"`target` must have a limit from 0 to 1 and a finite epsilon, got {text!r}.")
     return Target(" ".join(text.split()), match["figure"].lower(), limit, epsilon)
+
+
+def goal_of(texts: Sequence[str]) -> dict[str, float | None]:
+    """Epsilon, delta and total risk of targets that are to be met together, each once and at one epsilon."""
+    parsed = [parse_target(text) for text in texts]
+    limits = {target.figure: target.limit for target in parsed}
+    if len({target.epsilon for target in parsed}) > 1 or len(limits) < len(parsed):
+        raise InputError("`target` must name delta and total_risk once each, at one epsilon.")
+    return {"epsilon": parsed[0].epsilon, "delta": limits.get("delta"), "total_risk": limits.get("total_risk")}

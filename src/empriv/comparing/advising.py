@@ -18,10 +18,10 @@ import numpy as np
 from empriv.auditing.audit import Audit
 from empriv.auditing.knowledge import adversary_from_parts, adversary_to_parts, known_to_everybody
 from empriv.auditing.make_audit import audit as audit_results
-from empriv.base.arguments import finite_epsilon, one_of, probability
 from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.run_options import Run
+from empriv.comparing.goals import Goal, WayFigures, figures_of
 from empriv.comparing.ways import Action, Advice, ranked
 from empriv.comparing.ways_on_rows import RowWay, ways_on_rows
 from empriv.errors import CertificateError, InputError, QueryError
@@ -42,38 +42,6 @@ _LOOKED_AT = 24  # people whose figures decide first whether a way misses
 _BASES = (0.1, 0.5, 2.0)  # of rounding, in standard deviations of the answers
 _DRAWS = 64  # of noise for each database, from which an error is found
 _LADDER = (1.0, 2.0, 5.0, 10.0)
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What is to be met, as `Audit.verdict` takes it."""
-
-    epsilon: float
-    delta: float | None
-    total_risk: float | None
-    presence: str
-    level: float | None
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon, "delta": self.delta, "total_risk": self.total_risk}
-
-    @property
-    def texts(self) -> list[str]:
-        """As --target takes it."""
-        limits = (("delta", self.delta), ("total_risk", self.total_risk))
-        return [f"{name} <= {limit:g} at {self.epsilon:g}" for name, limit in limits if limit is not None]
-
-
-@dataclass(frozen=True)
-class WayFigures:
-    """Figures of one way: the larger of both places."""
-
-    delta: float
-    total_risk: float
-    upper: float
-    over: float
-    verdict: str
 
 
 def advise(
@@ -120,13 +88,7 @@ def advise(
     >>> advice.best.code
     'noise'
     """
-    if delta is None and total_risk is None:
-        raise InputError("`delta` or `total_risk` must be given: advice needs a target.")
-    for name, limit in (("delta", delta), ("total_risk", total_risk)):
-        if limit is not None:
-            probability(name, limit)
-    one_of("presence", presence, ("both", "random"))
-    goal = Goal(finite_epsilon(epsilon), delta, total_risk, presence, level)
+    goal = Goal.of(epsilon=epsilon, delta=delta, total_risk=total_risk, presence=presence, level=level)
     asked = audit.alone
     if asked.results.components is not None:
         raise InputError("`audit` must be of one number, got several together. Hint: audit.components holds each.")
@@ -202,30 +164,13 @@ def _tried(bases: Iterable[float], attempt: Any, advance: Advance) -> Iterable[A
 
 
 def _as_it_is(asked: Audit, goal: Goal, verdict: Verdict, saved: str) -> Action:
-    figures = _figures(asked, goal, verdict.by_estimate_when_present is not None, str(verdict))
+    figures = figures_of(asked, goal, verdict.by_estimate_when_present is not None, str(verdict))
     targets = " ".join(f"--target {shlex.quote(text)}" for text in goal.texts)
     return Action(
         code="as-is", parameters={}, delta=figures.delta, total_risk=figures.total_risk, upper=figures.upper,
         error=0.0, share=0.0, unanswered=0.0, over=figures.over, verdict=figures.verdict, note=verdict.sentence,
         command=f"empriv show {shlex.quote(saved)} --epsilon {goal.epsilon:g} {targets}",
     )  # fmt: skip
-
-
-def _figures(audited: Audit, goal: Goal, present: bool, verdict: str) -> WayFigures:
-    """The larger figures of a random database and, if ``present``, of one that people are in."""
-    there = [audited.bounds(goal.epsilon, goal.level)]
-    if present:
-        there.append(audited.bounds_when_present(goal.epsilon, goal.level))
-    largest = {
-        name: max(float(getattr(bounded, name)) for bounded in there)
-        for name in ("estimate", "upper", "total_risk", "total_risk_upper")
-    }
-    over = [
-        largest[name] / limit if limit > 0 else math.inf if largest[name] > 0 else 0.0
-        for name, limit in (("upper", goal.delta), ("total_risk_upper", goal.total_risk))
-        if limit is not None
-    ]
-    return WayFigures(largest["estimate"], largest["total_risk"], largest["upper"], max(over), verdict)
 
 
 def _error(published: Results, truth: Results) -> tuple[float, float]:
@@ -370,12 +315,12 @@ class _Trial:
         everybody = len(rows) == len(influence)
         looked_at = self._of(published if everybody else published.of_individuals(rows))
         # chosen by looking at everything, they show that a target is missed, not that it fails at a confidence
-        first = _figures(looked_at, self.goal, self.present, UNRESOLVED)
+        first = figures_of(looked_at, self.goal, self.present, UNRESOLVED)
         if first.over > 1:
             return first
         audited = looked_at if everybody else self._of(published)
         verdict = audited.verdict(**self.goal.asked, presence=self.goal.presence, level=self.goal.level)
-        return _figures(audited, self.goal, self.present, str(verdict))
+        return figures_of(audited, self.goal, self.present, str(verdict))
 
     def _of(self, published: Results) -> Audit:
         """An audit of what is published, against the same adversary."""

@@ -22,6 +22,8 @@ from empriv.base.arguments import one_of, rising_epsilons
 from empriv.base.storage import write_atomically
 from empriv.comparing.bands import bands, select_epsilons
 from empriv.comparing.differences import FIGURES, Difference, comparable, differences
+from empriv.comparing.goals import Goal
+from empriv.comparing.recommending import Recommendation, recommend
 from empriv.comparing.telling import notes_of, text_of
 from empriv.comparing.utility import Utility, utility_of, utility_overall
 from empriv.errors import InputError
@@ -49,6 +51,7 @@ class Comparison:
     epsilons : the epsilons asked for, rising
     truth : name of the protocol whose answers the others are compared with, or None
     rng : seed of the random halves by which differences are judged
+    goal : the target that a recommendation is for, or None
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Comparison:
     epsilons: tuple[float, ...]
     truth: str | None = None
     rng: int = 0
+    goal: Goal | None = None
     _differences: dict[Any, tuple[Difference, ...]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -155,6 +159,11 @@ class Comparison:
     def scalar(self) -> bool:
         """Whether every protocol gives one number."""
         return all(audit.results.components is None for audit in self.audits.values())
+
+    @cached_property
+    def recommendation(self) -> Recommendation | None:
+        """Which protocol to take for the target, or that none meets it; None if no target was given."""
+        return None if self.goal is None else recommend(self, self.goal)
 
     # One against another
 
@@ -285,6 +294,7 @@ class Comparison:
             if self.truth is not None and self.scalar
             else [],
             "differences": [asdict(difference) for difference in self.differences()] if judged else [],
+            "recommendation": None if self.recommendation is None else self.recommendation.to_json(),
             "notes": list(notes_of(self)),
         }
 

@@ -13,6 +13,7 @@ from empriv.collecting.origins import describe
 from empriv.collecting.queries import Query
 from empriv.collecting.run_options import Run
 from empriv.comparing.comparison import MOST, Comparison
+from empriv.comparing.goals import Goal
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
 from empriv.noise.joint_noise import JointNoise
@@ -39,6 +40,7 @@ def compare(
     density: Density | None = None,
     component: str | None = None,
     adversary: Any = None,
+    target: Mapping[str, Any] | None = None,
     draws: int | None = None,
     rng: int = 0,
     engine: Engine | None = None,
@@ -64,6 +66,8 @@ def compare(
         `Audit` keeps its own density, component and adversary.
     adversary : what is known about each database, the same for all, as for `audit`; None, the default here, counts
         nothing as known
+    target : what is to be met, such as ``{"epsilon": 0.1, "delta": 0.01}``, with what `Audit.verdict` takes: the
+        comparison then recommends the least error among those that meet it, or says that none does
     draws : of each randomised protocol for each database; default: 4 to 64, to make about 1,500 in all
     rng : seed; protocols draw the same random numbers from it, so that differences do not come from chance
     engine, memory_limit, timeout, jobs, progress, notice, frame : as for `collect`
@@ -90,6 +94,7 @@ def compare(
     if truth is not None and truth not in protocols:
         raise InputError(f"`truth` must name one of the protocols ({', '.join(protocols)}), got {truth!r}.")
     epsilons = rising_epsilons(epsilon)
+    goal = None if target is None else Goal.from_target(target)
     run = Run(
         draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
         progress=progress, notice=notice, frame=frame,
@@ -115,7 +120,7 @@ def compare(
         measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component, adversary=None)
         measured = replace(measured, query=way.describe(), origin=describe(data))
         audits[name] = with_adversary(measured, adversary, data, run)
-    return Comparison({name: audits[name] for name in protocols}, epsilons, truth, rng)
+    return Comparison({name: audits[name] for name in protocols}, epsilons, truth, rng, goal)
 
 
 def _randomised(way: Protocol | Results | Audit) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def notes_of(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know about the comparison as a whole."""
     audits = list(comparison.audits.values())
-    notes = []
+    notes = [] if comparison.recommendation is None else [comparison.recommendation.sentence]
     if comparison.incomparable is not None:
         notes.append(words.not_judged(comparison.incomparable))
     elif audits[0].results.n_databases < LEAST_DATABASES:
@@ -87,7 +87,7 @@ def count_others(differences: Sequence[Difference]) -> str:
 
 def text_of(comparison: Comparison) -> str:
     """The comparison as plain text."""
-    lines = []
+    lines = [] if comparison.recommendation is None else [comparison.recommendation.sentence, ""]
     for epsilon in comparison.epsilons:
         rows = rows_of(comparison, epsilon)
         table = [words.HEADERS[: len(rows[0])], *rows]
@@ -110,5 +110,5 @@ def text_of(comparison: Comparison) -> str:
         lines += ["Differences of delta that are real:", *(f"  {sentence}" for sentence in real or ["none."])]
         lines += [count_others(by_delta)] if any(each.verdict != words.REAL for each in by_delta) else []
         lines.append(words.held_together(0.95, len(differences)))
-    lines += notes_of(comparison)
+    lines += [note for note in notes_of(comparison) if note not in lines]
     return "\n".join(lines)

@@ -79,14 +79,30 @@ def best(name: str, cost_said: str, aim: str) -> str:
     return f"{name}: {cost_said}. It meets {aim}."
 
 
-def none_meets(tried: int, aim: str, nearest: str | None, upper_bound: float | None, more: str | None) -> str:
+def none_meets(
+    tried: int, aim: str, nearest: str | None, upper_bound: float | None, more: str | None, *, verbatim: bool = False
+) -> str:
+    """``verbatim`` keeps the name of the nearest as it is written."""
     ways = "The one way that was tried does not meet" if tried == 1 else f"None of the {tried:,} ways tried meets"
     near = ""
     if nearest is not None:
         bound = "" if upper_bound is None or upper_bound >= 1 else f", with an upper bound of {number(upper_bound)}"
-        near = f" Nearest: {nearest[0].lower()}{nearest[1:]}{bound}."
+        near = f" Nearest: {nearest if verbatim else nearest[0].lower() + nearest[1:]}{bound}."
     wait = "" if more is None else f" {more}, if the bound goes on shrinking as it has."
     return f"{ways} {aim}.{near}{wait}"
+
+
+def meet(names: list[str], aim: str) -> str:
+    listed = f"{', '.join(names[:-1])} and {names[-1]} meet" if len(names) > 1 else f"{names[0]} meets"
+    return f"{listed} {aim}; errors are not known."
+
+
+def recommended(name: str, error: float, unanswered: float, aim: str, meeting: int) -> str:
+    """The protocol with the least error among those that meet a target."""
+    missing = f", no answer for {percent(unanswered)} of the databases" if unanswered > 0 else ""
+    among = "the only one that meets" if meeting == 1 else f"the least error among the {meeting:,} that meet"
+    said = "no error" if error == 0 else f"a mean error of {amount(error)}"
+    return f"Recommended: {name}, {among} {aim}, with {said}{missing}."
 
 
 def saves(classical_error: float, error: float, typical: float, unit: str) -> str:
