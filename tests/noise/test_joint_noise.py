@@ -92,7 +92,7 @@ def test_what_noise_cannot_hide_is_refused() -> None:
     risk = measure_joint(replace(results, entry_outcomes=codes, entry_q=values))
     with pytest.raises(CertificateError, match="changes whether a result is a number"):
         design_joint_noise(risk, epsilon=0.5, granularity=0.25)
-    assert design_joint_noise(risk, epsilon=0.5, delta=0.05, granularity=0.25).achieved_delta == 1 / 40
+    assert 1 / 40 <= design_joint_noise(risk, epsilon=0.5, delta=0.05, granularity=0.25).achieved_delta <= 0.05
 
 
 def test_all_numbers_are_released_at_once_and_on_the_lattice() -> None:

@@ -13,7 +13,7 @@ import slow
 
 import empriv
 from empriv import protocols
-from empriv.protocols.hidden_cells import relations_of
+from empriv.measuring.tables.relations import relations_of
 from empriv.results import Outcome, Results
 
 HOSTILE = 'x"; DROP TABLE data; --<b>\x1b[31m'

@@ -26,12 +26,12 @@ from empriv.base.arguments import finite_epsilon, one_of, rising_epsilons, whole
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
 from empriv.errors import InputError
-from empriv.measuring import AdversaryRisk, GivenRisk, JointRisk, Risk, RiskContract, TableRisk, measure
+from empriv.measuring import AdversaryRisk, GivenRisk, Risk, RiskContract, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.series import HowOften
-from empriv.noise.measured import asks_presence, holds_no_answers, one_number, several_numbers, unit_of
+from empriv.noise.measured import SeveralRisk, asks_presence, holds_no_answers, one_number, several_numbers, unit_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
 from empriv.validate.bounds import bounds
@@ -599,7 +599,7 @@ def _(against: GivenRisk) -> Risk | None:
 
 
 @several_numbers.register
-def _(audit: Audit) -> JointRisk | TableRisk:
+def _(audit: Audit) -> SeveralRisk:
     return several_numbers(audit.alone.risk)
 
 

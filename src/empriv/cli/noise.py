@@ -304,7 +304,10 @@ def _show_joint(designed: JointNoise, before: float, after: float) -> None:
         words = printable(law.words, console.encoding)
         table.add_row(Text(printable(name, console.encoding)), f"{law.expected_error:.5g}", Text(words))
     console.print(table)
-    say(f"Achieved epsilon: {designed.achieved_epsilon:.4g}, for every influence observed.")
+    if designed.achieved_delta:
+        say(f"Achieved: delta {number(designed.achieved_delta)} at epsilon {designed.achieved_epsilon:.4g}.")
+    else:
+        say(f"Achieved epsilon: {designed.achieved_epsilon:.4g}, for every influence observed.")
     say(
         f"delta at epsilon {designed.epsilon:g}: {number(before)} without noise; {number(after)} with it, measured "
         f"again from {_DRAWS} draws for each database."

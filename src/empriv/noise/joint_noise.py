@@ -1,9 +1,11 @@
-"""Noise for several numbers released together (docs/composition.md, "Noise").
+"""Noise for several numbers released together, such as a table (docs/noise.md, "Tables").
 
-Splitting epsilon over the numbers is not valid here: they share the data's randomness. What holds under any
-dependence is Laplace noise on each with ``sum_c |d_c| / s_c <= epsilon`` for every observed influence d: then each
+Splitting epsilon over the numbers is not valid here: they share the data's randomness. What holds at delta = 0 under
+any dependence is Laplace noise on each with ``sum_c |d_c| / s_c <= epsilon`` for every observed influence d: then each
 pair of databases, and so their mixtures, stay within e^epsilon. The scales that keep this at the least noise are
-found here, and certified on the lattice on which the noise is drawn. Noise for one number is in `design`.
+found here, and certified on the lattice on which the noise is drawn. At delta > 0 Gaussian noise on each cell may do
+with less: `design.cell_scales` finds its scales, and `certify.noisy_tables` says what they achieve. The smaller of the
+two is taken. Noise for one number is in `design`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -22,12 +25,16 @@ from empriv.base.display import table_html
 from empriv.base.progress import progress as progress_bar
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
-from empriv.measuring import JointRisk, TableRisk, measure
+from empriv.measuring import RiskContract, measure
 from empriv.measuring.densities.selection import spread
+from empriv.measuring.tables.relations import Relations, relations_of
 from empriv.noise import drawing
+from empriv.noise.certify.noisy_tables import TableCertificate, scales_of
+from empriv.noise.design.cell_scales import designed_scales
 from empriv.noise.drawn import with_noise
 from empriv.noise.law import Law, check_granularity, suggested_granularity
-from empriv.noise.measured import several_numbers
+from empriv.noise.measured import SeveralRisk, several_numbers, table_fit
+from empriv.noise.touched import TouchedCells, lattice_changes, touched_cells
 from empriv.results import FloatArray, Results
 from empriv.words.sentences import amount
 
@@ -44,14 +51,16 @@ class JointNoise:
 
     Attributes
     ----------
-    laws : the law of each number's noise
-    risk : the joint risk without noise
+    laws : the law of each number's noise: Laplace for all of them, or Gaussian
+    risk : the risk of the numbers without noise
     epsilon, delta : what was asked
-    achieved_epsilon : largest sum over numbers of influence on the lattice over scale
-    achieved_delta : largest share of databases in which an individual changes whether a result is a number, which
-        no noise hides
+    achieved_epsilon : of Laplace noise, the largest sum over numbers of influence on the lattice over scale; of
+        Gaussian noise the epsilon that was asked
+    achieved_delta : the largest delta_i at that epsilon. Of Laplace noise it is the share of databases in which an
+        individual changes whether a result is a number, which no noise hides
     declared_granularity : whether the granularity was given, as a release demands
     notes : what is promised, and what is not
+    consistent : whether cells are made to add up again after the noise, as they do without it
 
     Examples
     --------
@@ -65,13 +74,14 @@ class JointNoise:
     """
 
     laws: Mapping[str, Law]
-    risk: JointRisk | TableRisk = field(repr=False)
+    risk: SeveralRisk = field(repr=False)
     epsilon: float
     delta: float
     achieved_epsilon: float
     achieved_delta: float
     declared_granularity: bool
     notes: tuple[str, ...]
+    consistent: bool = False
 
     def __repr__(self) -> str:
         return f"JointNoise({len(self.laws)} numbers, epsilon {self.epsilon:g}, delta {self.delta:g})"
@@ -84,32 +94,43 @@ class JointNoise:
     @property
     def expected_error(self) -> dict[str, float]:
         """Mean absolute noise of each number."""
+        if self.consistent:
+            deviations = np.sqrt(self._relations.variances_added_up(self._variances))
+            return dict(zip(self.laws, (np.sqrt(2 / np.pi) * deviations).tolist(), strict=True))
         return {name: law.expected_error for name, law in self.laws.items()}
+
+    @cached_property
+    def _relations(self) -> Relations:
+        return relations_of(self.risk.results)
+
+    @property
+    def _variances(self) -> FloatArray:
+        """Of each number's noise: twice the square of a Laplace scale."""
+        parts = [law.parts[0] for law in self.laws.values()]
+        return np.array([(2.0 if part.kind == "laplace" else 1.0) * part.scale**2 for part in parts])
 
     @property
     def holds(self) -> bool:
         """Whether the promise is kept for everything observed."""
         return self.achieved_epsilon <= self.epsilon and self.achieved_delta <= self.delta
 
-    def remeasure(self, *, draws: int = 8, rng: np.random.Generator | int | None = None) -> JointRisk | TableRisk:
-        """The joint risk with noise: every result gets ``draws`` draws of it."""
+    def remeasure(self, *, draws: int = 8, rng: np.random.Generator | int | None = None) -> RiskContract:
+        """The risk with noise: every result gets ``draws`` draws of it."""
         whole_number("draws", draws, least=1)
-        noisy = with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng))
-        risk = measure(noisy)
-        assert isinstance(risk, JointRisk | TableRisk)
-        return risk
+        return measure(with_noise(self.risk.results, self.laws, draws=draws, rng=np.random.default_rng(rng)))
 
     def certified_for(self, risk: Any) -> JointNoise:
         """The same noise, with what it achieves computed again for this risk."""
         risk = several_numbers(risk)
         if tuple(risk.components) != tuple(self.laws):
             raise InputError("`noise` must be for the numbers of the audit, got noise for others.")
-        steps = [law.granularity for law in self.laws.values()]
         try:
-            achieved = _achieved(lattice_influence(risk.results, steps), self.laws)
+            achieved, delta = _certified(risk, self.laws, self.epsilon, self.delta)
         except ValueError:
-            raise CertificateError("Joint noise must be Laplace noise for each number, got another law.") from None
-        made = replace(self, risk=risk, achieved_epsilon=achieved, achieved_delta=_changes_of_kind(risk.results))
+            raise CertificateError(
+                "Joint noise must be Laplace noise for each number, or Gaussian noise for each, got another law."
+            ) from None
+        made = replace(self, risk=risk, achieved_epsilon=achieved, achieved_delta=delta)
         if not made.holds:
             raise CertificateError(
                 "Noise must keep its promise for the audit at hand, and this one does not. Nothing is released."
@@ -136,7 +157,11 @@ class JointNoise:
         self.check_release()
         if set(values) != set(self.laws):
             raise InputError(f"`values` must hold each of the {len(self.laws)} numbers by name, and no other.")
-        return {name: float(drawing.release(law, values[name])) for name, law in self.laws.items()}
+        noisy = {name: float(drawing.release(law, values[name])) for name, law in self.laws.items()}
+        if not self.consistent:
+            return noisy
+        cells = self._relations.added_up(np.array(list(noisy.values())), self._variances)
+        return dict(zip(self.laws, cells.tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers or results."""
@@ -166,16 +191,22 @@ class JointNoise:
             laws = {str(name): Law.from_json(law) for name, law in meta["laws"].items()}
             if tuple(laws) != results.components or not isinstance(meta["declared_granularity"], bool):
                 raise TypeError("facts")
-            achieved = _achieved(lattice_influence(results, [law.granularity for law in laws.values()]), laws)
+            consistent = meta.get("consistent", False)  # files of earlier versions do not say
+            if not isinstance(consistent, bool):
+                raise TypeError("facts")
+            risk = several_numbers(measure(results))
+            epsilon, delta = _number(meta["epsilon"]), _number(meta["delta"])
+            achieved_epsilon, achieved_delta = _certified(risk, laws, epsilon, delta)
             return JointNoise(
                 laws=laws,
-                risk=_measured(results),
-                epsilon=_number(meta["epsilon"]),
-                delta=_number(meta["delta"]),
-                achieved_epsilon=achieved,
-                achieved_delta=_changes_of_kind(results),
+                risk=risk,
+                epsilon=epsilon,
+                delta=delta,
+                achieved_epsilon=achieved_epsilon,
+                achieved_delta=achieved_delta,
                 declared_granularity=meta["declared_granularity"],
                 notes=tuple(map(str, meta["notes"])),
+                consistent=consistent,
             )
         except WRONG_FACTS as error:
             raise FileFormatError(
@@ -188,6 +219,7 @@ class JointNoise:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "declared_granularity": self.declared_granularity,
+            "consistent": self.consistent,
         }
 
 
@@ -199,21 +231,27 @@ def _number(value: Any) -> float:
 
 
 def design_joint_noise(
-    risk: JointRisk | TableRisk,
+    risk: SeveralRisk,
     *,
     epsilon: float,
     delta: float = 0.0,
     granularity: float | Mapping[str, float] | None = None,
+    consistent: bool = False,
     progress: bool | None = None,
 ) -> JointNoise:
-    """Laplace noise for each number: the least, in sum over their spreads, that keeps epsilon for all influences seen.
+    """Noise for each number: the least found, in sum over their spreads, that keeps epsilon and delta for everybody.
+
+    At delta = 0 it is Laplace noise, for all influences seen. At delta > 0 Gaussian noise on each number is taken
+    where it is less; it keeps delta in a database that people are in, and so in a random one.
 
     Parameters
     ----------
-    risk : joint risk of the numbers
-    epsilon : what is promised jointly
-    delta : share of databases in which an individual may change whether a result is a number; no noise hides that
+    risk : risk of the numbers
+    epsilon, delta : what is promised jointly; no noise hides whether a result is a number, which counts in delta with
+        the share of databases in which an individual changes that
     granularity : of the lattice, a power of two, for all or by name; None suggests one, and then nothing is released
+    consistent : make cells add up again after the noise, by least squares: margins are the sums of their cells. It can
+        only reduce the noise, and what is released is then no multiple of the granularity any more
     progress : show a progress bar; None decides by the terminal
 
     Examples
@@ -230,6 +268,8 @@ def design_joint_noise(
     if not (np.isfinite(epsilon) and epsilon > 0):
         raise InputError(f"`epsilon` must be positive and finite, got {epsilon:g}.")
     probability("delta", delta)
+    if not isinstance(consistent, bool):
+        raise InputError(f"`consistent` must be True or False, got {consistent!r}.")
     names = tuple(risk.components)
     steps = _granularities(risk, names, granularity)
     changed = _changes_of_kind(risk.results)
@@ -246,22 +286,90 @@ def design_joint_noise(
         name: Law.of(step, [("laplace", 1.0, 1.0 / rate)] if rate > 0 else [("point", 1.0, 0.0)])
         for name, step, rate in zip(names, steps, rates.tolist(), strict=True)
     }
-    achieved = _achieved(influence, laws)
+    achieved, achieved_delta = _achieved(influence, laws), changed
     if achieved > epsilon:
         raise CertificateError(f"The noise reaches epsilon {achieved:g}, not {epsilon:g}.")
-    return JointNoise(
+    notes: tuple[str, ...] = (_OBSERVED, _UNSEEN)
+    if delta > changed:
+        gaussian, by_cell = _gaussian_laws(risk, names, steps, weights, (epsilon, delta), progress)
+        if by_cell <= delta and _cost(gaussian, weights) < _cost(laws, weights):
+            laws, achieved, achieved_delta = gaussian, float(epsilon), by_cell
+            notes = (_IN_A_DATABASE, _COUNTED_ON, _UNSEEN)
+    noise = JointNoise(
         laws=laws,
         risk=risk,
         epsilon=float(epsilon),
         delta=float(delta),
         achieved_epsilon=achieved,
-        achieved_delta=changed,
+        achieved_delta=achieved_delta,
         declared_granularity=granularity is not None,
-        notes=(
-            "Holds for the influences observed, under any dependence between the numbers.",
-            "Assumes no unseen influence: an individual who moves a result further than any seen is not covered.",
-        ),
+        notes=(*notes, _ADDED_UP) if consistent else notes,
+        consistent=consistent,
     )
+    if consistent:
+        _ = noise._relations  # where it cannot be seen how cells add up, that is said now
+    return noise
+
+
+_OBSERVED = "Holds for the influences observed, under any dependence between the numbers."
+_UNSEEN = "Assumes no unseen influence: an individual who moves a result further than any seen is not covered."
+_IN_A_DATABASE = (
+    "Gaussian noise on each cell, for everybody in a database that they are in, on average over those; cells that "
+    "somebody does not touch are taken as known without noise."
+)
+_COUNTED_ON = (
+    "For people whom the noise alone does not hide, what is left of their cells given all others counts too: at half "
+    "the bandwidth, in resamples of the databases, as if it were the same law whatever the others are, and "
+    "independent where it does not correlate."
+)
+_ADDED_UP = (
+    "Cells are made to add up again after the noise, which needs no more of the data. They are no multiples of the "
+    "granularity then."
+)
+
+
+def _gaussian_laws(
+    risk: SeveralRisk,
+    names: Sequence[str],
+    steps: Sequence[float],
+    weights: FloatArray,
+    target: tuple[float, float],
+    progress: bool | None,
+) -> tuple[dict[str, Law], float]:
+    """Gaussian noise on each cell, and the largest delta_i that it achieves."""
+    epsilon, delta = target
+    touched = touched_cells(risk.results, steps, table_fit(risk))
+
+    with progress_bar(8, "Designing noise for cells", show=progress) as advance:
+
+        def achieved(scales: FloatArray) -> FloatArray:
+            advance(1)
+            return _certificate(touched, scales, epsilon, delta).by_kind
+
+        scales = designed_scales(touched, weights, epsilon, delta, achieved)
+    laws = {
+        name: Law.of(step, [("gaussian", 1.0, scale)] if scale > 0 else [("point", 1.0, 0.0)])
+        for name, step, scale in zip(names, steps, scales.tolist(), strict=True)
+    }
+    return laws, _certificate(touched, scales_of(laws), epsilon, delta).achieved_delta
+
+
+def _certificate(touched: TouchedCells, scales: FloatArray, epsilon: float, delta: float) -> TableCertificate:
+    least = 0.5 * (delta - float(touched.turned.max(initial=0.0)))
+    return TableCertificate(touched, scales, epsilon, max(least, 0.0))
+
+
+def _certified(risk: SeveralRisk, laws: Mapping[str, Law], epsilon: float, delta: float) -> tuple[float, float]:
+    """The epsilon and delta that laws achieve, computed anew."""
+    steps = [law.granularity for law in laws.values()]
+    if any(law.parts[0].kind == "gaussian" for law in laws.values()):
+        touched = touched_cells(risk.results, steps, table_fit(risk))
+        return epsilon, _certificate(touched, scales_of(laws), epsilon, delta).achieved_delta
+    return _achieved(lattice_influence(risk.results, steps), laws), _changes_of_kind(risk.results)
+
+
+def _cost(laws: Mapping[str, Law], weights: FloatArray) -> float:
+    return float(weights @ np.array([law.expected_error for law in laws.values()]))
 
 
 def _achieved(influence: FloatArray, laws: Mapping[str, Law]) -> float:
@@ -280,22 +388,15 @@ def _achieved(influence: FloatArray, laws: Mapping[str, Law]) -> float:
 
 
 def lattice_influence(results: Results, steps: Sequence[float]) -> FloatArray:
-    """(entries, numbers) change of each rounded answer: rounding may add a whole step to an influence.
+    """(entries, numbers) size of the change of each rounded answer: rounding may add a whole step to an influence.
 
     0 where a side is not a number: the noise does not touch those (`achieved_delta` counts them).
     """
-    d = results.q.shape[-1]
-    draws = results.draws or 1
-    with_all = results.q.reshape(-1, draws, d)[results.entry_database].reshape(-1, d)
-    without = results.entry_q.reshape(-1, d)
-    step = np.asarray(steps)
-    # the division by a power of two is exact, and rounding half to even is what a release does
-    change = np.abs(np.rint(with_all / step) - np.rint(without / step)) * step
-    return np.asarray(np.nan_to_num(change, nan=0.0))
+    return np.abs(lattice_changes(results, steps)[0])
 
 
 def _granularities(
-    risk: JointRisk | TableRisk, names: tuple[str, ...], granularity: float | Mapping[str, float] | None
+    risk: SeveralRisk, names: tuple[str, ...], granularity: float | Mapping[str, float] | None
 ) -> list[float]:
     if isinstance(granularity, Mapping):
         if set(granularity) != set(names):
@@ -306,12 +407,12 @@ def _granularities(
     return [suggested_granularity(_width(risk, name)) for name in names]
 
 
-def _width(risk: JointRisk | TableRisk, name: str) -> float:
+def _width(risk: SeveralRisk, name: str) -> float:
     influence = np.nan_to_num(risk.components[name].influence(), nan=0.0)
     return float(influence.max(initial=0.0)) or _spread(risk, name) or 1.0
 
 
-def _spread(risk: JointRisk | TableRisk, name: str) -> float:
+def _spread(risk: SeveralRisk, name: str) -> float:
     results = risk.components[name].results
     return spread(results.q[results.outcomes == 0].ravel())
 
@@ -371,9 +472,3 @@ def _least_noise(influence: FloatArray, weights: FloatArray, epsilon: float, adv
         cuts = np.union1d(cuts, worst)
     out[moved] = epsilon * best / largest[moved]
     return out
-
-
-def _measured(results: Results) -> JointRisk | TableRisk:
-    risk = measure(results)
-    assert isinstance(risk, JointRisk | TableRisk)
-    return risk

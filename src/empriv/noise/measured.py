@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from empriv.errors import InputError
 from empriv.measuring import GivenRisk, JointRisk, Risk, TableRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import largest_shifts
+from empriv.measuring.tables import TableFit
+from empriv.measuring.tables.fit import fit_table
 
 _NARROW = 0.5
 
@@ -101,14 +103,29 @@ def _(risk: GivenRisk) -> bool:  # noqa: ARG001 — as above
     return True
 
 
+SeveralRisk: TypeAlias = JointRisk | TableRisk
+
+
 @singledispatch
-def several_numbers(risk: Any) -> JointRisk | TableRisk:
+def several_numbers(risk: Any) -> SeveralRisk:
     """The risk of several numbers that was given."""
     raise InputError(
         f"`risk` must be that of several numbers, got {type(risk).__name__}. Hint: design_noise for one number."
     )
 
 
-@several_numbers.register
-def _(risk: JointRisk | TableRisk) -> JointRisk | TableRisk:
+@several_numbers.register(JointRisk)
+@several_numbers.register(TableRisk)
+def _(risk: SeveralRisk) -> SeveralRisk:
     return risk
+
+
+@singledispatch
+def table_fit(risk: Any) -> TableFit:
+    """What is left of each number given the others."""
+    return fit_table(risk.results)
+
+
+@table_fit.register
+def _(risk: TableRisk) -> TableFit:
+    return risk.fit

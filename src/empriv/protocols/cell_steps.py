@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from empriv.collecting.queries import Query
 from empriv.errors import QueryError
-from empriv.protocols.hidden_cells import places_of, relations_of
+from empriv.measuring.tables.relations import relations_of
+from empriv.protocols.hidden_cells import places_of
 from empriv.protocols.query_steps import contributions
 from empriv.results import FloatArray, Outcome, Results
 

@@ -62,22 +62,16 @@ class Losses:
         return Losses(self.step, low, summed, float(certain_after(self.certain, times)))
 
 
-def losses_of(p: FloatArray, q: FloatArray) -> Losses:
-    """The losses of outcomes with masses p and q, on a grid."""
+def losses_of(p: FloatArray, q: FloatArray, *, step: float | None = None) -> Losses:
+    """The losses of outcomes with masses p and q, on a grid: of this step, or of one that suits them."""
     here = p > 0
     seen = here & (q > 0)
     certain = float(p[here & ~seen].sum())
     p, q = p[seen], q[seen]
     if not len(p):
-        return Losses(1.0, 0, np.zeros(0), certain)
+        return Losses(1.0 if step is None else step, 0, np.zeros(0), certain)
     loss = np.log(p) - np.log(q)
-    share = p / p.sum()
-    mean = float(share @ loss)
-    deviation = float(np.sqrt(share @ (loss - mean) ** 2))
-    step = deviation / STEPS
-    if not step > 1e-12 * max(1.0, float(np.abs(loss).max())):
-        step = max(float(np.abs(loss).max()), 1e-300) / STEPS  # one loss: any grid that holds it nearly
-    step = max(step, float(np.ptp(loss)) / _MOST_STEPS)
+    step = step_of(p, q) if step is None else step
     below = np.floor(loss / step)
     first = int(below.min())
     place = (below - first).astype(np.int64)
@@ -88,6 +82,21 @@ def losses_of(p: FloatArray, q: FloatArray) -> Losses:
     masses = np.bincount(place, p_lower, minlength=int(place.max()) + 2)
     masses += np.bincount(place + 1, p - p_lower, minlength=len(masses))
     return Losses(step, first, np.asarray(masses, float), certain)
+
+
+def step_of(p: FloatArray, q: FloatArray) -> float:
+    """A step of the grid that suits the losses of outcomes with masses p and q: a share of their deviation."""
+    seen = (p > 0) & (q > 0)
+    if not seen.any():
+        return 1.0
+    p, loss = p[seen], np.log(p[seen]) - np.log(q[seen])
+    share = p / p.sum()
+    mean = float(share @ loss)
+    deviation = float(np.sqrt(share @ (loss - mean) ** 2))
+    step = deviation / STEPS
+    if not step > 1e-12 * max(1.0, float(np.abs(loss).max())):
+        step = max(float(np.abs(loss).max()), 1e-300) / STEPS  # one loss: any grid that holds it nearly
+    return max(step, float(np.ptp(loss)) / _MOST_STEPS)
 
 
 def composed_delta(p: FloatArray, q: FloatArray, times: int, epsilons: FloatArray) -> FloatArray:

@@ -215,7 +215,7 @@ class _OneLook:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(q_at > 0, p_at / q_at, np.inf)
         ratios = np.concatenate((ratio[:1], ratio, ratio[-1:]))
-        return _between_ends(p, q, ratios[:-1], ratios[1:])
+        return between_ends(p, q, ratios[:-1], ratios[1:])
 
 
 def _side(
@@ -239,7 +239,7 @@ def _side(
     return np.maximum(np.diff(np.concatenate(([0.0], below, [1.0]))), 0.0), density
 
 
-def _between_ends(p: FloatArray, q: FloatArray, first: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray]:
+def between_ends(p: FloatArray, q: FloatArray, first: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Masses split so that all of a cell's has the ratio of one of its ends, p and q unchanged in total."""
     with np.errstate(divide="ignore", invalid="ignore"):
         own = np.where(q > 0, p / q, np.inf)
@@ -249,4 +249,4 @@ def _between_ends(p: FloatArray, q: FloatArray, first: FloatArray, last: FloatAr
         at_low = np.where(apart, (q * high - p) / np.where(apart, high - low, 1.0), q)
     at_low = np.clip(at_low, 0.0, q)
     p_low = np.where(apart, np.minimum(at_low * np.where(apart, low, 0.0), p), p)
-    return np.concatenate((p_low, p - p_low)), np.concatenate((at_low, q - at_low))
+    return np.concatenate((p_low, p - p_low), axis=-1), np.concatenate((at_low, q - at_low), axis=-1)
