@@ -9,7 +9,7 @@ import pytest
 
 import empriv
 from empriv.measuring.series.composition import composed_delta, gaussian_delta
-from empriv.noise.certify.composed import ComposedCertificate, _between_ends
+from empriv.noise.certify.composed import ComposedCertificate, between_ends
 from empriv.noise.law import Law
 
 pytestmark = pytest.mark.slow
@@ -49,11 +49,11 @@ def test_the_certificate_is_at_least_the_truth_and_near_it(kind, scale):
     assert not np.median(ratios) > 2.0
 
 
-def test_splitting_between_ends_keeps_masses_and_never_understates():
+def test_splittingbetween_ends_keeps_masses_and_never_understates():
     rng = np.random.default_rng(1)
     p, q = rng.dirichlet(np.ones(60)), rng.dirichlet(np.ones(60))
     ratio = p / q
-    split_p, split_q = _between_ends(p, q, ratio * 0.9, ratio * 1.2)
+    split_p, split_q = between_ends(p, q, ratio * 0.9, ratio * 1.2)
     assert np.isclose(split_p.sum(), 1.0)
     assert np.isclose(split_q.sum(), 1.0)
     for epsilon in (0.0, 0.3, 1.0):

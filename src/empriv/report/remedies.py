@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.tables import measure_table
-from empriv.protocols.hidden_cells import Relations, relations_of
+from empriv.measuring.tables.relations import Relations, relations_of
 from empriv.results import Cell, FloatArray, IntArray, Outcome, Results
 
 _MOST_NEIGHBOURS = 4
