@@ -7,6 +7,7 @@ kind in the rooms that know them; a kind that none of them knows gets what holds
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -286,7 +287,7 @@ def largest_influence(results: Results) -> FloatArray:
     if results.entry_outcomes.any():
         same = results.entry_outcomes == results.outcomes[results.entry_database]
         change = np.where(same & (results.entry_outcomes != 0), 0.0, change)
-    return largest_of(change.reshape(len(change), -1), results.starts)
+    return largest_of(change.reshape(len(change), math.prod(change.shape[1:])), results.starts)  # of nobody, too
 
 
 def largest_of(change: FloatArray, starts: IntArray) -> FloatArray:
