@@ -198,3 +198,15 @@ def test_noise_for_several_numbers(run: Run) -> None:
     assert len(given.split()) == 2
     assert "NAME=V" in run("release", "n.empriv", "--value", "3", code=2).output
     assert "take only --epsilon" in run("noise", "a.empriv", "--epsilon", "1", "--compare", code=2).output
+
+
+@pytest.mark.slow
+def test_noise_for_a_table_whose_cells_add_up(run: Run) -> None:
+    parts = "sum(greatest(amount - 2, 0)) AS high, sum(least(amount, 2)) AS low"
+    run("audit", *SOURCE, "--query", f"SELECT sum(amount) AS total, {parts} FROM data", *QUIET, "--save", "t.empriv")
+    asked = ("--epsilon", "1", "--delta", "0.1", "--granularity", "0.015625", "--consistent")
+    shown = run("noise", "t.empriv", *asked, "--save", "t-noise.empriv").output
+    assert "Achieved: delta" in shown
+    assert "add up again" in shown
+    total, high, low = map(float, run("release", "t-noise.empriv", "--database", "3").stdout.split())
+    assert total == pytest.approx(high + low)

@@ -74,6 +74,7 @@ class _Designed:
     help="Where the target must be met: in a random database and in one that people are in, or in a random one alone. "
     "[default: both]",
 )
+@click.option("--consistent", is_flag=True, help="Of several numbers: make margins add up again after the noise.")
 @click.option("--compare", is_flag=True, help="Compare the designs of all methods.")
 @click.option("--save", metavar="PATH", help="Save the noise, for `empriv release` (mode 0600).")
 @click.option("--json", "json_path", metavar="PATH", help="Write the figures; - prints them instead.")
@@ -88,6 +89,7 @@ def noise(
     bound: float | None,
     times: int,
     presence: str | None,
+    consistent: bool,
     compare: bool,
     save: str | None,
     json_path: str | None,
@@ -108,15 +110,19 @@ def noise(
 
     if audit.results.components is not None:
         if method != "robust" or compare or times > 1 or any(x is not None for x in (bound, total_risk, presence)):
-            raise click.UsageError("Several numbers together take only --epsilon, --delta and --granularity.")
+            raise click.UsageError(
+                "Several numbers together take only --epsilon, --delta, --granularity and --consistent."
+            )
         try:
             _design_jointly(
-                audit, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, save=save, json_path=json_path,
-                quiet=quiet,
+                audit, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, consistent=consistent, save=save,
+                json_path=json_path, quiet=quiet,
             )  # fmt: skip
         except CertificateError as error:
             _missed(error)
         return
+    if consistent:
+        raise click.UsageError("--consistent must be for several numbers, got one.")
 
     def work() -> _Designed:
         def design(chosen: str, publications: int = 1) -> Noise:
@@ -260,6 +266,7 @@ def _design_jointly(
     epsilon: float,
     delta: float,
     granularity: float | None,
+    consistent: bool,
     save: str | None,
     json_path: str | None,
     quiet: bool,
@@ -269,8 +276,9 @@ def _design_jointly(
 
     risk: Any = audit.risk
     designed = design_joint_noise(
-        risk, epsilon=epsilon, delta=delta, granularity=granularity, progress=False if quiet else None
-    )
+        risk, epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent,
+        progress=False if quiet else None,
+    )  # fmt: skip
     before, after = risk.delta(epsilon), designed.remeasure(draws=_DRAWS, rng=0).delta(epsilon)
     if not quiet:
         _show_joint(designed, before, after)
@@ -302,7 +310,8 @@ def _show_joint(designed: JointNoise, before: float, after: float) -> None:
         table.add_column(header, justify="right" if header == "expected error" else "left")
     for name, law in designed.laws.items():
         words = printable(law.words, console.encoding)
-        table.add_row(Text(printable(name, console.encoding)), f"{law.expected_error:.5g}", Text(words))
+        error = designed.expected_error[name]
+        table.add_row(Text(printable(name, console.encoding)), f"{error:.5g}", Text(words))
     console.print(table)
     if designed.achieved_delta:
         say(f"Achieved: delta {number(designed.achieved_delta)} at epsilon {designed.achieved_epsilon:.4g}.")
