@@ -33,7 +33,9 @@ from empriv.ledger import (
 from empriv.ledger.accounts import effects_of
 from empriv.ledger.values import label_text
 from empriv.ledger.windows import window_of
-from empriv.measuring import RiskContract, measure
+from empriv.measuring import RiskContract
+from empriv.measuring.densities.density import Density
+from empriv.measuring.tables import TableRisk, measure_table
 from empriv.noise.drawing import cell_of
 from empriv.noise.drawn import with_noise
 from empriv.noise.joint_noise import JointNoise
@@ -79,9 +81,13 @@ class Composition:
         # What all numbers would tell without any noise is seldom less, and takes as long to measure again.
         return replace(noisy, made_from=None)
 
+    def measured(self, own: Mapping[str, Law] | None = None, *, density: Density | None = None) -> TableRisk:
+        """The risk of all numbers together, as cells of one table: what was released before is known to its noise."""
+        return measure_table(self.noisy(own), density=density)
+
     def joint(self, own: Mapping[str, Law], epsilon: float) -> Joint:
         """Figures of all numbers together, with their noise."""
-        risk = measure(self.noisy(own))
+        risk = self.measured(own)
         return Joint(epsilon, risk.delta(epsilon), risk.total_risk(epsilon), entries=self.entries)
 
     def to_json(self) -> dict[str, Any]:

@@ -236,8 +236,8 @@ def _composed(alone: Audit, together: Composition | None) -> Audit:
     """The audit together with earlier releases, if there are any."""
     if together is None:
         return alone
-    noisy = together.noisy()
-    return replace(alone, results=noisy, risk=measure(noisy, density=alone.density), composition=together)
+    risk = together.measured(density=alone.density)
+    return replace(alone, results=risk.results, risk=risk, composition=together)
 
 
 def _one_component(results: Results, names: Sequence[str], component: str, grouped: bool) -> Results:
