@@ -66,10 +66,14 @@ def _counts(results: Results) -> bool:
 
 
 def _neighbours(cells: Sequence[Cell], cell: int) -> list[int]:
-    """Cells that differ in one key alone, the next and the one before of each column."""
+    """Cells that differ in one key alone, the next and the one before; along columns of numbers, if there are any."""
     own = cells[cell] if cells else Cell("")
     near = []
-    for column, _ in own.keys:
+    # ages and years have neighbours; wards stand beside each other by their names only
+    columns = [column for column, value in own.keys if any(map(str.isdigit, value))] or [
+        column for column, _ in own.keys
+    ]
+    for column in columns:
         others = dict(own.keys)
         others.pop(column)
         along = [
