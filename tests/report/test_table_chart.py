@@ -16,9 +16,10 @@ import empriv
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
 from empriv.report.charts.all_charts import chart
-from empriv.report.charts.table_chart import cells_in_words, exposures_of, table_chart
+from empriv.report.charts.table_chart import exposures_of, table_chart
 from empriv.report.gather import gather
 from empriv.results import Cell, FloatArray, Results
+from empriv.words.table_words import cells_in_words
 from report.cases import NASTY
 
 N = 30

@@ -5,7 +5,7 @@ To say more about a new kind of risk than what any kind has, register a function
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import singledispatch
 
@@ -25,6 +25,9 @@ from empriv.validate.bounds.analytic import floor
 from empriv.words.facts import AdversaryFacts, Atom, ExactLeak, Figure, JointFacts, NotNumbers, RiskFacts
 from empriv.words.findings import Finding
 from empriv.words.outcomes import outcome_name
+from empriv.words.table_words import cells_in_words
+
+_MOST_CELLS = 3  # that the words name
 
 
 @singledispatch
@@ -106,6 +109,8 @@ def _(risk: JointRisk, epsilons: Sequence[float]) -> RiskFacts:
 
 @facts_of.register
 def _(risk: TableRisk, epsilons: Sequence[float]) -> RiskFacts:
+    cells = risk.results.cells
+    said = {} if cells is None else dict(zip(risk.fit.cells, cells_in_words(cells), strict=True))
     joint = JointFacts(
         dimension=len(risk.fit.kept),
         parameters=risk.fit.rank,
@@ -114,11 +119,14 @@ def _(risk: TableRisk, epsilons: Sequence[float]) -> RiskFacts:
         errors=(0.0,) * len(epsilons),
         components={name: figures(part, epsilons) for name, part in risk.components.items()},
         leaks=tuple((leak.direction, leak.what, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
+        follow=int(np.count_nonzero(np.abs(risk.fit.relations).sum(axis=1) > 0)) - len(risk.fit.kept),
+        riskiest=_riskiest(risk, float(epsilons[0]), said),
+        said=said,
     )
     return replace(
         _of_any(risk, epsilons),
         atoms=tuple(
-            replace(atom, name=f"{name}: {atom.name}")
+            replace(atom, name=f"{said.get(name, name)}: {atom.name}")
             for name, part in risk.components.items()
             for atom in atoms_of(part)
         ),
@@ -126,6 +134,17 @@ def _(risk: TableRisk, epsilons: Sequence[float]) -> RiskFacts:
         fits_density=False,
         joint=joint,
     )
+
+
+def _riskiest(risk: TableRisk, epsilon: float, said: Mapping[str, str]) -> tuple[tuple[str, float, int], ...]:
+    """The cells that expose somebody most, given all that this person does not touch."""
+    exposures = risk.exposures(epsilon)
+    cells, first, counts = np.unique(
+        exposures["cell"][exposures["delta_i"] > 0], return_index=True, return_counts=True
+    )  # the largest delta_i come first
+    largest = exposures["delta_i"][first]
+    order = np.argsort(-largest, kind="stable")[:_MOST_CELLS]
+    return tuple((said.get(str(cells[k]), str(cells[k])), float(largest[k]), int(counts[k])) for k in order)
 
 
 @facts_of.register

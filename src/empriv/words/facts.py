@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from empriv.words.findings import Finding
 
@@ -78,6 +78,10 @@ class JointFacts:
     errors : of the integration, at each epsilon
     components : figures of each number alone
     leaks : direction, what is constant, individuals and largest share of each exact leak
+    follow : numbers that the others determine, as cells do their margin
+    riskiest : the cells that expose somebody most given all others, at the first epsilon: name, delta and how many
+        individuals they expose
+    said : how components are called in words, where they are cells of a table
     """
 
     dimension: int
@@ -87,6 +91,9 @@ class JointFacts:
     errors: tuple[float, ...]
     components: Mapping[str, tuple[Figure, ...]]
     leaks: tuple[tuple[str, str, int, float], ...]
+    follow: int = 0
+    riskiest: tuple[tuple[str, float, int], ...] = ()
+    said: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

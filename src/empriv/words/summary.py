@@ -13,10 +13,12 @@ from empriv.base.display import lines_html
 from empriv.words import sentences as words
 from empriv.words.facts import AdversaryFacts, Figure, JointFacts, NotNumbers, Question, RiskFacts
 from empriv.words.sentences import number, people, percent
+from empriv.words.table_words import cells_that_follow, many_outcomes, more_leaks, riskiest_cells
 from empriv.words.what_is_known import what_it_changed, what_samples_hide
 
 _LONGEST = 160
 _MOST_LISTED = 8
+_MOST_LEAKS = 4
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,10 @@ def summarise(facts: RiskFacts, question: Question) -> Summary:
     first = facts.figures[0]
     leaks = [(leak.name, leak.n_individuals, leak.largest_share) for leak in facts.leaks]
     leaks += [(atom.name, atom.n_leaks, atom.largest_leak) for atom in facts.atoms if atom.n_leaks]
-    alarms = [words.exact_leak(*leak) for leak in leaks]
+    leaks.sort(key=lambda leak: -leak[2])  # as they are found where they are equal
+    alarms = [words.exact_leak(*leak) for leak in leaks[:_MOST_LEAKS]]
+    if len(leaks) > _MOST_LEAKS:
+        alarms.append(more_leaks([(people_given_away, share) for _, people_given_away, share in leaks[_MOST_LEAKS:]]))
     notes = [words.estimate(first.delta, first.epsilon, facts.n_databases)]
     if facts.times > 1:
         notes.append(words.publications(facts.times))
@@ -105,11 +110,15 @@ def _warnings(facts: RiskFacts, question: Question) -> list[str]:
     if facts.joint is not None:
         warnings += _table_warnings(facts.joint, facts.n_databases)
     warnings += outcome_sentences(facts.not_numbers)
+    movable = sorted(
+        (atom for atom in facts.atoms if not atom.n_leaks and atom.n_individuals), key=lambda atom: -atom.mass
+    )
+    if len(movable) > _MOST_LISTED // 2:  # the cells of a table, say, that come and go
+        return [*warnings, many_outcomes([(atom.name, atom.mass, atom.n_individuals) for atom in movable])]
     warnings += [
         f"{percent(atom.mass)} of the results are one outcome of their own ({atom.name}), compared by counts: "
         f"{people(atom.n_individuals)} can move that share."
-        for atom in facts.atoms
-        if not atom.n_leaks and atom.n_individuals
+        for atom in movable
     ]
     return warnings
 
@@ -122,7 +131,10 @@ def _adversary_sentences(facts: AdversaryFacts, knowing: Figure) -> list[str]:
 
 def joint_sentences(joint: JointFacts, figure: Figure) -> list[str]:
     """Which figure is joint, and that of each component alone."""
-    alone = [(name, figures[0].delta) for name, figures in joint.components.items()]
+    alone = [(joint.said.get(name, name), figures[0].delta) for name, figures in joint.components.items()]
+    largest = "delta" if len(alone) <= _MOST_LISTED else "the largest delta"
+    if len(alone) > _MOST_LISTED:
+        alone.sort(key=lambda pair: -pair[1])
     listed = ", ".join(f"{shorten(name)}: {number(delta)}" for name, delta in alone[:_MOST_LISTED])
     if len(alone) > _MOST_LISTED:
         listed += f", and {len(alone) - _MOST_LISTED:,} more"
@@ -132,7 +144,9 @@ def joint_sentences(joint: JointFacts, figure: Figure) -> list[str]:
     bar = f" (integration error ±{number(error)})" if error > 0 else ""
     return [
         f"The figures above are {scope}: delta = {number(figure.delta)} at epsilon {figure.epsilon:g}{bar}.",
-        f"Each number alone, delta at epsilon {figure.epsilon:g}: {listed}.",
+        f"Each number alone, {largest} at epsilon {figure.epsilon:g}: {listed}.",
+        *([riskiest_cells(joint.riskiest)] if joint.riskiest else []),
+        *([cells_that_follow(joint.follow, count)] if joint.follow else []),
     ]
 
 

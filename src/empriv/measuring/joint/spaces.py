@@ -269,19 +269,30 @@ def one_se_bandwidth(white: FloatArray, databases: IntArray) -> tuple[float, tup
     )
 
 
+_MANY = 4  # cells that are counted rather than named
+
+
 def combination(weights: Sequence[float] | FloatArray, names: Sequence[str]) -> str:
-    """A weighted sum in words, such as "total less rest"."""
+    """A weighted sum in words, such as "total less rest", or "total less 11 cells (a, b, ...)"."""
     weights = np.asarray(weights, float)
     if not np.abs(weights).max() > 0:
         return "nothing"
-    weights = weights / weights[np.argmax(np.abs(weights) > 1e-6 * np.abs(weights).max())]
+    used = np.flatnonzero(np.abs(weights) > 1e-6 * np.abs(weights).max())
+    lead = used[0]
+    alike = [used[weights[used] * sign > 0] for sign in (1.0, -1.0)]
+    # a total less its cells is led by the total, wherever it stands
+    lead = next((group[0] for group in alike if len(group) == 1 and len(used) > 2), lead)
+    weights, others = weights / weights[lead], used[used != lead]
+    if len(others) >= _MANY and np.ptp(weights[others]) < 1e-6 and abs(abs(weights[others[0]]) - 1) < 1e-6:
+        sign = "less" if weights[others[0]] < 0 else "plus"
+        every = "the other " if len(others) == len(weights) - 1 else ""
+        return f"{names[lead]} {sign} {every}{len(others):,} cells ({names[others[0]]}, {names[others[1]]}, ...)"
     text = ""
-    for weight, name in zip(weights, names, strict=True):
-        if abs(weight) <= 1e-6 * np.abs(weights).max():
-            continue
+    for place in (lead, *others):
+        weight = weights[place]
         times = "" if abs(abs(weight) - 1) < 1e-6 else f"{abs(weight):.4g} "
         sign = "less" if weight < 0 else "plus"
-        text += f" {sign} {times}{name}" if text else f"{times}{name}"
+        text += f" {sign} {times}{names[place]}" if text else f"{times}{names[place]}"
     return text
 
 

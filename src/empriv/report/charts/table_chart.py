@@ -22,9 +22,8 @@ from empriv.report.remedies import Remedy, remedies
 from empriv.results import Cell, FloatArray, IntArray, Results
 from empriv.scale.tallied import TalliedRisk
 from empriv.words.sentences import number
-from empriv.words.table_words import remedy_sentence
+from empriv.words.table_words import ALL, cells_in_words, remedy_sentence
 
-ALL = "all"
 _LEAST_CELLS = 3  # fewer are seen at a glance, in words
 _MOST_COLUMNS = 16  # of a map; a wider table is drawn as a list
 _MOST_ROWS = 40  # drawn; the list below the picture has them all
@@ -134,13 +133,6 @@ def _table(risk: RiskContract, material: Material) -> Chart | None:
 @_table.register
 def _(risk: TalliedRisk, material: Material) -> None:  # noqa: ARG001 — a scan is of one number
     return None
-
-
-def cells_in_words(cells: Sequence[Cell]) -> list[str]:
-    """Cells as people say them: ``ward A, age 60+``, with the number that stands there if there are several."""
-    several = len({cell.number for cell in cells}) > 1
-    keys = [", ".join(f"{column} {value}".strip() for column, value in cell.keys) or ALL for cell in cells]
-    return [shortened(f"{c.number}: {k}" if several else k, 80) for c, k in zip(cells, keys, strict=True)]
 
 
 def _numbers(cells: Sequence[Cell]) -> dict[str, list[int]]:
