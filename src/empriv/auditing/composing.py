@@ -45,7 +45,7 @@ from empriv.results import Results
 
 NOW = "asked now"  # name of the new query beside the earlier ones
 _DRAWS = 32
-_POINTS = 1_000  # noisy results with everyone that are measured, at least
+_POINTS = 400  # noisy results with everyone that are measured, at least: bandwidths take the square of their number
 _SEED = 0
 
 

@@ -281,7 +281,7 @@ def combination(weights: Sequence[float] | FloatArray, names: Sequence[str]) -> 
     lead = used[0]
     alike = [used[weights[used] * sign > 0] for sign in (1.0, -1.0)]
     # a total less its cells is led by the total, wherever it stands
-    lead = next((group[0] for group in alike if len(group) == 1 and len(used) > 2), lead)
+    lead = next((group[0] for group in alike if len(group) == 1 and len(used) > _MANY), lead)
     weights, others = weights / weights[lead], used[used != lead]
     if len(others) >= _MANY and np.ptp(weights[others]) < 1e-6 and abs(abs(weights[others[0]]) - 1) < 1e-6:
         sign = "less" if weights[others[0]] < 0 else "plus"

@@ -21,7 +21,7 @@ from empriv.measuring.given.presence_block import PresenceBlock, block_of
 from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
 from empriv.measuring.line.laplace import LaplaceBlock, slack
-from empriv.measuring.line.risk import measure_line
+from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.line.spreads import spreads
 from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.influences import Influences
@@ -170,13 +170,22 @@ class SeveralCells:
                 np.add.at(out, position[owner], sticks)
         if not present:
             for place, row in enumerate(self.rows[:_BY_RATIO].tolist()):
-                out[place] = np.maximum(out[place], self._by_ratio(row, grid))
+                if row not in self._by_ratio:
+                    self._by_ratio[row] = self._ratio_of(row)
+                risk = self._by_ratio[row]
+                if risk is not None:
+                    out[place] = np.maximum(out[place], risk.curves(grid)[0])
         out = np.minimum(out, 1.0)
         return out if grid is epsilons else chords(np.exp(epsilons), np.exp(grid), out)
 
-    def _by_ratio(self, row: int, epsilons: FloatArray) -> FloatArray:
-        """(epsilons,) delta by the likelihood ratio that a normal table would have, as one number: it sees people who
-        do another thing each day, whom no direction shows."""
+    @cached_property
+    def _by_ratio(self) -> dict[int, Risk | None]:
+        """What `_ratio_of` gave: curves are asked at many epsilons."""
+        return {}
+
+    def _ratio_of(self, row: int) -> Risk | None:
+        """The likelihood ratio that a normal table would have, as one number; None where it never varies. It sees
+        people who do another thing each day, whom no direction shows."""
         databases, white = self.whitened(row)
         changes = white.mean(axis=1)
         draws, n = self.influences.draws, self.fit.n
@@ -193,7 +202,7 @@ class SeveralCells:
 
         q, moved = ratio(self.fit.whitened.reshape(n, draws, -1)), ratio(without[databases])
         if np.ptp(q) <= 0:
-            return np.zeros(len(epsilons))
+            return None
         results = Results(
             q=q,
             outcomes=np.zeros(q.shape, np.int8),
@@ -205,7 +214,7 @@ class SeveralCells:
             entry_outcomes=np.zeros(moved.shape, np.int8),
             draws=draws,
         )
-        return np.asarray(measure_line(results, digits=False).curves(epsilons)[0])
+        return measure_line(results, digits=False)
 
 
 def hockey_sticks(directions: Directions, bandwidths: FloatArray, epsilons: FloatArray) -> FloatArray:
