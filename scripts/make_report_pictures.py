@@ -1,7 +1,8 @@
 """Pictures of reports, and how long and large they are. Run: python scripts/make_report_pictures.py
 
-Needs Chromium and playwright. Writes docs/images/report*.png from the purchases that the package carries; with --sizes
-it prints the time and size of reports of synthetic data instead, and writes nothing into docs.
+Needs Chromium and playwright. Writes docs/images/report*.png from the purchases that the package carries, and
+docs/images/table.png from its synthetic hospital (with --table, that alone); with --sizes it prints the time and size
+of reports of synthetic data instead, and writes nothing into docs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 
 import empriv
 from empriv import datasets
@@ -60,6 +62,13 @@ def pictures() -> None:
             page.screenshot(path=IMAGES / f"{name}.png", clip=clip, full_page=True)
             print(f"{name}.png {(IMAGES / f'{name}.png').stat().st_size / 1024:.0f} KiB")
         browser.close()
+
+
+def table_picture() -> None:
+    data = empriv.databases(pandas.DataFrame(datasets.admissions()), database="week", individual="patient")
+    audit = empriv.audit(data, "SELECT ward, age, count(*) AS patients FROM data GROUP BY ward, age", epsilon=1.0)
+    audit.chart("table").save(IMAGES / "table.png", scale=SCALE)
+    print(f"table.png {(IMAGES / 'table.png').stat().st_size / 1024:.0f} KiB")
 
 
 def crowd(n_individuals: int, n_databases: int = 40) -> empriv.Results:
@@ -111,7 +120,11 @@ def sizes() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", action="store_true", help="print times and sizes")
-    if parser.parse_args().sizes:
+    parser.add_argument("--table", action="store_true", help="draw the picture of a table alone")
+    options = parser.parse_args()
+    if options.sizes:
         sizes()
     else:
-        pictures()
+        table_picture()
+        if not options.table:
+            pictures()
