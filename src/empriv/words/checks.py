@@ -28,6 +28,7 @@ TITLES = {
     "dimension": "Numbers released together",
     "carried": "Cells for each database",
     "bent": "Cells beside the rest of the table",
+    "digits-together": "Last digits of cells together",
     "edge": "Edges of cells",
     "drift": "Influence on the databases that people are in",
     "exact-leak": "Exact leak",
@@ -227,6 +228,12 @@ def _bent(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     return words.bent(numbers["p"])
 
 
+def _digits_together(severity: str, numbers: Numbers, subject: str) -> str:
+    if severity == "info":
+        return "No two cells have last digits together that somebody breaks and that neither has alone."
+    return words.digits_together(subject, numbers["step"])
+
+
 def _edge(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     if severity == "info":
         return "What is left of the cells of the riskiest people has no hard edge that the other cells would smear."
@@ -351,6 +358,7 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "dimension": _dimension,
     "carried": _carried,
     "bent": _bent,
+    "digits-together": _digits_together,
     "edge": _edge,
     "drift": _drift,
     "exact-leak": _exact_leak,

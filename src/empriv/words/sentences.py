@@ -312,6 +312,13 @@ def bent(p: float) -> str:
     )
 
 
+def digits_together(names: str, step: float) -> str:
+    return (
+        f"Together, {names} come to multiples of {step:g}, as none of them does alone, and somebody breaks that: they "
+        "are given away however little they add. Bounds do not look for it. They cannot tell."
+    )
+
+
 def edge(share: float) -> str:
     return (
         "What is left of a cell of the riskiest people has a hard edge. So many cells smear what is finer than "

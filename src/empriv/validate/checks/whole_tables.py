@@ -1,9 +1,9 @@
 """Checks of whole tables: what could make their figures wrong.
 
 What only a table has: how many parameters its databases carry, whether what is left of a cell depends on the rest of
-the table other than in straight lines (`bent`), and whether it has an edge that so many parameters smear (`edge`). The
-checks of one number are made of the cells that expose the
-riskiest people.
+the table other than in straight lines (`bent`), whether it has an edge that so many parameters smear (`edge`), and
+whether cells together have last digits that no cell has alone (`digits-together`). The checks of one number are made of
+the cells that expose the riskiest people.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from empriv.measuring.tables import TablePresenceRisk, TableRisk
+from empriv.measuring.tables.digits_together import digits_together
 from empriv.measuring.tables.left_over import depends_on_rest, edge_gain
 from empriv.results import FloatArray, IntArray
 from empriv.validate.checks.check import (
@@ -42,6 +43,7 @@ def _(risk: TableRisk, epsilon: float, rng: int) -> list[Check]:
     return [
         _carried(risk),
         *([bent_check(risk, places, rng), edge_check(risk, places)] if len(places) else []),
+        together_check(risk),
         order_check(risk.results, _series(risk, rows), rng),
         number_check(n),
         floor_check(n),
@@ -115,6 +117,16 @@ def edge_check(risk: TableRisk, places: IntArray) -> Check:
             gains.append(min(edge_gain(cell, rest) for cell, rest in _beside_rest(risk, place)))
     gain, share = max(gains), float(np.sqrt(risk.fit.rank / risk.fit.n))
     return Check("edge", "error" if gain > _EDGE else "info", {"gain": gain, "share": share, "cells": len(places)})
+
+
+def together_check(risk: TableRisk) -> Check:
+    """Whether cells together show a pattern in their last digits that somebody breaks, and that no bound looks for."""
+    draws = risk.results.draws or 1
+    pattern = digits_together(risk.kept_values[::draws], risk.fit, risk.influences)
+    if pattern is None:
+        return Check("digits-together", "info")
+    names = " and ".join(risk.fit.cells[risk.fit.kept[place]] for place in pattern.places)
+    return Check("digits-together", "error", {"step": pattern.step}, names)
 
 
 def _beside_rest(risk: TableRisk, place: int) -> list[tuple[FloatArray, FloatArray]]:

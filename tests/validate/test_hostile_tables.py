@@ -1,0 +1,119 @@
+"""Tables that somebody hostile chose: where one person's delta is 1 and the bound is small, a check stops the pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.measuring.tables.table_risk import measure_table
+from empriv.validate.checks.whole_tables import bent_check, riskiest_places, together_check
+from empriv.validate.verdict import verdict
+
+N = 200
+
+
+class World:
+    """Sums, numbers and averages of about 40 people a day, and cells that have nothing to do with them."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.number = rng.poisson(40, N) + 5.0
+        self.total = np.array([rng.lognormal(3, 0.8, int(k)).sum() for k in self.number])
+        self.other = rng.normal(500, 50, (N, 4))
+        self.euros = np.rint(3 * self.total)
+        self.cents = np.round(rng.uniform(0, 1000, N), 2)
+        self.further = np.round(rng.uniform(0, 1000, N), 2)
+        self.whole = np.rint(rng.normal(50_000, 20_000, N))
+        self.amounts = np.round(rng.lognormal(1, 1, N), 2)
+
+    def results(self, *cells, first):
+        """Results of somebody who adds ``first`` to the first cell, and nothing to the others."""
+        without = np.column_stack((*cells, self.other))
+        with_person = without.copy()
+        with_person[:, 0] += first
+        return results_of(with_person, without)
+
+
+def results_of(q, without):
+    return empriv.Results.stack(
+        {f"c{k}": empriv.Results.from_arrays(q[:, k], without[None, :, k]) for k in range(q.shape[1])}
+    )
+
+
+@pytest.fixture(scope="module")
+def world():
+    return World()
+
+
+def bends(risk):
+    return bent_check(risk, riskiest_places(risk, np.array([0])), 0).severity == "error"
+
+
+@pytest.mark.parametrize("how", ["average", "percentage", "product"])
+def test_a_function_of_cells_that_leaves_somebody_out(world, how):
+    """The sum with them, beside what gives the sum without them, but not as a difference: delta is 1."""
+    match how:
+        case "average":
+            risk = measure_table(world.results(world.total, world.number, world.total / world.number, first=3.0))
+        case "percentage":
+            whole = world.total + world.other.sum(axis=1)
+            without = np.column_stack((world.total, whole, 100 * world.total / whole, world.other[:, :2]))
+            risk = measure_table(results_of(without + np.array([3.0, 3.0, 0, 0, 0]), without))
+        case _:
+            made = world.total * world.number / 40
+            risk = measure_table(world.results(made, world.total, world.number, first=3.0))
+    assert empriv.bounds(risk, 0.1).upper < 0.5  # what the bound says
+    assert bends(risk)  # and why it is not to be believed
+
+
+def test_cells_that_have_nothing_to_do_with_each_other_do_not_bend(world):
+    assert not bends(measure_table(results_of(world.other + np.array([3.0, 0, 0, 0]), world.other)))
+
+
+def broken_digits(results):
+    check = together_check(measure_table(results))
+    return check.numbers["step"] if check.severity == "error" else None
+
+
+def test_two_cells_that_add_up_to_whole_euros(world):
+    first = world.euros - world.cents
+    assert broken_digits(world.results(first, world.cents, first=0.37)) == 1.0
+    assert broken_digits(world.results(first, world.cents, first=5.0)) is None  # whole euros themselves
+    assert broken_digits(world.results(world.cents, world.further, first=0.37)) is None  # any cents, together too
+
+
+def test_three_cells_that_add_up_to_whole_euros(world):
+    cells = (world.euros - world.cents - world.further, world.cents, world.further)
+    assert broken_digits(world.results(*cells, first=0.37)) == 1.0
+
+
+def test_a_remainder_that_leaves_somebody_out(world):
+    # a step that 3 is a clear part of: multiples of 1,000 are multiples of 100
+    assert broken_digits(world.results(world.whole, world.whole % 1000, first=3.0)) == 100.0
+
+
+def test_somebody_who_is_always_there_with_other_cents(world):
+    """With everyone there is no pattern: it is seen without them alone."""
+    assert broken_digits(world.results(world.euros - world.cents, world.cents, first=world.amounts)) == 1.0
+
+
+def test_a_pass_is_stopped(world):
+    results = world.results(world.euros - world.cents, world.cents, first=0.37)
+    risk = empriv.measure(results)
+    assert empriv.bounds(risk, 0.1).upper < 0.05
+    assert verdict(risk, epsilon=0.1, delta=0.1) != "pass"
+    said = next(check for check in empriv.checks(risk, 0.1) if check.code == "digits-together")
+    assert said.severity == "error"
+    assert "c0 and c1 come to multiples of 1," in said.sentence
+
+
+def test_differences_and_cells_of_their_own_are_leaks(world):
+    pair = measure_table(world.results(world.total, world.total, first=world.amounts))
+    assert pair.delta(0.1) == 1.0
+    assert pair.leaks
+    alone = np.arange(N) % 5 == 0
+    without = np.column_stack((np.zeros(N), world.other))
+    own = measure_table(results_of(without + np.outer(alone, np.eye(5)[0]), without))
+    assert own.delta(0.1) == pytest.approx(0.2)
+    assert empriv.bounds(own, 0.1).upper >= 0.2
