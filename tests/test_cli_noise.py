@@ -15,6 +15,7 @@ import empriv
 from empriv.cli.main import Commands
 from empriv.cli.noise import noise
 from empriv.cli.release import release
+from empriv.cli.show import show
 from empriv.errors import CertificateError
 from empriv.noise.design import design
 from empriv.noise.law import Law
@@ -29,6 +30,7 @@ def group() -> None:
 
 group.add_command(noise)
 group.add_command(release)
+group.add_command(show)
 
 
 def _run(*arguments: str, text: str | None = None) -> Result:
@@ -98,7 +100,7 @@ def test_undeclared_granularity_is_not_released(saved: str, tmp_path: Path) -> N
     refused = _run("release", target, "--value", "50")
     assert refused.exit_code == 1
     assert refused.stdout == ""
-    assert "granularity=0.25" in refused.stderr
+    assert "a granularity of 0.2." in refused.stderr
 
 
 @pytest.mark.slow
@@ -155,3 +157,25 @@ def test_noise_for_many_publications(saved: str, tmp_path: Path) -> None:
     refused = _run("noise", saved, "--epsilon", "1", "--granularity", "0.25", "--times", "12")
     assert refused.exit_code == 1
     assert "`delta` must be given, above 0" in refused.output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("plain")
+def test_an_answer_with_noise_has_a_page_and_is_shown_again(saved: str, tmp_path: Path) -> None:
+    """`noise --report` and `show --noise` tell the same; noise that fits another audit is refused with code 3."""
+    kept, page, again = (str(tmp_path / name) for name in ("noise.empriv", "noise.html", "again.html"))
+    options = ("--epsilon", "0.5", "--delta", "0.1", "--granularity", "0.01", "--save", kept, "--report", page)
+    made = _run("noise", saved, *options)
+    assert made.exit_code == 0, made.output
+    assert "in multiples of 0.01." in " ".join(made.output.split())
+    shown = _run("show", saved, "--noise", kept, "--report", again)
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.splitlines()[0] == made.output.splitlines()[0]
+    assert "Wrote again.html." in shown.output
+    law = empriv.load(kept).law.words  # type: ignore[union-attr]
+    assert all(law in Path(path).read_text() for path in (page, again))
+    q = np.random.default_rng(0).normal(50, 8, 30)
+    empriv.audit(empriv.Results.from_arrays(q, q[None] - 500.0)).save(tmp_path / "other.empriv")
+    assert _run("show", str(tmp_path / "other.empriv"), "--noise", kept).exit_code == 3
+    assert _run("show", saved, "--noise", saved).exit_code == 1
+    assert _run("show", saved, "--noise", kept, "--target", "delta <= 0.1 at 0.1").exit_code == 2

@@ -434,7 +434,7 @@ def test_several_numbers_have_a_design_of_their_own() -> None:
         ({"epsilon": 0.5, "delta": float("nan")}, "delta"),
         ({"epsilon": 0.5, "total_risk": 0.0}, "total_risk"),
         ({"epsilon": 0.5, "method": "best"}, "method"),
-        ({"epsilon": 0.5, "granularity": 0.3}, "granularity"),
+        ({"epsilon": 0.5, "granularity": 1 / 3}, "granularity"),
         ({"epsilon": 0.5, "bound": -1.0}, "bound"),
         ({"epsilon": 0.5, "distance": "hausdorff"}, "distance"),
         ({"epsilon": 0.5, "family": "gaussian"}, "family"),

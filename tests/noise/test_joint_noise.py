@@ -109,7 +109,7 @@ def test_wrong_input_is_refused() -> None:
     with pytest.raises(InputError, match="`epsilon` must be positive"):
         design_joint_noise(risk, epsilon=0.0)
     with pytest.raises(InputError, match="power of two"):
-        design_joint_noise(risk, epsilon=1.0, granularity=0.3)
+        design_joint_noise(risk, epsilon=1.0, granularity=1 / 3)
     with pytest.raises(InputError, match="by name"):
         design_joint_noise(risk, epsilon=1.0, granularity={"a": 0.25})
     with pytest.raises(InputError, match="`granularity` must be declared"):

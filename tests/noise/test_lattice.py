@@ -96,8 +96,8 @@ def test_damaged_json_is_refused(wrong: Any) -> None:
         Law.from_json(wrong)
 
 
-@pytest.mark.parametrize("wrong", [0.3, 0.0, -1.0, math.inf, math.nan, True, "1", 3, 2.0**-1000])
-def test_granularity_must_be_a_power_of_two(wrong: Any) -> None:
+@pytest.mark.parametrize("wrong", [1 / 3, 0.0, -1.0, math.inf, math.nan, True, "1", 0.1 + 0.2, 2.0**-1000])
+def test_granularity_must_be_a_power_of_two_or_a_decimal(wrong: Any) -> None:
     with pytest.raises(InputError, match="granularity"):
         check_granularity(wrong)
 

@@ -41,7 +41,7 @@ def test_a_law_that_misses_its_target_is_refused(risk: empriv.Risk) -> None:
 
 
 def test_release_needs_a_declared_granularity(risk: empriv.Risk) -> None:
-    with pytest.raises(CertificateError, match=r"Hint: design_noise\(..., granularity=0.25\)"):
+    with pytest.raises(CertificateError, match=r"Hint: design it with a granularity of 0\.2"):
         _noise(risk, declared_granularity=False).release(1.0)
     assert _noise(risk).release(1.0) % G == 0
 

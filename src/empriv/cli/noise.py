@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from empriv.cli.inputs import check_targets, load_audit
 from empriv.cli.options import PRESENCES
-from empriv.cli.output import POLICY_FAILED, write_json
+from empriv.cli.output import POLICY_FAILED, write_json, write_to
 from empriv.cli.running import interruptible
 from empriv.errors import CertificateError, InputError
 from empriv.noise import METHODS
@@ -57,7 +58,12 @@ class _Designed:
 @click.option(
     "--method", type=click.Choice(METHODS), default="robust", help="How to design the noise. [default: robust]"
 )
-@click.option("--granularity", type=float, metavar="G", help="A power of two; answers are released in multiples of it.")
+@click.option(
+    "--granularity",
+    type=float,
+    metavar="G",
+    help="Answers are released in multiples of it: a decimal such as 0.01, or a power of two.",
+)
 @click.option(
     "--bound", type=float, metavar="B", help="The most that one individual can change an answer, if you know it."
 )
@@ -77,6 +83,7 @@ class _Designed:
 @click.option("--consistent", is_flag=True, help="Of several numbers: make margins add up again after the noise.")
 @click.option("--compare", is_flag=True, help="Compare the designs of all methods.")
 @click.option("--save", metavar="PATH", help="Save the noise, for `empriv release` (mode 0600).")
+@click.option("--report", metavar="PATH", help="Write the page of the answer with this noise, one file of HTML.")
 @click.option("--json", "json_path", metavar="PATH", help="Write the figures; - prints them instead.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing; only the exit code matters.")
 def noise(
@@ -92,6 +99,7 @@ def noise(
     consistent: bool,
     compare: bool,
     save: str | None,
+    report: str | None,
     json_path: str | None,
     quiet: bool,
 ) -> None:
@@ -103,7 +111,7 @@ def noise(
     Example:
       empriv noise audit.empriv --epsilon 0.05 --delta 0.01 --granularity 0.25 --save noise.empriv
     """
-    check_targets((save, json_path), (path,))
+    check_targets((save, report, json_path), (path,))
     quiet = quiet or json_path == "-"
     audit = interruptible(lambda: load_audit(path, (epsilon,)).alone, quiet=quiet, saying="Measuring")
     from empriv.noise.design.design import design_noise
@@ -116,6 +124,7 @@ def noise(
         try:
             _design_jointly(
                 audit, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, consistent=consistent, save=save,
+                report=report,
                 json_path=json_path, quiet=quiet,
             )  # fmt: skip
         except CertificateError as error:
@@ -161,6 +170,8 @@ def noise(
         _show(outcome, console_for(sys.stdout))
     if save is not None:
         designed.save(save, density=outcome.audit.density)
+    if report is not None:
+        write_noise_page(designed, audit, report, quiet=quiet)
     if json_path is not None:
         figures = {
             **designed.to_json(),
@@ -173,6 +184,52 @@ def noise(
             },
         }
         write_json(json_path, figures)
+
+
+def write_noise_page(designed: Noise | JointNoise, audit: Audit, path: str, *, quiet: bool) -> None:
+    """Write the page of an answer with noise, and say where it is."""
+    from empriv.cli.terminal import printable
+    from empriv.report import noise_report
+
+    def write(page: str) -> None:
+        noise_report(designed, page, audit=audit)
+
+    write_to(path, write)
+    if not quiet:
+        click.echo(printable(f"Wrote {Path(path).name}."))
+
+
+def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | None, quiet: bool) -> None:
+    """Show an audit's answer with saved noise, certified anew for it; exit with code 3 if it keeps no promise there."""
+    import empriv
+
+    saved = empriv.load(path)
+    if not isinstance(saved, empriv.Noise | empriv.JointNoise):
+        raise InputError("--noise must name saved noise, got another file. Hint: `empriv noise --save` writes it.")
+    alone = audit.alone
+    try:
+        made = interruptible(lambda: saved.certified_for(alone), quiet=quiet, saying="Certifying")
+    except CertificateError as error:
+        _missed(error)
+    if not quiet:
+        if isinstance(made, empriv.JointNoise):
+            _show_joint(made, *_before_and_after(alone, made))
+        else:
+            presence = "random" if made.present is None else "both"
+            outcome = _Designed(alone, made, {made.method: made}, {}, (made.method,), *_verdicts(alone, made, presence))
+            from empriv.cli.terminal import console_for
+
+            _show(outcome, console_for(sys.stdout))
+    if json_path is not None:
+        write_json(json_path, made.to_json())
+    if report is not None:
+        write_noise_page(made, alone, report, quiet=quiet)
+
+
+def _before_and_after(audit: Audit, designed: JointNoise) -> tuple[float, float]:
+    """delta of several numbers without noise, and with it, measured again."""
+    again = designed.remeasure(draws=_DRAWS, rng=0)
+    return float(audit.risk.delta(designed.epsilon)), float(again.delta(designed.epsilon))
 
 
 def _missed(error: CertificateError) -> NoReturn:
@@ -228,7 +285,7 @@ def _show(outcome: _Designed, console: Console) -> None:
             continue
         table.add_row(
             name, f"{law.expected_error:.5g}", _ratio(law, classical), _ratio(law, paper),
-            _epsilon(law.achieved_epsilon), f"{law.achieved_delta():.3g}",
+            _epsilon(law.achieved_epsilon), f"{_achieved(law):.3g}",
         )  # fmt: skip
     console.print(table)
     console.print()
@@ -252,6 +309,11 @@ def _show(outcome: _Designed, console: Console) -> None:
         say(note)
 
 
+def _achieved(designed: Noise) -> float:
+    """The delta that the noise leaves: of all publications together, if it was designed for several."""
+    return designed.achieved_delta() if designed.composed is None else designed.composed.achieved_delta()
+
+
 def _ratio(designed: Noise, other: Noise | None) -> str:
     return "" if other is None or not other.expected_error else f"{designed.expected_error / other.expected_error:.3f}"
 
@@ -268,6 +330,7 @@ def _design_jointly(
     granularity: float | None,
     consistent: bool,
     save: str | None,
+    report: str | None,
     json_path: str | None,
     quiet: bool,
 ) -> None:
@@ -279,11 +342,13 @@ def _design_jointly(
         risk, epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent,
         progress=False if quiet else None,
     )  # fmt: skip
-    before, after = risk.delta(epsilon), designed.remeasure(draws=_DRAWS, rng=0).delta(epsilon)
+    before, after = _before_and_after(audit, designed)
     if not quiet:
         _show_joint(designed, before, after)
     if save is not None:
         designed.save(save)
+    if report is not None:
+        write_noise_page(designed, audit, report, quiet=quiet)
     if json_path is not None:
         write_json(json_path, {**designed.to_json(), "delta_before": before, "delta_measured_anew": after})
 

@@ -29,6 +29,7 @@ from empriv.measuring import GivenRisk
 from empriv.measuring.contract import largest_influence
 from empriv.measuring.given.given_risk import measure_given
 from empriv.noise.design.design import design_noise
+from empriv.noise.design.task import offered_granularity
 from empriv.noise.noise import Noise
 from empriv.protocols.ready import rounded
 from empriv.results import FloatArray, Outcome, Results
@@ -345,8 +346,10 @@ class _Trial:
         audited: Audit | None = None,
     ) -> Noise:
         times = self.asked.times if times is None else times
+        audited = self.asked if audited is None else audited
+        granularity = offered_granularity(audited) if granularity is None else granularity
         return design_noise(
-            self.asked if audited is None else audited, **self.goal.asked, method=method, granularity=granularity,
+            audited, **self.goal.asked, method=method, granularity=granularity,
             times=times, rng=self.rng, presence=presence if times == 1 else None, progress=False,
         )  # fmt: skip
 
@@ -360,7 +363,7 @@ class _Trial:
         presence = [f"--presence {self.goal.presence}"] if self.goal.presence != "both" else []
         return " ".join(
             [f"empriv noise {shlex.quote(saved)} --epsilon {self.goal.epsilon:g}", *limits, *times, *presence,
-             f"--granularity {designed.granularity:.17g} --save noise.empriv"]
+             f"--granularity {designed.granularity:.12g} --save noise.empriv"]
         )  # fmt: skip
 
     def _share(self, error: float) -> float:

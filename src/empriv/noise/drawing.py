@@ -17,10 +17,11 @@ from numbers import Real
 from typing import Any
 
 from empriv.errors import InputError, MissingExtraError
-from empriv.noise.law import Law
+from empriv.noise.law import Law, exact_step
 
 LIMIT = 2**53
-"""Answers and noisy answers keep within this many granularities: all such multiples are exact doubles."""
+"""Answers and noisy answers keep within this many granularities: all such multiples of a power of two are exact
+doubles, and of a decimal the doubles nearest to it."""
 
 
 def release(law: Law, value: float) -> float:
@@ -31,7 +32,7 @@ def release(law: Law, value: float) -> float:
     """
     cell = cell_of(law, value)
     noisy = max(-LIMIT, min(LIMIT, cell + draw(law)))
-    return float(noisy * Fraction(law.granularity))
+    return float(noisy * exact_step(law.granularity))
 
 
 def cell_of(law: Law, value: Any) -> int:
@@ -41,9 +42,15 @@ def cell_of(law: Law, value: Any) -> int:
     # Whole numbers and fractions of any size are finite, and may be too large for a float.
     if not isinstance(value, int | Fraction) and not math.isfinite(value):
         raise InputError("`value` must be finite, got NaN or an infinity: noise cannot hide that.")
-    # exact: a double is a fraction, and Python rounds fractions half to even
+    step = exact_step(law.granularity)
     exact = Fraction(value) if isinstance(value, int | float | Fraction) else Fraction(float(value))
-    cell = round(exact / Fraction(law.granularity))
+    if step == Fraction(law.granularity):
+        cell = round(exact / step)  # exact: a double is a fraction, and Python rounds fractions half to even
+    elif abs(exact / step) > LIMIT:
+        cell = 2 * LIMIT  # refused below
+    else:
+        # as the certificate does it: half a cell is where doubles say it is, also for a decimal that is none of them
+        cell = round(float(exact) / law.granularity)
     if abs(cell) > LIMIT:
         raise InputError(
             "`value` must lie within 2^53 granularities of 0, got one beyond. Hint: a coarser granularity, declared "

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from empriv.noise.law import Law
+from empriv.noise.law import Law, multiples
 from empriv.results import FloatArray, Outcome, Results
 
 Sides = tuple[FloatArray, npt.NDArray[np.int8]]
@@ -42,9 +42,10 @@ def with_noise(results: Results, laws: Mapping[str, Law] | Law, *, draws: int, r
         full = np.asarray(repeated(values), np.float64)
         for column, law in enumerate(by_column):
             if law is not None:
-                full[..., column] = np.rint(full[..., column] / law.granularity) * law.granularity
+                cells = np.rint(full[..., column] / law.granularity) + np.rint(added[..., column] / law.granularity)
+                full[..., column] = multiples(cells, law.granularity)
         outcomes = np.asarray(repeated(codes), np.int8)
-        full = np.where(outcomes == Outcome.NUMBER, full + added, np.nan)
+        full = np.where(outcomes == Outcome.NUMBER, full, np.nan)
         return (full[..., 0], outcomes[..., 0]) if results.components is None else (full, outcomes)
 
     q, outcomes = noisy(results.q, results.outcomes, noise)

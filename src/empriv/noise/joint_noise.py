@@ -249,7 +249,8 @@ def design_joint_noise(
     risk : risk of the numbers
     epsilon, delta : what is promised jointly; no noise hides whether a result is a number, which counts in delta with
         the share of databases in which an individual changes that
-    granularity : of the lattice, a power of two, for all or by name; None suggests one, and then nothing is released
+    granularity : of the lattice, a decimal such as 0.01 or a power of two, for all or by name; None suggests one, and
+        then nothing is released
     consistent : make cells add up again after the noise, by least squares: margins are the sums of their cells. It can
         only reduce the noise, and what is released is then no multiple of the granularity any more
     progress : show a progress bar; None decides by the terminal

@@ -1,4 +1,4 @@
-"""`Law`: the law of the noise, on the multiples of a power of two, exactly as it is drawn.
+"""`Law`: the law of the noise, on the multiples of a power of two or of a decimal, exactly as it is drawn.
 
 A law is a mixture with integer weights (of 2^64) of a point mass at 0, discrete Laplace laws, discrete Gaussian laws
 and tables. `design` designs one, `certify` proves what it achieves, `drawing` draws from it; here
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -30,22 +31,68 @@ NARROWEST, WIDEST = 2.0**-9, 2.0**40
 
 _SUMMED = 4096.0  # Gaussian laws wider than this many granularities are summed by Euler and Maclaurin's formula
 _SELDOM = 0.001  # shares below are said as once in so many times
+_DIGITS = 12  # of a granularity that is no power of two
 _DAMAGED = "The file is damaged: its law of noise is not one that empriv writes."
 
 
-def check_granularity(granularity: float) -> float:
-    """The granularity as a float, if it is a power of two that leaves room on both sides."""
-    if isinstance(granularity, bool) or not isinstance(granularity, int | float | np.integer | np.floating):
-        raise InputError(f"`granularity` must be a power of two, got {type(granularity).__name__}.")
+def check_granularity(granularity: Any) -> float:
+    """The granularity as a float, if it is a power of two or a decimal of few digits, such as 0.01."""
+    if isinstance(granularity, bool) or not isinstance(granularity, int | float | Decimal | np.integer | np.floating):
+        raise InputError(f"`granularity` must be a number such as 0.01 or 0.25, got {type(granularity).__name__}.")
     number = float(granularity)
-    if not (math.isfinite(number) and number > 0 and math.frexp(number)[0] == 0.5):
-        hint = ""
-        if math.isfinite(number) and number > 0:
-            hint = f" Hint: {2.0 ** (math.frexp(number)[1] - 1):g} is the next one below."
-        raise InputError(f"`granularity` must be a power of two, got {number:g}.{hint}")
+    if not (math.isfinite(number) and number > 0):
+        raise InputError(f"`granularity` must be positive and finite, got {number:g}.")
     if not 2.0**-900 <= number <= 2.0**900:
         raise InputError(f"`granularity` must lie between 2^-900 and 2^900, got {number:g}.")
+    if not _is_power_of_two(number) and float(f"{number:.{_DIGITS}g}") != number:
+        raise InputError(
+            f"`granularity` must be a power of two, or a decimal of at most {_DIGITS} digits, got {number!r}. "
+            f"Hint: {decimal_at_most(number):g}."
+        )
     return number
+
+
+def exact_step(granularity: float) -> Fraction:
+    """What released answers are multiples of: 0.01 is a hundredth, not the double next to it."""
+    return Fraction(granularity) if _is_power_of_two(granularity) else Fraction(f"{granularity:.{_DIGITS}g}")
+
+
+def multiples(cells: npt.ArrayLike, granularity: float) -> FloatArray:
+    """Whole numbers of granularities as doubles, each the nearest to the exact multiple: 35 hundredths are 0.35."""
+    step = exact_step(granularity)
+    if abs(step.numerator) < 2**53 and step.denominator < 2**53:
+        return np.asarray(cells, float) * float(step.numerator) / float(step.denominator)
+    return np.asarray(cells, float) * granularity
+
+
+def cells_moved(change: npt.ArrayLike, granularity: float) -> FloatArray:
+    """The most cells by which a change of this size moves an answer that is rounded to the lattice.
+
+    Answers over a power of two are exact. Over another granularity each may be off by a last digit, which may move a
+    cell more.
+    """
+    return np.ceil(np.asarray(change, float) / granularity) + (0.0 if _is_power_of_two(granularity) else 1.0)
+
+
+def decimal_at_most(size: float) -> float:
+    """The largest of 1, 2 or 5 times a power of ten that is at most ``size``."""
+    power = math.floor(math.log10(size))
+    steps = [float(f"{first}e{exponent}") for exponent in (power - 1, power, power + 1) for first in (1, 2, 5)]
+    return max(step for step in steps if step <= size)
+
+
+def own_rounding(values: FloatArray) -> float | None:
+    """The power of ten of which all values are multiples, from 1,000,000 to 0.000001; None if there is none."""
+    finite = values[np.isfinite(values) & (values != 0)]
+    for exponent in range(6, -7, -1):
+        scaled = finite / 10.0**exponent if exponent >= 0 else finite * 10.0**-exponent
+        if len(finite) and np.all(np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))):
+            return float(f"1e{exponent}")
+    return None
+
+
+def _is_power_of_two(number: float) -> bool:
+    return math.frexp(number)[0] == 0.5
 
 
 def suggested_granularity(width: float) -> float:
@@ -103,7 +150,7 @@ class Law:
 
     Attributes
     ----------
-    granularity : a power of two
+    granularity : a power of two, or a decimal such as 0.01
     parts : components, narrowest first; their weights sum to 2^64
     """
 
@@ -117,7 +164,7 @@ class Law:
         if sum(part.weight for part in parts) != WHOLE:
             raise InputError("`parts` must have weights that sum to 2^64.")
         for part in parts:
-            cells = part.scale / self.granularity  # exact: the granularity is a power of two
+            cells = part.scale / self.granularity
             if part.scale and not NARROWEST <= cells <= WIDEST:
                 raise InputError(
                     f"`scale` must lie between 2^-9 and 2^40 granularities, got {cells:g}. Hint: another granularity."
@@ -205,7 +252,7 @@ class Law:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if reached(middle) else (middle, high)
-        return self.granularity * high
+        return float(multiples(high, self.granularity))
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator | int | None = None) -> FloatArray:
         """Draws of a pseudo-random generator: for study, never for a release."""
@@ -218,7 +265,7 @@ class Law:
         for index, part in enumerate(self.parts):
             places = np.flatnonzero(part_of_draw == index)
             out[places] = self._draw(part, len(places), generator)
-        return np.asarray(self.granularity * out).reshape(shape)
+        return multiples(out, self.granularity).reshape(shape)
 
     # In words and in files
 
@@ -239,7 +286,7 @@ class Law:
             phrases.sort(key=lambda pair: -pair[0])  # what hardly happens comes last
         if [part.kind for part in self.parts] == ["point"]:
             return f"No noise: answers are rounded to multiples of {self.granularity:g}."
-        sentence = f"{'; '.join(phrase for _, phrase in phrases)}; in multiples of {self.granularity:g}."
+        sentence = f"{'; '.join(phrase for _, phrase in phrases)}; in multiples of {self.granularity:.12g}."
         return sentence[0].upper() + sentence[1:]
 
     def to_json(self) -> dict[str, Any]:

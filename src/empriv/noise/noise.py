@@ -32,7 +32,7 @@ from empriv.noise.certify.composed import ComposedCertificate
 from empriv.noise.certify.there import PresentCertificate
 from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
-from empriv.noise.law import Law
+from empriv.noise.law import Law, decimal_at_most
 from empriv.noise.measured import one_number
 from empriv.results import FloatArray, Results
 from empriv.validate.checks.robustness import subset
@@ -243,7 +243,7 @@ class Noise:
         if not self.declared_granularity:
             raise CertificateError(
                 "Noise must have a granularity that you declare, since one taken from the data would reveal something "
-                f"about them. Hint: design_noise(..., granularity={self.law.granularity!r})."
+                f"about them. Hint: design it with a granularity of {decimal_at_most(self.law.granularity):.12g}."
             )
 
     def remeasure(

@@ -132,7 +132,7 @@ class RoundedAnswers:
             if refit and self.model.refit is not None:
                 bandwidths = np.stack([_refitted(self.model, row) for row in points])
             bandwidths = bandwidths / self.granularity
-        # exact, since the granularity is a power of two; rint rounds ties to even, as the release does
+        # the same division in doubles as the release's, exact for a power of two; rint rounds ties to even, as it does
         atoms = np.where(smooth | (outcomes != Outcome.NUMBER), np.nan, np.rint(numbers / self.granularity))
         codes = [code for code in Outcome if code != Outcome.NUMBER]
         others = np.stack([np.count_nonzero(outcomes == code, axis=1) / total for code in codes], axis=1)

@@ -19,7 +19,7 @@ from empriv.measuring.densities.density import Kde
 from empriv.measuring.given.presence import PresenceRisk, WhenPresent
 from empriv.measuring.line.risk import Risk
 from empriv.noise.certify.certificate import Certificate
-from empriv.noise.law import Law
+from empriv.noise.law import Law, cells_moved
 from empriv.results import FloatArray, IntArray, Results
 
 _SMALL = 0.1  # of the target: what grouping influences may change at most, or they are taken one by one
@@ -84,7 +84,8 @@ class PresentCertificate:
             return np.zeros(self.risk.results.n_individuals, bool)
         influence = self.risk.largest_shifts * self.risk.bandwidth * (1 + 1e-12)
         scale = min(part.scale for part in self.law.parts) * (1 - 1e-12)
-        return np.asarray(self.law.granularity * np.ceil(influence / self.law.granularity) <= epsilon * scale)
+        moved = cells_moved(influence, self.law.granularity)
+        return np.asarray(self.law.granularity * moved <= epsilon * scale)
 
     def achieved_delta_i(self, epsilon: float | None = None) -> FloatArray:
         """Failure probability of each individual, of the noisy answer, by default at the target's epsilon."""

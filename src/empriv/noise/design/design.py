@@ -68,8 +68,8 @@ def design_noise(
         than not; "optimal": a point mass and Laplace laws of several scales, the smallest expected error for the
         estimate; "calibrated": the smallest single scale for the estimate; "paper": Laplace(largest distance/epsilon)
         with the kernel deconvolved; "classical": Laplace(largest influence/epsilon)
-    granularity : a power of two that does not depend on the data; None takes a suggestion that does, and such a design
-        is for study, not for release
+    granularity : a decimal such as 0.01, or a power of two, that does not depend on the data; None takes a suggestion
+        that does, and such a design is for study, not for release
     bound : a declared bound on the influence of any individual on any database, seen or not. Laplace(bound/epsilon)
         then keeps epsilon whatever the data: "classical" gives it, and so does "robust" where it is no wider
     distance : of "paper": "bottleneck", or "hausdorff" as printed, which is refused where its promise is broken

@@ -18,8 +18,8 @@ from empriv.measuring import Risk
 from empriv.noise import METHODS
 from empriv.noise.certify.certificate import Certificate, certify
 from empriv.noise.design.constraints import design_cell
-from empriv.noise.law import Law, check_granularity
-from empriv.noise.measured import one_number
+from empriv.noise.law import Law, cells_moved, check_granularity, decimal_at_most, own_rounding
+from empriv.noise.measured import holds_no_answers, one_number
 from empriv.noise.noise import Noise, certified
 
 WIDER = (1.0, 1.001, 1.003, 1.01, 1.03, 1.1, 1.3, 2.0, 4.0)
@@ -138,8 +138,7 @@ class Task:
         return self.law([(1.0, self._bound_scale(self.bound))])
 
     def _bound_scale(self, bound: float) -> float:
-        # A change of b moves the rounded answer by at most ceil(b/granularity) cells.
-        return self.granularity * math.ceil(bound / self.granularity) / self.epsilon
+        return self.granularity * float(cells_moved(bound, self.granularity)) / self.epsilon
 
     def _unconditional(self, law: Law) -> bool:
         """Whether any change of at most the bound keeps epsilon by this law alone: all scales are wide enough."""
@@ -158,3 +157,14 @@ def _check_bound(risk: Risk, bound: float) -> None:
             "`bound` must be at least every influence that was observed, got one that is smaller than somebody's. "
             "Hint: a bound comes from the query and the rows it may meet, such as a cap on amounts."
         )
+
+
+def offered_granularity(risk: Any) -> float:
+    """A granularity in people's own terms: far below the noise, and no finer than the answers are themselves.
+
+    It is taken from the data, so it is an offer: whoever releases declares it.
+    """
+    one = one_number(risk)
+    numbers = one.results.q[one.results.outcomes == 0]
+    own = None if holds_no_answers(risk) else own_rounding(np.ravel(numbers))
+    return max(decimal_at_most(design_cell(one, None)), own or 0.0)
