@@ -34,6 +34,8 @@ _DATES = (
     "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d %Y", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y",
     "%d-%m-%Y", "%m-%d-%Y",
 )  # fmt: skip
+_SWAPPED = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d.%m.%Y": "%m.%d.%Y"}  # what else would fit
+_MONTHS = 12
 _LOOKED_AT = 1000  # labels; databases are seldom more
 
 
@@ -86,9 +88,11 @@ def out_of_order(labels: npt.NDArray[Any], database: str | None) -> str | None:
             continue
         if days == sorted(days):
             return None
+        swapped = _SWAPPED.get(form) if max(day.day for day in days) <= _MONTHS else None
+        first = "" if swapped is None else f", or strptime({database}, '{swapped}') if the month comes first"
         return (
             "The databases are named by dates, but sort as text: trends and cycles cannot be seen so. "
-            f"Hint: strptime({database}, '{form}') makes dates of them."
+            f"Hint: strptime({database}, '{form}') makes dates of them{first}."
         )
     return None
 

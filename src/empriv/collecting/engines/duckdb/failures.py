@@ -28,6 +28,11 @@ def reading() -> Iterator[None]:
     except duckdb.OutOfMemoryException:
         raise SourceError(_NO_MEMORY) from None
     except _ABOUT_NAMES as error:
+        if "VARCHAR" in str(error) and "No function matches" in str(error):
+            raise SourceError(
+                "`database` must be an expression that fits its columns, got text where a date or a number is needed. "
+                "Hint: strptime(t, '%d.%m.%Y') makes dates of a text column t, and CAST(t AS DOUBLE) numbers."
+            ) from None
         raise SourceError(f"The rows cannot be read: {_first_line(error)}") from None
     except duckdb.Error as error:
         raise SourceError(unreadable(type(error).__name__, str(error))) from None

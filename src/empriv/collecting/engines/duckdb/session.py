@@ -15,7 +15,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar, cast
 
 import duckdb
@@ -30,6 +30,7 @@ from empriv.collecting.engines.connections.sqlite import opened
 from empriv.collecting.engines.data_view import data_view, each_row, labels, quoted, text_literal
 from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
 from empriv.collecting.engines.duckdb.second_look import check_as_parsed
+from empriv.collecting.engines.duckdb.text_dates import check_dates
 from empriv.collecting.engines.engine import PRESENCE, BeyondLimits, Column, Integers, Rows
 from empriv.collecting.engines.zones import zone_of
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
@@ -178,6 +179,7 @@ class DuckDBSession:
                 made = "TABLE" if _is_loaded(table) else "VIEW"
                 relation = self._relation(table, f"empriv_{name}")
                 self._run(f"CREATE TEMP {made} {quoted(name)} AS SELECT * FROM {relation}")
+                self._check_text(table, quoted(name))
             relations = []
             for number, part in enumerate(self.data.parts):
                 name = f"empriv_part{number}"
@@ -189,8 +191,10 @@ class DuckDBSession:
                 if _is_loaded(part):
                     order = " ORDER BY ALL" if isinstance(part, Select) else ""
                     self._run(f"CREATE TEMP TABLE {name} AS SELECT * FROM {relation}{order}")
+                    self._check_text(part, name)
                     relation = name
                 relations.append(relation)
+            self._check_rows(relations)
             for statement in data_view(self.data, relations, self._columns_of):
                 self._run(statement)
         self._check_nulls()
@@ -458,6 +462,19 @@ class DuckDBSession:
 
     def _describe(self, sql: str) -> dict[str, str]:
         return {row[0]: str(row[1]) for row in self._run(f"DESCRIBE {sql}")}
+
+    def _check_text(self, table: Table, name: str) -> None:
+        """Refuse a table read from text whose dates could be read in two ways."""
+        if isinstance(table, Files) and table.kind != "parquet":
+            check_dates(table, name, self._columns_of(name), self._run)
+
+    def _check_rows(self, relations: Sequence[str]) -> None:
+        """Refuse text files without rows before their columns are taken for text."""
+        parts = [part for part in self.data.parts if isinstance(part, Files) and part.kind != "parquet"]
+        if len(parts) < len(relations) or any(self._run(f"SELECT 1 FROM {name} LIMIT 1") for name in relations):
+            return
+        name = PurePath(parts[0].paths[0]).name
+        raise SourceError(f"The file must hold rows, got {name!r}, which holds none below its header.")
 
     def _columns_of(self, relation: str) -> dict[str, str]:
         return self._describe(f"SELECT * FROM {relation}")
