@@ -175,7 +175,7 @@ class TestSources:
         files = [f"day{k}.csv" for k in range(5)]
         rest = ("--individual", "client", "--query", "avg(amount)")
         listed = run("audit", *files, *rest).stdout
-        assert "5 databases (one for each of 5 sources, the first day0.csv)" in " ".join(listed.split())
+        assert "5 databases (one for each of 5 sources, from day0.csv to day4.csv)" in " ".join(listed.split())
         assert run("audit", "day*.csv", *rest, "--top", "0").stdout == run("audit", *files, *rest, "--top", "0").stdout
 
     def test_one_file_without_database_is_refused_with_a_hint(self, run: Run) -> None:

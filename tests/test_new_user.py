@@ -130,7 +130,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     # "`individual` must name a column of the source, got 'client_id'."
     ("empty.csv", {}, "The file must hold rows, got 'empty.csv', which is empty."),
     ("ragged.csv", {}, "The lines of a CSV file must all have as many fields as the first"),
-    ("header.csv", {}, "There must be at least one row, got 0."),
+    ("header.csv", {}, "The file must hold rows, got 'header.csv', which holds none below its header."),
     ("nowhere.csv", {}, "The file must exist, got 'nowhere.csv'."),
     ("nowhere*.csv", {}, "The file must match a file, got 'nowhere*.csv'."),
     (".", {}, 'got a folder. Hint: "folder/*.csv" names all CSV files in it.'),
@@ -138,7 +138,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("book.xlsx", {}, "Hint: save the sheet as CSV, or give the frame that pandas.read_excel returns."),
     ("old.xls", {}, "Hint: save the sheet as CSV"),
     ("odd.feather", {}, "`source` must be a file whose name ends in one of .parquet"),
-    ("nobody.csv", {}, "`individual` must not be NULL, but is in 40 of 160 rows. Hint: unidentified="),
+    ("nobody.csv", {}, "`individual` must not be NULL, but is in 40 of 160 rows. Hint: --unidentified keep"),
     # an audit of 160 databases of one row each
     ("times.csv", {"database": "t"}, "Hint: date_trunc('day', \"t\") makes a database of each day."),
     ("sales.csv", {"query": "SELECT max(client_id) FROM data"}, "must give numbers, but its result 'MAX(client_id)'"),
@@ -354,3 +354,53 @@ def test_figures_of_one_publication_do_not_stand_beside_those_of_many() -> None:
     assert "Counted as known" in many
     assert "Ignoring what is known" not in many
     assert "On average over what is known" not in many
+
+
+def trial(name: str, header: str, rows: list[str], *asked: str, code: int) -> Result:
+    """A command on a table of one's own, which must end so."""
+    Path(name).write_text("\n".join([header, *rows]) + "\n")
+    done = CliRunner().invoke(main, ["audit", *asked, "--target", "delta <= 0.05 at 0.1"])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def test_web_visits_payroll_and_a_clinics_months_get_a_decision() -> None:
+    rng = np.random.default_rng(5)
+    start = datetime.datetime(2026, 1, 1, 9)
+    visits = [
+        f"{start + datetime.timedelta(days=day, minutes=int(rng.integers(0, 600)))},v{who},{rng.exponential(40):.1f}"
+        for day in range(60)
+        for who in range(40)
+        if rng.random() < 0.5
+    ]
+    by_day = ("--database", "date_trunc('day', time)", "--individual", "visitor", "--query", "avg(seconds)")
+    done = trial("visits.csv", "time,visitor,seconds", visits, "visits.csv", *by_day, "--unit", "s", code=4)
+    assert done.stdout.startswith("Do not publish yet\n60 databases are too few to be sure")
+    assert " s  " in done.stdout
+
+    pay = [f"Site {k % 40:02d};{k};{rng.normal(4200, 600):.2f}" for k in range(800)]
+    by_site = ("--database", "Site", "--individual", "Employee No", "--query", "avg(Salary)", "--unit", "€")
+    done = trial("payroll.csv", "Site;Employee No;Salary", pay, "payroll.csv", *by_site, code=3)
+    assert done.stdout.startswith("Do not publish yet\nThe most exposed person's delta at epsilon 0.1, in a database")
+    assert "€" in done.stdout
+
+    months = [
+        f"01/{month % 12 + 1:02d}/{2022 + month // 12},P{who}"
+        for month in range(36)
+        for who in range(60)
+        if rng.random() < 0.2
+    ]
+    counted = ("--database", "month", "--individual", "patient", "--query", "count(*)")
+    refused = trial("clinic.csv", "month,patient", months, "clinic.csv", *counted, code=1)
+    assert "Dates must tell the day from the month" in refused.stderr
+    hinted = refused.stderr.split('"')[1]
+    done = trial("clinic.csv", "month,patient", months, hinted, *counted, code=4)
+    assert "36 databases" in done.stdout
+
+
+def test_hints_name_options_on_the_command_line() -> None:
+    from empriv.cli.hints import with_options
+
+    assert with_options("No. Hint: design_noise(..., granularity=0.25).") == "No. Hint: --granularity 0.25."
+    assert with_options("No. Hint: presence='random' asks less.") == "No. Hint: --presence random asks less."
+    assert with_options("`spread=True` is kept before a hint.") == "`spread=True` is kept before a hint."

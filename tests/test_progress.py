@@ -1,5 +1,6 @@
 """The progress bar: silent when quick or not on a terminal, right when shown, safe from many threads."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -9,7 +10,7 @@ from contextlib import redirect_stderr
 import pytest
 
 import empriv.base.progress
-from empriv.base.progress import progress
+from empriv.base.progress import progress, whole
 from empriv.errors import InputError
 
 
@@ -142,3 +143,43 @@ def test_rich_is_imported_only_when_shown():
         "assert not any(name.split('.')[0] in ('rich', 'numpy') for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_a_command_of_several_parts_has_one_bar_whose_share_rises_to_its_end(terminal, monkeypatch):
+    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
+    with redirect_stderr(terminal), whole({"Collecting": 1, "Judging": 3}) as bar:
+        bar.begin("Collecting")
+        for _ in range(3):  # as many parts as there are: nobody knows beforehand
+            with progress(4, "counting") as advance:
+                advance(4)
+        bar.begin("Judging")
+        with progress(2, "judging") as advance:
+            advance(2)
+        bar.pause()
+    assert "counting" not in terminal.text
+    shares = [int(share) for share in re.findall(r": (\d+)%", terminal.text)]
+    assert shares == sorted(shares)
+    assert shares[-1] == 62  # a quarter, and half of the rest
+
+
+def test_off_a_terminal_it_is_a_line_every_few_seconds(tmp_path, monkeypatch):
+    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(empriv.base.progress, "LINE_SECONDS", 0.0)
+    with (tmp_path / "log").open("w+") as log, redirect_stderr(log), whole({"Judging": 1}) as bar:
+        bar.begin("Judging")
+        with progress(2, "judging") as advance:
+            advance()
+        log.seek(0)
+        lines = log.read().splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("Judging: 25% of all, about ")
+
+
+def test_a_stand_in_for_stderr_and_a_quiet_command_get_nothing(terminal, monkeypatch):
+    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(empriv.base.progress, "LINE_SECONDS", 0.0)
+    for is_terminal, show in ((False, None), (True, False)):
+        terminal.is_terminal = is_terminal
+        with redirect_stderr(terminal), whole({"Judging": 1}, show=show) as bar:
+            bar.begin("Judging")
+    assert terminal.text == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,18 @@ def test_bounds_whenever_are_wider_and_move_at_looks_only() -> None:
     assert fewer == at_any_time
     none_yet = bounds_whenever(empriv.audit(_data(0, 29), "sum(amount)", adversary=None), 0.1)
     assert (none_yet.lower, none_yet.upper, none_yet.next_look) == (0.0, 1.0, 30)
+
+
+def test_an_updated_audit_names_what_was_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, first in (("year.csv", 0), ("today.csv", 40)):
+        rows = [f"{first + day},{who},{rng.normal():.3f}" for day in range(40 if first == 0 else 1) for who in range(5)]
+        Path(name).write_text("day,who,x\n" + "\n".join(rows) + "\n")
+    data = empriv.databases("year.csv", database="day", individual="who")
+    grown = empriv.audit(data, "sum(x)", epsilon=0.1, adversary=None).updated("today.csv")
+    assert "(by day in year.csv and today.csv)" in grown.summary().asked
+    assert grown.origin is not None
+    assert grown.origin.sources == ("year.csv",)  # by which a ledger knows the data
+    grown.save("grown.empriv")
+    assert empriv.load("grown.empriv").origin == grown.origin

@@ -385,7 +385,7 @@ class Audit:
         return Question(
             query=self.query,
             individual=None if origin is None else origin.individual,
-            sources=() if origin is None else origin.sources,
+            sources=() if origin is None else tuple(dict.fromkeys((*origin.sources, *origin.added))),
             database=None if origin is None else origin.database,
             drawn=None if origin is None else origin.drawn,
             sampled=origin is not None and origin.sampled,

@@ -78,7 +78,14 @@ def bounds_whenever(audit: Audit, epsilon: float, level: float | None = None) ->
 
 def with_further_databases(audit: Audit, data: Databases, run: Run) -> Audit:
     """The audit as it would be with these databases among the others; only they are read."""
-    return remeasured(audit, audit.results.with_databases(further_results(audit, data, run)))
+    grown = remeasured(audit, audit.results.with_databases(further_results(audit, data, run)))
+    if grown.origin is None:
+        return grown
+    from empriv.collecting.origins import describe
+
+    # beside the sources, not among them: a ledger knows the data by these
+    names = dict.fromkeys((*grown.origin.added, *describe(data).sources))
+    return replace(grown, origin=replace(grown.origin, added=tuple(names)))
 
 
 def further_results(audit: Audit, data: Databases, run: Run) -> Results:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from empriv.base.scratch import orderly_exit
+from empriv.cli.hints import with_options
 from empriv.cli.output import DONE, ERROR, INTERRUPTED, USAGE
 from empriv.cli.running import WORKER
 from empriv.cli.terminal import printable
@@ -57,7 +58,7 @@ class Commands(click.Group):
         except click.Abort:
             _stop("Interrupted: no file is half-written.", INTERRUPTED)
         except EmprivError as error:
-            _stop(f"Error: {error}", ERROR)
+            _stop(f"Error: {with_options(str(error))}", ERROR)
         except OSError as error:
             name = "" if error.filename is None else f" {Path(os.fsdecode(error.filename)).name!r}:"
             _stop(f"Error:{name} {error.strerror or type(error).__name__}.", ERROR)

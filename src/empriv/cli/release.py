@@ -132,13 +132,19 @@ def _audited(saved: Noise | JointNoise, audit: Audit | None, database: str) -> f
                 "answers. Hint: --value."
             )
         results = audit.alone.results
+    from empriv.base.harmless import shortened
     from empriv.ledger.values import label_text
 
     # 2023-12-01 finds 2023-12-01 00:00:00
     wanted = label_text(database)
     matching = [index for index, label in enumerate(results.databases) if label_text(label) == wanted]
     if len(matching) != 1:
-        raise InputError(f"`--database` must name one of the databases, got a label that matches {len(matching)}.")
+        named = [shortened(label_text(label), 30) for label in results.databases.tolist()]
+        listed = f"{named[0]}, {named[1]}, ..., {named[-1]}" if len(named) > 3 else ", ".join(named)
+        raise InputError(
+            f"`--database` must name one of the databases, got a label that matches {len(matching)}. Hint: the "
+            f"{len(named):,} databases are {listed}."
+        )
     if results.draws is not None:
         raise InputError("`--database` must be of a query without draws. Hint: --value.")
     if results.outcomes[matching[0]].any():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from empriv.base.progress import whole
 from empriv.base.scratch import scratch_directory
 from empriv.cli.config import Settings
 from empriv.cli.output import (
@@ -40,6 +41,8 @@ T = TypeVar("T")
 WORKER = "empriv audit"
 _CURVE_POINTS = 25
 _QUIET_SECONDS = 2.0
+_STEPS_WITHOUT_PAGE = {"Collecting": 3.0, "Measuring": 2.0, "Judging": 5.0}
+_STEPS = {**_STEPS_WITHOUT_PAGE, "Writing the page": 10.0}
 
 
 @dataclass(frozen=True)
@@ -115,26 +118,46 @@ def finish(
     ``further`` gives sentences to print, ``design`` noise to decide with; ``exits`` is False where a verdict is no
     failure.
     """
-    with engine_of(limits or {}) as engine:
+    with whole(_STEPS if wanted.report else _STEPS_WITHOUT_PAGE, show=False if wanted.quiet else None) as bar:
+        with engine_of(limits or {}) as engine:
 
-        def work() -> Finished:
-            audit = run(engine)
-            said = () if wanted.quiet else further(audit)
-            return judged_audit(audit, wanted, save=save, further=said, noise=design(audit))
+            def work() -> Finished:
+                bar.begin("Collecting")
+                audit = run(engine)
+                bar.begin("Measuring")
+                audit.summary(wanted.epsilons)  # kept
+                bar.begin("Judging")
+                said = () if wanted.quiet else further(audit)
+                return judged_audit(audit, wanted, save=save, further=said, noise=design(audit))
 
-        finished = interruptible(work, quiet=wanted.quiet)
-    tell(finished, wanted, save=save, config=config)
+            finished = interruptible(work)
+        bar.pause()
+        show_finished(finished, wanted)
+        if wanted.report:
+            bar.begin("Writing the page")
+        write_files(finished, wanted, save=save, config=config, pause=bar.pause)
     if exits:
         exit_by(finished.outcomes, finished.verdicts)
 
 
-def tell(finished: Finished, wanted: Wanted, *, save: str | None = None, config: tuple[str, str] | None = None) -> None:
-    """Print an audit, write its files, and say which."""
+def show_finished(finished: Finished, wanted: Wanted) -> None:
+    """Print an audit."""
     with printing():
         if finished.page is not None:
             show(finished.page, console_for(sys.stdout), verbose=wanted.verbose)
         if not wanted.quiet:
             print_outcomes(finished.outcomes)
+
+
+def write_files(
+    finished: Finished,
+    wanted: Wanted,
+    *,
+    save: str | None = None,
+    config: tuple[str, str] | None = None,
+    pause: Callable[[], None] = lambda: None,
+) -> None:
+    """Write the files of an audit, and say which; ``pause`` takes a progress bar away before that."""
     from empriv.base.storage import write_atomically
 
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
@@ -155,6 +178,7 @@ def tell(finished: Finished, wanted: Wanted, *, save: str | None = None, config:
             write_to(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
             written.append(path)
     finally:
+        pause()
         if written and not wanted.quiet:
             with printing():
                 click.echo(printable(f"Wrote {', '.join(written)}{''.join(keys)}."))
@@ -248,8 +272,11 @@ def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
     return epsilons, [float(delta) for delta in audit.delta(epsilons)]
 
 
-def interruptible(work: Callable[[], T], *, quiet: bool, saying: str = "Collecting and measuring") -> T:
-    """Do the work in a thread, so that Ctrl-C works while an engine or NumPy computes."""
+def interruptible(work: Callable[[], T], *, quiet: bool = True, saying: str = "") -> T:
+    """Do the work in a thread, so that Ctrl-C works while an engine or NumPy computes.
+
+    Unless ``quiet``, say on a terminal what lasts; a command with a bar of its own is.
+    """
     returned: list[T] = []
     failed: list[BaseException] = []
 

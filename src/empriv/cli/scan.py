@@ -31,7 +31,7 @@ from empriv.cli.options import (
 )
 from empriv.cli.output import exit_by
 from empriv.cli.policy import Condition, Target, parse_policy, parse_target
-from empriv.cli.running import Wanted, check_report, engine_of, judged_audit, limits_of, tell
+from empriv.cli.running import Wanted, check_report, engine_of, judged_audit, limits_of, show_finished, write_files
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def _tell(scanned: Scan, settings: Settings, saved: str | None = None) -> None:
     wanted = Wanted.of(settings, saved=saved)
     further = [_epsilon_at(scanned, delta) for delta in scanned.deltas if delta > 0]
     finished = judged_audit(scanned, wanted, save=settings.save, further=further, curve=False)
-    tell(finished, wanted, save=settings.save)
+    show_finished(finished, wanted)
+    write_files(finished, wanted, save=settings.save)
     exit_by(finished.outcomes, finished.verdicts)
 
 

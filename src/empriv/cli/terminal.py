@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from empriv.base.harmless import visible
+from empriv.cli.hints import with_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -169,7 +170,7 @@ def show(page: Page, console: Console, *, verbose: bool = False) -> None:
         console.print(_text(text, console, style))
 
     say(page.decision.line, f"bold {COLOURS[page.decision.word]}")
-    say(page.decision.reason)
+    say(with_options(page.decision.reason))
     say(page.decision.condition)
     for text, verdict in page.verdicts:
         say(f"Verdict on {text}: {verdict.upper()}.", _VERDICT_COLOURS[verdict])
@@ -216,7 +217,7 @@ def _show_everything(page: Page, console: Console) -> None:
     console.print()
     say(summary.sentences[0])
     for warning in summary.warnings:
-        say(f"Note: {warning}", "yellow")
+        say(f"Note: {with_options(warning)}", "yellow")
     plain = not console.encoding.startswith("utf")
     marks = [figure.epsilon for figure in summary.figures]
     lines = chart(*page.curve, marks=marks, width=console.width - 4, plain=plain)
@@ -227,7 +228,7 @@ def _show_everything(page: Page, console: Console) -> None:
             console.print(_text("  " + line, console, "cyan"), no_wrap=True, overflow="crop")
     console.print(Rule(style="dim", characters="-" if plain else "─"))
     for note in filter(None, (*summary.notes, page.tail)):
-        say(note)
+        say(with_options(note))
 
 
 def _figures(page: Page, console: Console) -> Table:

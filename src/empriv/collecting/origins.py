@@ -24,6 +24,7 @@ class Origin:
     drawn : how random databases were drawn, in words, or None
     sampled : whether databases are random samples of one table, which is all that makes results vary
     timezone : in which time zone days begin, if one was named
+    added : names of files and tables whose databases were added later
     """
 
     sources: tuple[str, ...]
@@ -34,6 +35,7 @@ class Origin:
     drawn: str | None = None
     sampled: bool = False
     timezone: str | None = None
+    added: tuple[str, ...] = ()
 
 
 def describe(data: Databases) -> Origin:
@@ -99,6 +101,7 @@ def origin_from_json(source: Any) -> Origin | None:
         drawn=text_or_none(source["drawn"]),
         sampled=source.get("sampled") is True,
         timezone=text_or_none(source.get("timezone")),  # files of earlier versions have none
+        added=tuple(map(text, source.get("added", ()))),
     )
 
 

@@ -179,11 +179,14 @@ def asked_sentence(facts: RiskFacts, question: Question) -> str:
 
 
 def _source_words(question: Question, n_databases: int) -> str:
-    named = (
-        shorten(" ".join(question.sources[0].split()))
-        if len(question.sources) == 1
-        else f"{len(question.sources):,} sources, the first {shorten(question.sources[0])}"
-    )
+    named = [shorten(" ".join(source.split())) for source in question.sources]
+    if len(named) > 2:
+        named = [f"{len(named):,} sources, from {named[0]} to {named[-1]}"]
+    return _cut_words(question, " and ".join(named), n_databases)
+
+
+def _cut_words(question: Question, named: str, n_databases: int) -> str:
+    """How the rows of these sources were cut into databases."""
     if question.drawn is not None:
         return f"{question.drawn} from {named}"
     if question.database is not None:
