@@ -59,8 +59,8 @@ individual  delta_i  moves the answer by up to  in databases
 1                0%                  0.267 min           400
 
 2 things to know before you rely on this: --verbose lists them.
-Next: see what noise costs:
-  empriv noise audit.empriv --epsilon 0.1 --delta 0.05
+Next: see what you can do, and what it costs:
+  empriv advise audit.empriv --target 'delta <= 0.05 at 0.1'
 """
 UNRESOLVED = """\
 Do not publish yet
@@ -83,8 +83,8 @@ individual  delta_i  moves the answer by up to  in databases
 1                0%                  0.315 min           100
 
 2 things to know before you rely on this: --verbose lists them.
-Next: see what noise costs:
-  empriv noise audit.empriv --epsilon 0.1 --delta 0.05
+Next: see what you can do, and what it costs:
+  empriv advise audit.empriv --target 'delta <= 0.05 at 0.1'
 """
 FEW = """\
 Do not publish yet
@@ -303,4 +303,4 @@ def test_the_command_that_is_named_works(tmp_path: Any, monkeypatch: pytest.Monk
     command = screen(audit)[-1].strip()
     done = CliRunner().invoke(main, shlex.split(command)[1:])
     assert done.exit_code == 0, done.output
-    assert "Noise for epsilon 0.1, delta 0.05" in done.output
+    assert "noise" in done.output

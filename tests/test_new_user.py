@@ -197,7 +197,7 @@ def test_a_query_is_shown_with_a_caret_at_the_place(query: str, words: str, plac
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["adit"], "Did you mean 'audit'?"),
+        (["auditt"], "Did you mean 'audit'?"),
         (["audit", "sales.csv", "--databse", "day"], "'--database'"),
         (["audit", "sales.csv", "--database", "day", "--query", SUM], "Missing option '--individual'"),
         (["audit", "sales.csv", "--database", "day", "--individual", "client_id"], "Missing option '--query'"),

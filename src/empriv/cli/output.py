@@ -88,7 +88,21 @@ def next_step(
         return "choose the steps of your answers, and get the noise to release them with:", (
             f"{command} --granularity {noise.granularity:g} --save noise.empriv"
         )
-    return "see what noise costs" + (":" if saved else " (after --save audit.empriv):"), command
+    if audit.times == 1:
+        asked = " ".join(f"--target {shlex.quote(text)}" for text in _texts(verdicts))
+        command = f"empriv advise {shlex.quote(saved or 'audit.empriv')} {asked}"
+    return "see what you can do, and what it costs" + (":" if saved else " (after --save audit.empriv):"), command
+
+
+def _texts(verdicts: Sequence[Verdict]) -> list[str]:
+    """Targets as --target takes them, of the epsilon that is judged worst: advice is about one."""
+    worst = max(verdicts, key=("pass", "unresolved", "fail").index)
+    return [
+        f"{target.name} <= {target.limit:g} at {verdict.epsilon:g}"
+        for verdict in verdicts
+        if verdict.epsilon == worst.epsilon
+        for target in verdict.targets
+    ]
 
 
 def print_outcomes(outcomes: Sequence[Judgement]) -> None:

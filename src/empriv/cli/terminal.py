@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from empriv.words.decision import Decision
     from empriv.words.summary import Summary
 
-COLOURS = {"Publish": "green", "Publish with noise": "yellow", "Do not publish yet": "red", "No decision": "cyan"}
+COLOURS = {
+    "Publish": "green",
+    "Publish with noise": "yellow",
+    "Publish changed": "yellow",
+    "Do not publish yet": "red",
+    "No decision": "cyan",
+}
 _VERDICT_COLOURS = {"pass": "green", "unresolved": "yellow", "fail": "red"}
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
@@ -169,7 +175,7 @@ def show(page: Page, console: Console, *, verbose: bool = False) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(_text(text, console, style))
 
-    say(page.decision.line, f"bold {COLOURS[page.decision.word]}")
+    say(page.decision.line, f"bold {COLOURS.get(page.decision.word, 'yellow')}")
     say(with_options(page.decision.reason))
     say(page.decision.condition)
     for text, verdict in page.verdicts:
