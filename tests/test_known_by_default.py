@@ -113,7 +113,7 @@ def test_what_cannot_be_measured_falls_back_to_the_plain_figures() -> None:
     results = series()
     assert why(empriv.audit(results, density=empriv.Ecdf())) == "density"
     both = empriv.Results.stack({"a": results, "b": series(seed=1)})
-    assert why(empriv.audit(both)) == "several"
+    assert empriv.audit(both).against is not None  # several numbers are a table, of which the same is known
     assert empriv.audit(both, component="a").against is not None
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+import empriv
 from empriv.errors import InputError
-from empriv.measuring.tables import TableRisk, measure_table
+from empriv.measuring.tables import TableRisk, measure_given_table, measure_table
 from empriv.measuring.tables.fit import fit_table, shrinkage
 from empriv.results import Cell, Outcome, Results
 
@@ -308,3 +309,51 @@ def test_the_epsilon_of_a_delta_is_where_the_curve_crosses_it() -> None:
         for person, epsilon in enumerate(own):
             assert risk.delta_i(float(epsilon) + 1e-4)[person] <= delta + 1e-6
             assert epsilon < 1e-3 or risk.delta_i(float(epsilon) * 0.98)[person] > delta
+
+
+def weekly(seed, n=200):
+    """Cells that follow the weekday and a trend, by date; somebody in the first, somebody in two."""
+    rng = np.random.default_rng(seed)
+    dates = np.datetime64("2024-01-01") + np.arange(n)
+    level = (
+        np.outer(np.array([1, 1, 1, 1, 1, 3, 4.0])[np.arange(n) % 7], [20, 40, 20, 60]) + 0.1 * np.arange(n)[:, None]
+    )
+    q = 100 + level + 3 * rng.normal(size=(n, 4))
+    people = [always([1.5, 0, 0, 0], n), always([1.0, 1.0, 0, 0], n)]
+    return replace(table(q, people), databases=dates.astype(str))
+
+
+def test_what_everybody_knows_is_taken_out_of_every_cell():
+    results = weekly(0)
+    risk = measure_given_table(results, empriv.Given(climb=True))
+    assert [step.name for step in risk.steps] == ["nothing", "calendar"]
+    assert [term.name for term in risk.known][:2] == ["trend", "weekday"]
+    # as what is left by hand tells, but for a cell alone, which is measured with the calendar there
+    design = np.column_stack((np.ones(200), *(term.columns for term in risk.known)))
+    by_hand = results.q - design @ np.linalg.lstsq(design, results.q, rcond=None)[0]
+    people = [always([1.5, 0, 0, 0], 200), always([1.0, 1.0, 0, 0], 200)]
+    np.testing.assert_allclose(risk.delta_i(0.1), measure_table(table(by_hand, people)).delta_i(0.1), atol=0.01)
+    assert risk.delta(0.1) > risk.unconditional.delta(0.1)
+
+
+def test_the_previous_table_is_known_along_its_axes():
+    results = weekly(1)
+    risk = measure_given_table(results, empriv.Given(previous=2, calendar=True))
+    assert risk.dropped == 2
+    assert risk.results.n_databases == 198
+    assert {term.lag for term in risk.known} == {0, 1, 2}
+    assert 0 < risk.delta(0.1) < 1
+    with pytest.raises(InputError, match="`logarithm` must be False"):
+        measure_given_table(results, empriv.Given(calendar=True, logarithm=True))
+    with pytest.raises(InputError, match="at least 221 databases"):
+        measure_given_table(results, empriv.Given(np.random.default_rng(0).normal(size=(200, 200))))
+
+
+def test_an_audit_of_a_table_counts_the_calendar_as_known_by_itself(tmp_path):
+    audit = empriv.audit(weekly(2))
+    assert audit.against is not None
+    assert "weekday" in " ".join(audit.summary().notes)
+    audit.save(tmp_path / "table.empriv")
+    again = empriv.load(tmp_path / "table.empriv")
+    np.testing.assert_allclose(again.delta([0.05, 0.1]), audit.delta([0.05, 0.1]))
+    assert audit.to_json()["adversary"]["terms"][:2] == ["trend", "weekday"]

@@ -31,6 +31,7 @@ from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.series import HowOften
+from empriv.measuring.tables import GivenTableRisk
 from empriv.noise.measured import SeveralRisk, asks_presence, holds_no_answers, one_number, several_numbers, unit_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
@@ -97,7 +98,7 @@ class Audit:
     density: Density
     component: str | None = None
     n_components: int | None = None
-    against: AdversaryRisk | GivenRisk | None = field(default=None, repr=False)
+    against: AdversaryRisk | GivenRisk | GivenTableRisk | None = field(default=None, repr=False)
     nothing_known: Finding | None = field(default=None, repr=False)
     composition: Composition | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)

@@ -22,6 +22,8 @@ from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
 from empriv.measuring.given.calendar import CALENDAR_TERMS, order_of
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
 from empriv.measuring.given.ladder import LEAST_CLIMBED
+from empriv.measuring.given.terms import Term
+from empriv.measuring.tables import GivenTableRisk, measure_given_table
 from empriv.results import Results
 from empriv.words.findings import Finding
 
@@ -70,7 +72,7 @@ def known_values(
 
 def known_to_everybody(
     results: Results, density: Density, *, ledger: bool = False, positive: bool = True
-) -> tuple[GivenRisk | None, Finding | None]:
+) -> tuple[GivenRisk | GivenTableRisk | None, Finding | None]:
     """The risk given what everybody knows, as far as it takes; or None, and why nothing was counted as known.
 
     Never an error: an audit for which nobody said what is known gives the plain figures where this cannot be measured.
@@ -79,24 +81,27 @@ def known_to_everybody(
     n = results.n_databases
     reasons = {
         "ledger": ledger,
-        "several": results.components is not None,
         "draws": results.draws is not None,
         "density": density_to_json(density) != density_to_json(density_or_default(None)),
         "no-order": order_of(results) is None,
-        "few": int(np.count_nonzero(results.outcomes == 0)) < LEAST_CLIMBED,
+        "few": _databases_with_numbers(results) < LEAST_CLIMBED,
     }
     why, p = next((reason for reason, holds in reasons.items() if holds), ""), float("nan")
-    risk = None
-    if not why:
+    if not why and results.components is not None:
+        table = measure_given_table(results, Given(climb=True), density=density)
+        if table.steps[-1].name != "nothing":
+            return table, None
+        why, p = "silent", table.steps[-1].p
+    elif not why:
         climbed = measure_given(results, Given(climb=True), density=density, positive=positive)
-        last = climbed.steps[-1]
-        if last.name == "nothing":
-            why, p = ("constant" if climbed.left.fit.determined else "silent"), last.p
-        else:
-            risk = climbed
-    if risk is not None:
-        return risk, None
+        if climbed.steps[-1].name != "nothing":
+            return climbed, None
+        why, p = ("constant" if climbed.left.fit.determined else "silent"), climbed.steps[-1].p
     return None, Finding("nothing-known", {"why": why, "n": n, "least": LEAST_CLIMBED, "p": p})
+
+
+def _databases_with_numbers(results: Results) -> int:
+    return int(np.count_nonzero((results.outcomes == 0).reshape(results.n_databases, -1).any(axis=1)))
 
 
 def _collected(
@@ -168,6 +173,23 @@ def _(against: AdversaryRisk, epsilons: Sequence[float]) -> dict[str, Any]:
 
 
 @adversary_facts.register
+def _(against: GivenTableRisk, epsilons: Sequence[float]) -> dict[str, Any]:
+    return {
+        "kind": "given",
+        "knows": knows(against.adversary),
+        "n_conditions": 1,
+        "smallest_effective": float(against.results.n_databases),
+        "left_out": against.dropped,
+        "delta_knowing_nothing": [float(against.unconditional.delta(float(epsilon))) for epsilon in epsilons],
+        "sentences": [finding.sentence for finding in against.findings],
+        "warnings": [],
+        "terms": [term.name for term in against.known],
+        "parameters": 1 + sum(term.size for term in against.known),
+        "steps": [{"name": step.name, "p": step.p} for step in against.steps],
+    }
+
+
+@adversary_facts.register
 def _(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
     fit = against.left.fit
     return {
@@ -219,11 +241,19 @@ def _(against: AdversaryRisk) -> tuple[str, ...]:
 
 @known_to_readers.register
 def _(against: GivenRisk) -> tuple[str, ...]:
-    terms = against.left.fit.terms
+    return _known_terms(against.left.fit.terms)
+
+
+@known_to_readers.register
+def _(against: GivenTableRisk) -> tuple[str, ...]:
+    return _known_terms(against.known)
+
+
+def _known_terms(terms: Sequence[Term]) -> tuple[str, ...]:
     lags = [term.lag for term in terms if term.lag]
     names = [term.name for term in terms if not term.lag]
     calendar = ["the calendar"] if any(name in CALENDAR_TERMS for name in names) else []
-    previous = [] if not lags else ["the previous answer" if lags == [1] else "previous answers"]
+    previous = [] if not lags else ["the previous answer" if set(lags) == {1} else "previous answers"]
     quantities = [shortened(" ".join(name.split()), 40) for name in names if name not in CALENDAR_TERMS]
     return (*quantities, *calendar, *previous)
 
@@ -257,7 +287,7 @@ def _(against: AdversaryRisk) -> tuple[dict[str, Any] | None, dict[str, npt.NDAr
 
 def adversary_from_parts(
     facts: Mapping[str, Any] | None, arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density
-) -> AdversaryRisk | GivenRisk | None:
+) -> AdversaryRisk | GivenRisk | GivenTableRisk | None:
     """The inverse of `adversary_to_parts`; invalid facts raise KeyError, TypeError or ValueError."""
     if facts is None:
         return None
@@ -272,6 +302,8 @@ def adversary_from_parts(
                 *named, calendar=facts["calendar"], previous=facts["previous"], spread=facts["spread"],
                 logarithm=facts["logarithm"], climb=facts["climb"],
             )  # fmt: skip
+            if results.components is not None:
+                return measure_given_table(results, adversary, known, density=density)
             # whether logarithms were taken may have hung on people whom a scan did not keep
             return measure_given(results, adversary, known, density=density, positive=facts.get("log_taken", True))
         case "own contribution":
@@ -287,7 +319,17 @@ def adversary_from_parts(
 
 @adversary_to_parts.register
 def _(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    who, terms = against.adversary, against.quantities
+    return _given_parts(against.adversary, against.quantities, logarithm=against.left.logarithm)
+
+
+@adversary_to_parts.register
+def _(against: GivenTableRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    return _given_parts(against.adversary, against.quantities, logarithm=False)
+
+
+def _given_parts(
+    who: Given, terms: Sequence[Term], *, logarithm: bool
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     values = [np.asarray(term.values) for term in terms]
     facts = {
         "kind": "given",
@@ -298,7 +340,7 @@ def _(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         "spread": who.spread,
         "logarithm": who.logarithm,
         "climb": who.climb,
-        "log_taken": against.left.logarithm,
+        "log_taken": logarithm,
     }
     numbers = ((place, value) for place, value in enumerate(values) if not terms[place].is_category)
     return facts, {f"known_{place}": value for place, value in numbers}

@@ -274,7 +274,9 @@ class _Asked:
         if self.adversary is None:
             return None
         if self.adversary.climb and not self.adversary.quantities:  # the word "auto", as an audit understands it
-            return known_to_everybody(everyone, self.density, positive=positive)[0]
+            climbed = known_to_everybody(everyone, self.density, positive=positive)[0]
+            assert climbed is None or isinstance(climbed, GivenRisk)  # a scan is of one number
+            return climbed
         columns = known(everyone.databases)
         return measure_given(everyone, self.adversary, columns, density=self.density, positive=positive)
 

@@ -19,7 +19,7 @@ from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
-from empriv.measuring.tables import TableRisk
+from empriv.measuring.tables import GivenTableRisk, TableRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds.analytic import floor
 from empriv.words.facts import AdversaryFacts, Atom, ExactLeak, Figure, JointFacts, NotNumbers, RiskFacts
@@ -145,6 +145,12 @@ def _riskiest(risk: TableRisk, epsilon: float, said: Mapping[str, str]) -> tuple
     largest = exposures["delta_i"][first]
     order = np.argsort(-largest, kind="stable")[:_MOST_CELLS]
     return tuple((said.get(str(cells[k]), str(cells[k])), float(largest[k]), int(counts[k])) for k in order)
+
+
+@facts_of.register
+def _(risk: GivenTableRisk, epsilons: Sequence[float]) -> RiskFacts:
+    known = AdversaryFacts(risk.findings, (), figures(risk.unconditional, epsilons))
+    return replace(facts_of.dispatch(TableRisk)(risk, epsilons), adversary=known)
 
 
 @facts_of.register

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,9 @@ from empriv.measuring.line.atoms import split
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 from empriv.words.findings import Finding
+
+if TYPE_CHECKING:
+    from empriv.measuring.tables.given_table import GivenTableRisk
 
 
 class Search(Protocol):
@@ -257,12 +260,12 @@ def measure_against(
     density: Density | None = None,
     progress: bool | None = None,
     notice: Callable[[str], None] | None = None,
-) -> AdversaryRisk | GivenRisk:
+) -> AdversaryRisk | GivenRisk | GivenTableRisk:
     """Privacy of query results against an adversary who knows part of the data.
 
     Parameters
     ----------
-    results : of one number
+    results : of one number, or of several for `Given`
     adversary : `Given` (or one of the words calendar, previous, public, auto), `Weighted`, `Buckets` or
         `OwnContribution`; anything else is taken for `Weighted` of it
     known : what is known of each database, (n,) or (n, k), or a list of k arrays; by default the adversary's own
@@ -282,6 +285,10 @@ def measure_against(
     adversary = as_adversary(adversary)
     density = density_or_default(density)
     if isinstance(adversary, Given):
+        if results.components is not None:
+            from empriv.measuring.tables.given_table import measure_given_table  # which is made of what is known
+
+            return measure_given_table(results, adversary, known, density=density)
         return measure_given(results, adversary, known, density=density)
     risk = _measure_against(results, adversary, known, density, progress, notice)
     if results.made_from is None or is_literal(density):

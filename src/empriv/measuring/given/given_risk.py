@@ -239,7 +239,7 @@ def measure_given(
     if any(isinstance(column, str) or callable(column) for column in columns):
         raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
     recipe = density_or_default(density)
-    quantities = _quantities(adversary, columns, results)
+    quantities = quantities_of(adversary, columns, results)
     terms = list(quantities)
     spread = None if adversary.spread == "auto" else bool(adversary.spread)
     times = order_of(results)
@@ -362,7 +362,8 @@ def _sticks(mass: FloatArray, without: FloatArray, e: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(*sticks) * (np.abs(both[0] - both[1]).sum(axis=1) > 1e-12))
 
 
-def _quantities(adversary: Given, known: Sequence[Any], results: Results) -> list[Term]:
+def quantities_of(adversary: Given, known: Sequence[Any], results: Results) -> list[Term]:
+    """What is known of each database by the quantities that were given."""
     names = [given if isinstance(given, str) else getattr(given, "__qualname__", "") for given in adversary.quantities]
     names += [""] * (len(known) - len(names))
     return [

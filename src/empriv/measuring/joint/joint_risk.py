@@ -119,6 +119,13 @@ class JointRisk(RiskContract):
     made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
     _known: dict[float, tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
 
+    def given_presence(self) -> RiskContract:
+        """The risk on a database that the person is in: as a table has it, which takes out what is not touched."""
+        from empriv.measuring.tables.table_risk import measure_table  # which finds leaks as planes do
+
+        table = measure_table(self.results)
+        return (table if self.made_from is None else table.made_by(self.made_from)).given_presence()
+
     def made_by(self, source: RiskContract) -> JointRisk:
         """The same, of numbers that were computed from others, one by one: no figure is above that of the others."""
         numbers = zip(self.components.items(), source.each_number.values(), strict=True)

@@ -1,7 +1,8 @@
 """The risk of a whole table: `measure_table` gives a `TableRisk`."""
 
 from empriv.measuring.tables.fit import TableFit
+from empriv.measuring.tables.given_table import GivenTableRisk, measure_given_table
 from empriv.measuring.tables.table_presence import TablePresenceRisk
 from empriv.measuring.tables.table_risk import TableRisk, measure_table
 
-__all__ = ["TableFit", "TablePresenceRisk", "TableRisk", "measure_table"]
+__all__ = ["GivenTableRisk", "TableFit", "TablePresenceRisk", "TableRisk", "measure_given_table", "measure_table"]

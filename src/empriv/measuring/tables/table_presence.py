@@ -16,7 +16,7 @@ from empriv.measuring.contract import RiskContract
 from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, Results
 
-_EXACT = 2  # people of each line who are looked at without thinning
+_EXACT = 0  # people of each line who are looked at without thinning: there are many lines
 
 
 @dataclass(frozen=True, eq=False)

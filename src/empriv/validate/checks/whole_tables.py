@@ -78,14 +78,14 @@ def _carried(risk: TableRisk) -> Check:
 
 
 def _series(risk: TableRisk, rows: IntArray) -> dict[str, FloatArray]:
-    """The table along its principal axes, and what is left in the direction of the riskiest people, by database."""
+    """The table along its principal axes, without what is known, and the size of what the riskiest people do."""
     n = risk.results.n_databases
-    by_database = risk.kept_values.reshape(n, -1, len(risk.fit.kept)).mean(axis=1)
-    standard = (by_database - by_database.mean(axis=0)) / np.maximum(risk.kept_spreads, 1e-300)
+    by_database = risk.fit.residuals.reshape(n, -1, len(risk.fit.kept)).mean(axis=1)
+    standard = by_database / np.maximum(risk.kept_spreads, 1e-300)
     series = {}
     if standard.shape[1]:
         axes = np.linalg.svd(standard, full_matrices=False)[0][:, :_SERIES].T
-        series = {f"the table along axis {k + 1}": axis for k, axis in enumerate(axes)}
+        series = {f"the table along axis {k + 1}": np.round(axis, 12) for k, axis in enumerate(axes)}
     influence = np.zeros(n)
     for row in rows.tolist():
         databases, places, changes = risk.influences.of(row)

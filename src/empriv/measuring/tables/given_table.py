@@ -1,0 +1,186 @@
+"""`GivenTableRisk`: a whole table, to somebody who knows the calendar, the previous table or other quantities.
+
+These are further regressors of every cell, beside the cells that a person does not touch. Of the previous table its
+main axes are known: as many regressors as cells would leave nothing over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.errors import InputError
+from empriv.measuring.densities.density import Density, density_or_default, is_literal
+from empriv.measuring.given.adversaries import Given
+from empriv.measuring.given.battery import battery
+from empriv.measuring.given.calendar import calendar_terms, order_of, required_times
+from empriv.measuring.given.given_risk import quantities_of
+from empriv.measuring.given.ladder import FEWEST, SILENT, Rung
+from empriv.measuring.given.regression import LEAST_LEFT, explained_by
+from empriv.measuring.given.terms import Term, number_term
+from empriv.measuring.tables.fit import TableFit, fit_table
+from empriv.measuring.tables.table_risk import TableRisk, measure_table
+from empriv.results import FloatArray, IntArray, Results
+from empriv.words.findings import Finding
+
+_AXES = 5  # of the previous table that are known, at most
+_EACH_AXIS = 20  # databases for each of them
+_SERIES = 8  # axes of what is left that the battery looks at
+_RUNGS = ("nothing", "calendar", "previous")
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTableRisk(TableRisk):
+    """How private a whole table is for every individual, to somebody who knows part of what it is made of.
+
+    Attributes
+    ----------
+    adversary : what is known
+    quantities : those that were given, on the databases as they were given
+    steps : the ladder that was climbed, if it was
+    whole : the results as they were given, before databases were put in order or left out
+    """
+
+    adversary: Given = field(repr=False, kw_only=True)
+    quantities: tuple[Term, ...] = field(repr=False, kw_only=True)
+    steps: tuple[Rung, ...] = field(repr=False, kw_only=True)
+    whole: Results = field(repr=False, kw_only=True)
+
+    @cached_property
+    def unconditional(self) -> TableRisk:
+        """The risk to somebody who knows nothing but the table."""
+        return measure_table(self.whole, density=self.recipe)
+
+    @property
+    def dropped(self) -> int:
+        """Databases left out because the table before them is not known."""
+        return self.whole.n_databases - self.results.n_databases
+
+    def by_condition(self, epsilon: float) -> dict[str, npt.NDArray[Any]]:  # noqa: ARG002 — there are none
+        """delta_i in every context, as other adversaries have it: none is told apart."""
+        return {"z": np.zeros(0, np.str_), "effective": np.zeros(0), "delta_i": np.zeros(0)}
+
+    def along_conditions(self, epsilons: FloatArray, individual: Any) -> FloatArray:  # noqa: ARG002 — as above
+        """``delta_i`` of `by_condition` at rising epsilons."""
+        return np.zeros((0, len(epsilons)))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was counted as known, as codes and numbers."""
+        known = {
+            "names": [term.name for term in self.known],
+            "parameters": 1 + sum(term.size for term in self.known),
+            "n": self.results.n_databases,
+            "logarithm": False,
+            "spread": False,
+        }
+        said = [Finding("given", known)]
+        if self.steps:
+            said.append(Finding("given-ladder", {"name": self.steps[-1].name, "p": self.steps[-1].p}))
+        if self.dropped:
+            said.append(Finding("given-dropped", {"count": self.dropped}))
+        return tuple(said)
+
+
+def measure_given_table(
+    results: Results, adversary: Given, known: Any = None, *, density: Density | None = None
+) -> GivenTableRisk:
+    """The risk of a table given what is known; arguments as for `measure_given`."""
+    if adversary.logarithm:
+        raise InputError("`logarithm` must be False for several numbers, whose scales are tried in any case, got True.")
+    columns = tuple(adversary.quantities) if known is None else tuple(known)
+    if any(isinstance(column, str) or callable(column) for column in columns):
+        raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
+    recipe = density_or_default(density)
+    quantities = tuple(quantities_of(adversary, columns, results))
+    times = order_of(results)
+    if adversary.calendar or adversary.previous:
+        times = required_times(results, "`calendar`" if adversary.calendar else "`previous`")
+    order = np.arange(results.n_databases) if times is None else times.order
+    dates = [] if times is None else calendar_terms(times)
+    steps: tuple[Rung, ...] = ()
+    if adversary.climb:
+        terms, lags, steps = _climb(results, quantities, dates, order, ordered=times is not None)
+    else:
+        terms = [*quantities, *(dates if adversary.calendar else [])]
+        lags = tuple(range(1, adversary.previous + 1))
+    kept, everything = _with_lags(results, terms, lags, order)
+    _enough(everything, len(kept))
+    table = measure_table(results.on_databases(kept), density=recipe, known=everything)
+    risk = GivenTableRisk(
+        **{name: getattr(table, name) for name in ("results", "fit", "influences", "leaks", "recipe", "known")},
+        adversary=adversary,
+        quantities=quantities,
+        steps=steps,
+        whole=results,
+    )
+    if results.made_from is None or is_literal(recipe):
+        return risk
+    source = measure_table(results.made_from.on_databases(kept), density=recipe, known=everything)
+    return replace(risk, made_from=source)
+
+
+def _with_lags(
+    results: Results, terms: Sequence[Term], lags: Sequence[int], order: IntArray
+) -> tuple[IntArray, list[Term]]:
+    """Databases in time whose previous tables are known, and all that is known of them."""
+    if not lags:
+        return order, [term.on(order) for term in terms]
+    axes = _axes_of(fit_table(results), max(1, min(_AXES, results.n_databases // _EACH_AXIS)))[:, order]
+    first = max(lags)
+    kept = order[first:]
+    known = [term.on(kept) for term in terms]
+    for lag in lags:
+        name = "previous table" if lag == 1 else f"table {lag} before"
+        for number, axis in enumerate(axes, start=1):
+            known.append(number_term(f"{name}, axis {number}", axis[first - lag : len(axis) - lag], lag=lag))
+    return kept, known
+
+
+def _axes_of(fit: TableFit, count: int) -> FloatArray:
+    """(count, n) the main axes of what is left of a table by what is known alone, averaged over draws."""
+    by_database = fit.residuals.reshape(fit.n, -1, len(fit.kept)).mean(axis=1)
+    scaled = by_database / np.maximum(fit.spreads[fit.kept], 1e-300)
+    return np.asarray(np.linalg.svd(scaled, full_matrices=False)[0][:, :count].T)
+
+
+def _climb(
+    results: Results, quantities: Sequence[Term], dates: Sequence[Term], order: IntArray, *, ordered: bool
+) -> tuple[list[Term], tuple[int, ...], tuple[Rung, ...]]:
+    """As much as it takes until the axes of what is left look independent and identically distributed."""
+    steps: list[Rung] = []
+    terms: list[Term] = list(quantities)
+    lags: tuple[int, ...] = ()
+    for name in _RUNGS if ordered else _RUNGS[:1]:
+        wanted = [*quantities, *(dates if name != "nothing" else [])]
+        wanted_lags = (1,) if name == "previous" else ()
+        kept, known = _with_lags(results, wanted, wanted_lags, order)
+        if steps and len(kept) < sum(term.size for term in known) + LEAST_LEFT:
+            break  # too few databases for more
+        terms, lags = wanted, wanted_lags
+        axes = _axes_of(fit_table(results.on_databases(kept), known), _SERIES)
+        p, statistic = 1.0, ""
+        if ordered and len(kept) >= FEWEST and len(axes):
+            tested = battery(np.round(axes, 12))
+            p, statistic = tested.p, tested.statistic
+            if name == "nothing" and dates:  # weekdays are silent to the battery
+                on_dates = [term.on(kept) for term in dates]
+                p = min([p, *(len(axes[:3]) * explained_by(axis, on_dates) for axis in axes[:3])])
+        steps.append(Rung(name, p, statistic))
+        if p > SILENT:
+            break
+    return terms, lags, tuple(steps)
+
+
+def _enough(known: Sequence[Term], n: int) -> None:
+    parameters = 1 + sum(term.size for term in known)
+    if n < parameters + LEAST_LEFT:
+        raise InputError(
+            f"There must be at least {parameters + LEAST_LEFT} databases to take out what is known, {LEAST_LEFT} more "
+            f"than the {parameters} parameters that it needs, got {n}. Hint: fewer quantities, or coarser categories."
+        )
