@@ -127,7 +127,10 @@ class Audit:
     @property
     def takes_noise(self) -> bool:
         """Whether noise can be designed that keeps its promise to the readers that the figures are about."""
-        return self.composition is None and (self.against is None or _hidden_given(self.against) is not None)
+        hidden = (
+            self.against is None or _hidden_given(self.against) is not None or _given_table(self.against) is not None
+        )
+        return self.composition is None and hidden
 
     @cached_property
     def _repeated(self) -> RiskContract:
@@ -601,7 +604,20 @@ def _(against: GivenRisk) -> Risk | None:
 
 @several_numbers.register
 def _(audit: Audit) -> SeveralRisk:
-    return several_numbers(audit.alone.risk)
+    # noise must do without the randomness that is known
+    given = _given_table(audit.against)
+    return several_numbers(audit.alone.risk) if given is None else given
+
+
+@singledispatch
+def _given_table(against: object) -> GivenTableRisk | None:  # noqa: ARG001 — dispatched on
+    """The risk of a table given what is known, as noise is designed for it; None if that is not what is known."""
+    return None
+
+
+@_given_table.register
+def _(against: GivenTableRisk) -> GivenTableRisk | None:
+    return against
 
 
 def _key(epsilon: npt.ArrayLike, level: float, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:
