@@ -23,6 +23,7 @@ SHIFTS = np.array(
      6.0]
 )  # fmt: skip
 """Influences, in standard deviations of an innovation, at which its curve is computed."""
+_STEP, _LARGEST = 0.002, 4.0  # of weighted ratios that are added up; larger ones count as telling for certain
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,3 +107,34 @@ def on_random_day(grid: RatioGrid, there: FloatArray, share: FloatArray, epsilon
         inner = np.where(x > 0, np.log(a * p / np.where(x > 0, x, 1.0)), 0.0)
     backwards = np.where(x > 0, x * grid.at(there, np.maximum(inner, 0.0)), 0.0)
     return np.asarray(np.maximum(forwards, backwards))
+
+
+def one_of_several(grid: RatioGrid, curves: FloatArray, weights: FloatArray, epsilons: FloatArray) -> FloatArray:
+    """(epsilons,) delta on a random day of somebody who does one of several things that have nothing to do with each
+    other, from the curve of each (m, G); each with its weight (m,), and nothing with what is left.
+
+    With everyone is ``S = 1 - Σ w + Σ w R`` times the others' law, with R the independent ratios of the parts. The two
+    hockey sticks, ``E (S - a)_+`` and ``E (1 - a S)_+``, are convex in every R, and a dominating pair has the ratio
+    that is the most spread out for its mean. So S of dominating pairs is from above.
+    """
+    masses, certain = grid.masses(curves)
+    ratios = weights[:, None] * grid.x
+    far = ratios > _LARGEST
+    sure = float(weights @ (certain + np.where(far, masses, 0.0).sum(axis=1)))
+    other = np.where(far, 0.0, masses / grid.x)  # masses under the others' law; what is missing has the ratio 0
+    size = 1 << int(np.ceil(np.log2(np.where(far, 0.0, ratios).max(axis=1).sum() / _STEP + 2 * len(curves) + 2)))
+    product = np.ones(size // 2 + 1, complex)
+    for ratio, mass in zip(np.where(far, 0.0, ratios), other, strict=True):
+        place = np.floor(ratio / _STEP).astype(np.int64)
+        share = ratio / _STEP - place  # between two steps such that the mean stays: from above
+        law = np.bincount(place, mass * (1 - share), minlength=size) + np.bincount(
+            place + 1, mass * share, minlength=size
+        )
+        law[0] += max(0.0, 1.0 - float(mass.sum()))
+        product *= np.fft.rfft(law)
+    law = np.maximum(np.fft.irfft(product, size), 0.0)
+    total = 1.0 - float(weights.sum()) + _STEP * np.arange(size)
+    a = np.exp(epsilons)[:, None]
+    forwards = sure + np.maximum(total - a, 0.0) @ law
+    backwards = np.maximum(1.0 - a * total, 0.0) @ law
+    return np.asarray(np.minimum(np.maximum(forwards, backwards), 1.0))

@@ -29,7 +29,7 @@ from empriv.measuring.given.presence import GroupedPeople, PresenceRisk
 from empriv.measuring.line.atoms import share_at_most
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.tables.each_cell import Line
-from empriv.measuring.tables.innovations import EPSILONS, SHIFTS, RatioGrid, on_random_day
+from empriv.measuring.tables.innovations import EPSILONS, SHIFTS, RatioGrid, on_random_day, one_of_several
 from empriv.measuring.tables.several import DAYS, Directions, SeveralCells, pairs_block
 from empriv.measuring.tables.table_presence import TablePresenceRisk
 from empriv.measuring.tables.table_risk import TableRisk
@@ -46,6 +46,8 @@ _MOST_CELLS = 12  # whose innovations are composed one by one; of more, along th
 _LOOKED_AT = 150  # people of one cell who get a bound of their own where they are there, the most exposed
 _CANDIDATES = 12  # people among whom a lower bound chooses
 _BLOCK = 32
+_ROAMING = 400  # people whose different cells on different days are looked at, those with the largest bounds
+_APART = 3.0  # standard errors by which parts may move together, and still count as independent
 
 
 def table_upper_bounds(risk: TableRisk, epsilons: FloatArray, level: float) -> Upper:
@@ -72,6 +74,7 @@ def table_upper_bounds(risk: TableRisk, epsilons: FloatArray, level: float) -> U
             there = composed_there(risk, rows, level)
             share = presence_share(risk, rows, level)
             amplified = on_random_day(there.grid, there.curves, share, epsilons)
+            amplified = np.minimum(amplified, roaming_bounds(risk, rows, share, amplified, epsilons, level))
             out[rows] = np.maximum(out[rows], amplified)
         losses, sums = _total_of_several(risk.several, epsilons)
         advance(1)
@@ -291,6 +294,87 @@ def innovations_of(risk: TableRisk, row: int) -> tuple[IntArray, FloatArray]:
     covariance = np.linalg.inv(risk.fit.precision[np.ix_(touched, touched)])
     root = np.linalg.cholesky(0.5 * (covariance + covariance.T))
     return touched, np.linalg.solve(root, mean[chosen].T).T
+
+
+def roaming_bounds(
+    risk: TableRisk, rows: IntArray, share: FloatArray, bounds: FloatArray, epsilons: FloatArray, level: float
+) -> FloatArray:
+    """(rows, epsilons) for people who are in other cells on other days: whoever looks at the table does not know in
+    which, and what is left of one cell given all others has little to do with what is left of another. 1 for others."""
+    out = np.ones_like(bounds)
+    if risk.influences.draws > 1:
+        return out
+    curves = cell_curves(risk, level)
+    for place in np.argsort(-bounds[:, 0], kind="stable")[:_ROAMING].tolist():
+        parts = _parts(risk, int(rows[place]), curves)
+        if parts is not None:
+            made, days = parts
+            out[place] = one_of_several(curves.grid, made, float(share[place]) * days, epsilons)
+    return out
+
+
+def _parts(risk: TableRisk, row: int, curves: CellCurves) -> tuple[FloatArray, FloatArray] | None:
+    """Curves (m, G) of sets of cells that somebody is never in on the same day, and the share of their days in each;
+    None if there is one such set only."""
+    _, touched, changes = risk.influences.of(row)
+    added = changes[:, 0]
+    added = added[added.any(axis=1)]
+    precision = risk.fit.precision[np.ix_(touched, touched)]
+    label = _never_together(added != 0)
+    groups = [label == k for k in np.unique(label)]
+    if len(groups) < 2:
+        return None
+    days = [added[added[:, group].any(axis=1)] for group in groups]
+    made = np.stack(
+        [_given_all_others(touched, group, own, precision, curves) for group, own in zip(groups, days, strict=True)]
+    )
+    weights = np.array([len(own) for own in days]) / len(added)
+    # Parts that move together spread the sum of their ratios more than independent ones: such are taken as one, which
+    # is the most that they can spread it, until the variance that normal cells would have is reached.
+    middle = np.stack([own.mean(axis=0) for own in days]) * weights[:, None]
+    products = middle @ precision @ middle.T
+    lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
+    apart = float((lengths**2).sum())
+    wanted = float(products.sum())
+    if wanted > apart * (1 + _APART * np.sqrt(2 / max(1, risk.fit.n - risk.fit.rank))):
+        joined = np.arange(len(groups))
+        pairs = np.argwhere(np.triu(products > 0, 1))
+        order = np.argsort(-products[pairs[:, 0], pairs[:, 1]], kind="stable")
+        for first, second in pairs[order].tolist():
+            joined[joined == joined[second]] = joined[first]
+            if sum(float(lengths[joined == k].sum()) ** 2 for k in np.unique(joined)) >= wanted:
+                break
+        sets = [joined == k for k in np.unique(joined)]
+        made = np.stack([weights[k] @ made[k] / weights[k].sum() for k in sets])
+        weights = np.array([float(weights[k].sum()) for k in sets])
+    return made, weights
+
+
+def _never_together(there: BoolArray) -> IntArray:
+    """(cells,) a number for each cell (columns), the same where two are ever there on the same day (rows)."""
+    label = np.arange(there.shape[1])
+    for row in np.unique(there, axis=0):
+        label[np.isin(label, label[row])] = label[row].min()
+    return label
+
+
+def _given_all_others(
+    touched: IntArray, group: BoolArray, days: FloatArray, precision: FloatArray, curves: CellCurves
+) -> FloatArray:
+    """(G,) the curve of a set of cells given all others, on average over days at quantiles of what was done."""
+    inside = precision[np.ix_(group, group)]
+    sizes = np.einsum("mi,ij,mj->m", days[:, group], inside, days[:, group])
+    order = np.argsort(sizes, kind="stable")
+    count = min(DAYS, len(order))
+    chosen = days[order[((np.arange(count) + 0.5) * len(order) / count).astype(int)]][:, group]
+    covariance = np.linalg.inv(inside)
+    root = np.linalg.cholesky(0.5 * (covariance + covariance.T))
+    moves = np.abs(np.linalg.solve(root, chosen.T).T)
+    places = touched[group]
+    total = curves.at(np.full(count, places[0]), moves[:, 0])
+    for column in range(1, len(places)):
+        total = curves.grid.composed(total, curves.at(np.full(count, places[column]), moves[:, column]))
+    return np.asarray(total.mean(axis=0))
 
 
 def cell_curves(risk: TableRisk, level: float) -> CellCurves:
