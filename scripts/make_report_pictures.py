@@ -1,8 +1,8 @@
-"""Pictures of reports, and how long and large they are. Run: python scripts/make_report_pictures.py
+"""Pictures of pages, and how long and large they are. Run: python scripts/make_report_pictures.py [NAME ...]
 
-Needs Chromium and playwright. Writes docs/images/report*.png from the purchases that the package carries, and
-docs/images/table.png from its synthetic hospital (with --table, that alone); with --sizes it prints the time and size
-of reports of synthetic data instead, and writes nothing into docs.
+Needs Chromium and playwright. Writes docs/images/gallery-NAME.png, the first screen of a page for each case of the
+gallery (docs/gallery.md), and report-phone.png, report-print.png and table.png. With --sizes it prints times and sizes
+of pages instead, and writes nothing into docs.
 """
 
 from __future__ import annotations
@@ -11,64 +11,94 @@ import argparse
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
+import pyarrow as arrow
 
 import empriv
 from empriv import datasets
-from empriv.report import write_report
+from empriv.report import noise_report, write_report
 
-REVENUE = "SELECT * FROM purchases WHERE date >= DATE '1997-04-01'", "sum(amount)"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-WIDTH, SCALE = 960, 1.25
-# name, colour scheme, what is shown from and to, position of the slider
-SHOTS = (
-    ("report", "light", "header", "table.asked", None),
-    ("report-charts", "light", "figure[data-chart=density]", "figure[data-chart=delta_i]", 2),
-    ("report-dark", "dark", "figure[data-chart=influence]", "figure[data-chart=results]", None),
-)
+WIDTH, PHONE, PAPER = 1000, 390, 688
+FLIGHTS = {"database": "date", "individual": "aircraft"}
+
+
+def delays(source: str = "", **options: Any) -> empriv.Audit:
+    """The average delay of a day; ``source`` may choose some of the rows."""
+    rows = empriv.databases(source or datasets.flights(), **FLIGHTS, tables={"flights": str(datasets.flights())})
+    return empriv.audit(rows, "avg(delay)", unit="min", **options)
+
+
+def longest() -> empriv.Audit:
+    return empriv.audit(empriv.databases(datasets.flights(), **FLIGHTS), "max(delay)", unit="min")
+
+
+def wards() -> empriv.Audit:
+    rows = empriv.databases(arrow.table(datasets.admissions()), database="week", individual="patient")
+    return empriv.audit(rows, "SELECT ward, age, count(*) AS patients FROM data GROUP BY ward, age", epsilon=1.0)
+
+
+# each case of the gallery: how the audit is made, and the target
+CASES: dict[str, tuple[Callable[[], empriv.Audit], float, float]] = {
+    "pass": (delays, 0.1, 0.2),
+    "noise": (delays, 0.1, 0.05),
+    "stop": (longest, 0.1, 0.05),
+    "few": (lambda: delays("SELECT * FROM flights WHERE date < DATE '2013-01-26'"), 0.1, 0.05),
+    "table": (wards, 1.0, 0.1),
+    "adversary": (lambda: delays(adversary=empriv.Given("count(*)", calendar=True, previous=1)), 0.1, 0.05),
+}
 
 
 def revenue() -> empriv.Audit:
+    """Ten thousand customers on more than a year of days."""
+    source = "SELECT * FROM purchases WHERE date >= DATE '1997-04-01'"
     data = empriv.databases(
-        REVENUE[0], database="date", individual="customer_id", tables={"purchases": str(datasets.cdnow())}
+        source, database="date", individual="customer_id", tables={"purchases": str(datasets.cdnow())}
     )
-    return empriv.audit(data, REVENUE[1])
+    return empriv.audit(data, "sum(amount)", unit="$")
 
 
-def pictures() -> None:
+def pictures(names: list[str], folder: Path) -> None:
+    """Make the pages in ``folder``, and pictures of their first screens in docs."""
     from playwright.sync_api import sync_playwright
 
-    audit = revenue()
-    verdict = audit.verdict(epsilon=0.1, delta=0.05)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page_path = write_report(audit, Path(folder) / "audit.html", verdicts=[("delta <= 0.05 at 0.1", verdict)]).page
+    pages = {}
+    for name in names:
+        make, epsilon, delta = CASES[name]
+        audit = make()
+        verdict = audit.verdict(epsilon=epsilon, delta=delta)
+        text = f"delta <= {delta:g} at {epsilon:g}"
+        pages[name] = write_report(audit, folder / f"{name}.html", verdicts=[(text, verdict)]).page
+        if name == "table":
+            audit.chart("table").save(IMAGES / "table.png", scale=1.25)
+        if name == "noise":
+            noise = empriv.design_noise(audit, epsilon=epsilon, delta=delta, granularity=0.01)
+            pages["with-noise"] = noise_report(noise, folder / "with-noise.html", audit=audit)
+    with sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
-        for name, scheme, first, last, stop in SHOTS:
-            page = browser.new_page(
-                viewport={"width": WIDTH, "height": 1000}, color_scheme=scheme, device_scale_factor=SCALE
-            )
-            page.goto(page_path.as_uri())
-            if stop is not None:
-                move = "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }"
-                page.eval_on_selector("#epsilon", move, stop)
-            top, end = (page.locator(one).first.bounding_box() for one in (first, last))
-            low = max(0, top["y"] - 20)
-            clip: Any = {"x": 0, "y": low, "width": WIDTH, "height": end["y"] + end["height"] + 20 - low}
-            page.screenshot(path=IMAGES / f"{name}.png", clip=clip, full_page=True)
-            print(f"{name}.png {(IMAGES / f'{name}.png').stat().st_size / 1024:.0f} KiB")
+        for name, path in pages.items():
+            page = browser.new_page(viewport={"width": WIDTH, "height": 1000})
+            page.goto(path.as_uri())
+            last = page.locator("#who ~ table, #answers ~ div figure").first.bounding_box()
+            _save(page, f"gallery-{name}", {"width": WIDTH, "height": last["y"] + last["height"] + 20})
+            if name == "noise":
+                page.set_viewport_size({"width": PHONE, "height": 900})
+                _save(page, "report-phone", {"width": PHONE, "height": 1500})
+                page.set_viewport_size({"width": PAPER, "height": 1017})
+                page.emulate_media(media="print")
+                _save(page, "report-print", {"width": PAPER, "height": page.locator("#who").bounding_box()["y"] - 10})
+            page.close()
         browser.close()
 
 
-def table_picture() -> None:
-    data = empriv.databases(pandas.DataFrame(datasets.admissions()), database="week", individual="patient")
-    audit = empriv.audit(data, "SELECT ward, age, count(*) AS patients FROM data GROUP BY ward, age", epsilon=1.0)
-    audit.chart("table").save(IMAGES / "table.png", scale=SCALE)
-    print(f"table.png {(IMAGES / 'table.png').stat().st_size / 1024:.0f} KiB")
+def _save(page: Any, name: str, size: dict[str, float]) -> None:
+    page.screenshot(path=IMAGES / f"{name}.png", clip={"x": 0, "y": 0, **size}, full_page=True)
+    print(f"{name}.png {(IMAGES / f'{name}.png').stat().st_size / 1024:.0f} KiB")
 
 
 def crowd(n_individuals: int, n_databases: int = 40) -> empriv.Results:
@@ -119,12 +149,14 @@ def sizes() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}; default: all")
+    parser.add_argument("--pages", metavar="FOLDER", help="keep the pages there")
     parser.add_argument("--sizes", action="store_true", help="print times and sizes")
-    parser.add_argument("--table", action="store_true", help="draw the picture of a table alone")
-    options = parser.parse_args()
-    if options.sizes:
+    given = parser.parse_args()
+    if given.sizes:
         sizes()
+    elif given.pages:
+        pictures(given.names or list(CASES), Path(given.pages))
     else:
-        table_picture()
-        if not options.table:
-            pictures()
+        with tempfile.TemporaryDirectory() as scratch:
+            pictures(given.names or list(CASES), Path(scratch))

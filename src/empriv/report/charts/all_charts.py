@@ -24,8 +24,8 @@ from empriv.report.charts.table_chart import table_chart
 from empriv.report.charts.together import pair_chart
 from empriv.report.gather import Material, gather
 
-IN_VIEW, AGAIN = ("results", "table", "delta"), "publications"
-"""Charts that a page shows at once; that of publishing again has a section of its own, and the others are folded."""
+IN_VIEW, AGAIN, TABLE = ("results", "delta"), "publications", "table"
+"""Charts that a page shows at once; publishing again and a table have sections of their own, the others are folded."""
 
 CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "results": results_chart,

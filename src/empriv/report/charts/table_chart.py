@@ -181,7 +181,7 @@ def _view(title: str, cells: Sequence[Cell], delta: FloatArray, *, legend: bool)
         "axis": {"title": shortened(heads[1], 40) or None, "orient": "top", "domain": False, "ticks": False,
                  "labelAngle": 0 if len(right_names) <= 8 else -40, "labelPadding": 6, "labelLimit": 110},
     }  # fmt: skip
-    key = {"title": "delta", "columns": 6, "symbolStrokeWidth": 0, "symbolSize": 160}
+    key = {"title": "delta", "columns": 6, "columnPadding": 16, "symbolStrokeWidth": 0, "symbolSize": 160}
     colour = {
         "field": "heat", "type": "nominal", "sort": list(_STEP_WORDS),
         "scale": {"domain": list(_STEP_WORDS), "range": list(HEAT)}, "legend": key if legend else None,

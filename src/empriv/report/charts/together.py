@@ -21,7 +21,7 @@ from empriv.words.sentences import number
 _MOST_PAIRS = 3
 _MOST_DOTS = 400
 _CELLS = 40
-_MAP = 280  # pixels of a map's side: its legend stands beside it
+_MAP = 268  # pixels of a map's side: its legend stands beside it
 _READ = (
     "How likely each pair of results is: darker is likelier. Numbers released together tell more than each alone, and "
     "most where they are related."

@@ -14,13 +14,14 @@ from empriv.comparing.advising import advise
 from empriv.comparing.ways import Action, Advice
 from empriv.errors import InputError
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
-from empriv.words.decision import Decision, NoisyAnswer, decide
+from empriv.words.decision import NOT_YET, Decision, NoisyAnswer, decide
 from empriv.words.sentences import amount, number, percent
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 _MOST_ROWS = 5
+_STOPPED = "No action is enough as long as what is named above stands in the way, or costs too much."
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,19 @@ def decision_on(audit: Audit, verdicts: Sequence[Verdict], advice: Advice | None
     )  # fmt: skip
 
 
-def actions_of(advice: Advice, unit: str) -> Actions:
-    """What each kind of action gives and costs, in words."""
+def actions_of(advice: Advice, decision: Decision, unit: str) -> Actions:
+    """What each kind of action gives and costs; none is recommended while something else stands in the way."""
+    stopped = decision.word == NOT_YET and advice.best is not None
     rows = tuple(
         ActionRow(
-            visible(action.title), _delta(action), _error(action, unit), action.verdict, visible(action.command),
-            action is advice.best,
+            visible(action.title), _delta(action), _error(action, unit),
+            UNRESOLVED if stopped and action.meets else action.verdict, visible(action.command),
+            action is advice.best and not stopped,
         )
         for action in advice.of_each_kind()[:_MOST_ROWS]
     )  # fmt: skip
-    return Actions(rows, tuple(map(visible, (*advice.saved[:1], *advice.left_out))))
+    said = (*([_STOPPED] if stopped else []), *advice.saved[:1], *advice.left_out)
+    return Actions(rows, tuple(map(visible, said)))
 
 
 def _delta(action: Action) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from empriv.auditing.audit import Audit
 from empriv.auditing.knowledge import known_to_readers
 from empriv.base.harmless import shortened, visible
-from empriv.report.charts.all_charts import AGAIN, IN_VIEW, chart, charts_of
+from empriv.report.charts.all_charts import AGAIN, IN_VIEW, TABLE, chart, charts_of
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.people import left_out_charts
 from empriv.report.gather import Material
@@ -90,7 +90,8 @@ def page_of(
     audit = material.audit
     summary = audit.with_validity(audit.summary())
     drawn = {made.name: made for made in (*charts_of(material), *extra)}
-    in_view = [name for name in IN_VIEW if name in drawn]
+    # of a table the map says more than the answers of its first cells
+    in_view = [name for name in IN_VIEW if name in drawn and not (name == "results" and TABLE in drawn)]
     again = again_of(material, drawn.get(AGAIN))
     rows, bind = individuals_rows(material, names), bindings(material)
     shown = len(rows["names"])
@@ -110,9 +111,10 @@ def page_of(
                              "reasons": [reason for reason in verdict.reasons if reason not in said]})
             for text, verdict in verdicts
         ],
-        "sections": sections_of(actions is not None, again is not None),
+        "sections": sections_of(actions is not None, again is not None, table=TABLE in drawn),
         "cards": cards_of(material, verdicts),
         "actions": actions,
+        "table": picture_of(drawn[TABLE]) if TABLE in drawn else None,
         "exposed": exposed_people(material, names, audit.unit),
         "names_said": names_said,
         "again": again,
@@ -130,7 +132,7 @@ def page_of(
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity], "sentence": c.sentence}
             for c in audit.checks
         ],
-        "charts": [picture_of(made) for name, made in drawn.items() if name not in (*in_view, AGAIN)],
+        "charts": [picture_of(made) for name, made in drawn.items() if name not in (*in_view, AGAIN, TABLE)],
         "left_out_charts": left_out_charts(audit.measured),
         "individuals": {
             "said": _listed(audit, shown),
@@ -164,10 +166,11 @@ def title_of(audit: Audit, title: str | None, known: Sequence[str] | None = None
     return visible(f"Privacy of {query}{often}{to_whom}")
 
 
-def sections_of(actions: bool, again: bool, who: bool = True) -> list[tuple[str, str]]:
+def sections_of(actions: bool, again: bool, who: bool = True, table: bool = False) -> list[tuple[str, str]]:
     """The contents list."""
     return [
         *([("do", "What you can do")] if actions else []),
+        *([("cells", "Cell by cell")] if table else []),
         *([("who", "Who is at risk")] if who else []),
         *([("again", "If you publish again")] if again else []),
         ("why", "Why we believe it"),

@@ -21,6 +21,7 @@ from empriv.report.gather import Material
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.tallied import TalliedRisk
 from empriv.words.sentences import amount, number, percent, quantity
+from empriv.words.table_words import cells_in_words
 
 MOST_SHOWN = 5
 _HOLDERS = 3
@@ -117,13 +118,20 @@ def _moves(results: Results, row: int, influence: float, unit: str) -> str:
     if results.components is None:
         return "a number or not" if math.isnan(influence) else amount(influence, unit)
     here = slice(int(results.starts[row]), int(results.starts[row + 1]))
-    others = results.entry_q[here]
-    change = np.abs(others - results.q[results.entry_database[here]])
-    change = np.where(np.isfinite(change), change, 0.0).reshape(len(others), -1, change.shape[-1]).max(axis=(0, 1))
-    flat = results.q.reshape(-1, results.q.shape[-1])
-    spread = np.array([np.ptp(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in flat.T])
-    most = int(np.argmax(np.divide(change, spread, out=np.zeros(len(spread)), where=spread > 0)))
-    return f"{amount(float(change[most]), unit)} in {shortened(str(results.components[most]), 40)}"
+    databases, count = results.entry_database[here], len(results.components)
+    names = results.components if results.cells is None else cells_in_words(results.cells)
+    flips = results.entry_outcomes[here] != results.outcomes[databases]
+    if flips.any():
+        where = int(np.argmax(flips.reshape(-1, count).any(axis=0)))
+        return f"a number or not in {shortened(str(names[where]), 40)}"
+    change = np.abs(results.entry_q[here] - results.q[databases]).reshape(-1, count)
+    change = np.where(np.isfinite(change), change, 0.0).max(axis=0, initial=0.0)
+    answers = results.q.reshape(-1, count)
+    spread = np.array(
+        [np.ptp(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in answers.T]
+    )
+    most = int(np.argmax(np.divide(change, spread, out=np.zeros(count), where=spread > 0)))
+    return f"{amount(float(change[most]), unit)} in {shortened(str(names[most]), 40)}"
 
 
 def individuals_rows(material: Material, names: Sequence[str]) -> dict[str, Any]:

@@ -150,6 +150,7 @@ def public_page(
                  f"upper bound on delta at {percent(level)} confidence, rounded up"),
         ],
         "actions": None,
+        "table": None,
         "exposed": None,
         "again": None,
         "ticks": ticks_of(material),

@@ -118,9 +118,10 @@ def write_report(
     judged = [verdict for _, verdict in verdicts]
     advice = quick_advice(audit, judged) if advice is None else advice
     decision = decision_on(audit, judged, advice)
+    actions = None if advice is None else actions_of(advice, decision, audit.unit)
     text = page_of(
-        material, names=names, names_said=names_said, decision=decision, verdicts=verdicts,
-        actions=None if advice is None else actions_of(advice, audit.unit), extra=extra, config=config, title=title,
+        material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, actions=actions,
+        extra=extra, config=config, title=title,
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
