@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from empriv.base.harmless import shortened
-from empriv.results import Cell
 from empriv.words.sentences import number, people, percent
+
+if TYPE_CHECKING:  # numerics are loaded after the help is shown
+    from empriv.results import Cell
 
 ALL = "all"  # of the values of a column, in a margin
 _MOST_LISTED = 3
