@@ -47,6 +47,7 @@ benchmarks: setup
 	$(BIN)/python benchmarks/compare.py --quick
 	$(BIN)/python benchmarks/calibration.py --quick
 	$(BIN)/python benchmarks/scale.py --rows 1_000_000
+	$(BIN)/python benchmarks/where_data_live.py --rows 500_000 --turns 1
 
 setup: $(VENV)/.can-develop
 

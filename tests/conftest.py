@@ -39,5 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         group = item.get_closest_marker("xdist_group")
         if group is not None and "spark" in group.args:
             item.add_marker("spark")
+        if "server" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")  # a PostgreSQL server is started
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")

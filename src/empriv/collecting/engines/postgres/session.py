@@ -139,14 +139,15 @@ class PostgresSession(DuckDBSession):
         """Whether adding up on the server moves much less than the rows would."""
         server = self.server
         assert server is not None
-        self._traffic = Traffic(self._asking(lambda: server.estimate(self._there[DATA].select)))
-        if self.push_down is None and self._traffic.rows < FEW_ROWS:
+        rows = self._asking(lambda: server.estimate(self._there[DATA].select))
+        self._traffic = Traffic(rows)
+        if self.push_down is None and rows < FEW_ROWS:
             return False
         try:
             given = self._given()
             if self.push_down:
                 return True
-            counted: Traffic = self._asking(lambda: self._counted(given))
+            counted: Traffic = self._asking(lambda: self._counted(given, rows))
         except BeyondLimits:
             raise
         except (Untranslated, QueryError):
@@ -154,17 +155,17 @@ class PostgresSession(DuckDBSession):
         self._traffic = counted
         return MUCH_LESS * counted.pairs <= counted.rows
 
-    def _counted(self, given: str) -> Traffic:
-        """Rows, counted; and pairs, from those of them that a hash chooses, with all their rows."""
+    def _counted(self, given: str, rows: int) -> Traffic:
+        """Pairs, from those that a hash chooses with all their rows: whatever the order of the rows, it is fair."""
         server = self.server
         assert server is not None
-        pair = f"ROW({DATABASE}, {INDIVIDUAL})"
-        chosen = f"FILTER (WHERE hash_record({pair}) % {_SAMPLED} = 0)"
+        chosen = f"hash_record(ROW({DATABASE}, {INDIVIDUAL})) % {_SAMPLED} = 0"
+        of_pairs = f"SELECT count(*) AS n FROM {DATA} WHERE {chosen} GROUP BY {DATABASE}, {INDIVIDUAL}"
         with server.attempt():
-            ((rows, some_rows, some_pairs),) = server.fetch(
-                f"WITH {given} SELECT count(*), count(*) {chosen}, count(DISTINCT {pair}) {chosen} FROM {DATA}"
+            ((pairs, of_these),) = server.fetch(
+                f"WITH {given} SELECT count(*), coalesce(sum(n), 0)::bigint FROM ({of_pairs}) AS empriv_pairs"
             )
-        return Traffic(int(rows), round(rows * some_pairs / some_rows) if some_rows else min(int(rows), _SAMPLED))
+        return Traffic(rows, round(rows * pairs / of_these) if of_these else min(rows, _SAMPLED))
 
     def _given(self) -> str:
         """The tables on the server, as named parts of a statement: ``data``, and those handed over."""
