@@ -118,7 +118,6 @@ READ_HERE = [
     "SELECT upper(shop), count(*) FROM data GROUP BY 1",
     "SELECT count(*) FROM data WHERE shop LIKE 'a%' OR extract(hour FROM sold) < 12",
     "SELECT sum(k % 3), sum(k // 2), sum(CAST(price AS INTEGER)) FROM data",
-    "SELECT sum(x) FROM data WHERE x > (SELECT avg(gap) FROM data)",
 ]
 
 
