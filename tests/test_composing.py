@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.auditing.composing import NOW
+from empriv.auditing.composing import NOW, Composition
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import ReleaseEntry
+from empriv.noise.law import Law
 
 pytestmark = pytest.mark.slow
 
@@ -164,3 +165,17 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, data: Any) -> None
     with pytest.raises(InputError, match="one number, got several"):
         first.release({"a": 1.0}, noise=noise_for(first), ledger=ledger, database=3)
     assert not entries(ledger)
+
+
+@pytest.mark.parametrize(("scale", "least", "most"), [(3.0, 0.08, 0.14), (60.0, 0.0, 0.03)])
+def test_noise_that_is_all_that_hides_a_person_is_measured(scale: float, least: float, most: float) -> None:
+    """A sum, released with Laplace noise, beside the same sum without somebody who adds 1: the noise moved by 1.
+
+    At epsilon 0.1 that is 1 - exp((0.1 - 1/3)/2) = 0.110 at scale 3, and 0 at scale 60.
+    """
+    base = np.random.default_rng(1).normal(0.0, 10.0, 60)
+    released, now = (empriv.Results.from_arrays(base + added, [base]) for added in (1.0, 0.0))
+    stacked = empriv.Results.stack({"released": released, NOW: now})
+    law = Law.of(2.0**-6, [("laplace", 1.0, scale)])
+    risk = Composition(stacked, {"released": law}, (NOW,), (1,)).measured()
+    assert least <= risk.delta(0.1) <= most

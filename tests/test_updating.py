@@ -94,3 +94,19 @@ def test_an_updated_audit_names_what_was_added(tmp_path: Path, monkeypatch: pyte
     assert grown.origin.sources == ("year.csv",)  # by which a ledger knows the data
     grown.save("grown.empriv")
     assert empriv.load("grown.empriv").origin == grown.origin
+
+
+def test_a_table_grows_by_cells_that_come_and_keeps_those_that_went() -> None:
+    table = (
+        "SELECT CASE WHEN who = 'Eve' THEN 'late' WHEN who = 'Ada' AND day < 39 THEN 'early' ELSE 'others' END AS kind,"
+        " sum(amount) AS spent FROM data GROUP BY kind"
+    )
+    fresh = empriv.audit(_data(0, 50), table, adversary=None)
+    grown = empriv.audit(_data(0, 39), table, adversary=None)
+    assert grown.results.components == ("early", "others")
+    grown = with_further_databases(grown, _data(39, 50), Run())
+    assert grown.results.components == ("early", "others", "late")
+    in_order = grown.results.select(fresh.results.components or ())
+    np.testing.assert_array_equal(in_order.outcomes, fresh.results.outcomes)
+    np.testing.assert_array_equal(in_order.entry_outcomes, fresh.results.entry_outcomes)
+    np.testing.assert_allclose(in_order.entry_q, fresh.results.entry_q, rtol=1e-13)

@@ -258,3 +258,16 @@ def test_an_exact_leak_stays_at_infinity() -> None:
     q = np.random.default_rng(0).normal(size=40)
     risk = empriv.measure(q, np.full((1, 40), 0.3))
     assert risk.delta(np.inf) == 1.0 == risk.delta([0.1, np.inf])[-1]
+
+
+def test_one_column_is_swept_as_among_others() -> None:
+    rng = np.random.default_rng(0)
+    sides, decay = rng.integers(0, 2, (50, 2, 3)).astype(float), rng.random((51, 3))
+    together = laplace.sweep(sides, decay)
+    for column in range(3):
+        here = slice(column, column + 1)
+        for many, alone in zip(together, laplace.sweep(sides[..., here], decay[:, here]), strict=True):
+            np.testing.assert_array_equal(many[..., here], alone)
+    ratio, absent = np.array([[5.0, 2.0], [3.0, 7.0], [4.0, 8.0]]), np.array([[1, 0], [1, 1], [0, 1]], bool)
+    laplace.carry_forward(ratio, absent)
+    assert ratio.tolist() == [[1.0, 2.0], [1.0, 2.0], [4.0, 2.0]]

@@ -316,24 +316,43 @@ def sweep(sides: FloatArray, decay: FloatArray) -> tuple[FloatArray, FloatArray,
     knots, _, columns = sides.shape
     left, right = np.zeros((knots + 1, 2, columns)), np.zeros((knots + 1, 2, columns))
     density = np.empty((knots, 2, columns))
-    for k in range(knots):
-        np.multiply(left[k], decay[k], out=density[k])
-        np.add(density[k], sides[k], out=left[k + 1])
-    for k in range(knots - 1, -1, -1):
-        np.multiply(right[k + 1], decay[k + 1], out=right[k])
-        right[k] += sides[k]
+    if columns == 1:  # numbers one by one are far quicker than arrays of two, and add up to the same
+        for side in range(2):
+            left[:, side, 0], right[:, side, 0] = _sweep_one(sides[:, side, 0].tolist(), decay[:, 0].tolist())
+        np.multiply(left[:-1], decay[:-1, None, :], out=density)
+    else:
+        for k in range(knots):
+            np.multiply(left[k], decay[k], out=density[k])
+            np.add(density[k], sides[k], out=left[k + 1])
+        for k in range(knots - 1, -1, -1):
+            np.multiply(right[k + 1], decay[k + 1], out=right[k])
+            right[k] += sides[k]
     density += right[:-1]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = density[:, 0] / density[:, 1]
     return ratio, left, right
 
 
+def _sweep_one(side: list[float], decay: list[float]) -> tuple[list[float], list[float]]:
+    """What comes to every knot of one density from the left and from the right."""
+    left, right = [0.0], [0.0]
+    came = 0.0
+    for mass, kept in zip(side, decay, strict=False):
+        came = came * kept + mass
+        left.append(came)
+    came = 0.0
+    for mass, kept in zip(reversed(side), reversed(decay), strict=False):
+        came = came * kept + mass
+        right.append(came)
+    return left, right[::-1]
+
+
 def carry_forward(ratio: FloatArray, absent: npt.NDArray[np.bool_]) -> None:
     """Beyond the last real knot the ratio stays what it was there; without any, both densities are nothing."""
     if absent.any():
         ratio[0][absent[0]] = 1.0
-        for k in range(1, len(ratio)):
-            ratio[k][absent[k]] = ratio[k - 1][absent[k]]
+        last = np.where(absent, 0, np.arange(len(ratio))[:, None])
+        ratio[:] = np.take_along_axis(ratio, np.maximum.accumulate(last, axis=0), axis=0)
 
 
 def log_ratio_range(points: FloatArray, without: FloatArray, bandwidth: float) -> tuple[float, float]:
