@@ -240,7 +240,10 @@ def composed_there(risk: TableRisk, rows: IntArray, level: float) -> Composed:
 
 
 def _composed_block(risk: TableRisk, rows: IntArray, curves: CellCurves) -> FloatArray:
-    """(rows, G) of one block of people."""
+    """(rows, G) of one block of people.
+
+    The days when they were there are themselves drawn from what they do: the mean over days gets its standard error.
+    """
     grid = curves.grid
     owner: list[int] = []
     cells: list[IntArray] = []
@@ -265,10 +268,13 @@ def _composed_block(risk: TableRisk, rows: IntArray, curves: CellCurves) -> Floa
             total[moved] = grid.composed(total[moved], curves.at(place[moved, column], size[moved, column]))
     belongs = np.array(owner)
     counts = np.bincount(belongs, minlength=len(rows))
-    mean = np.zeros_like(out)
+    mean, square = np.zeros_like(out), np.zeros_like(out)
     np.add.at(mean, belongs, total)
+    np.add.at(square, belongs, total**2)
     there = counts > 0
-    out[there] = mean[there] / counts[there, None]
+    mean, square = mean[there] / counts[there, None], square[there] / counts[there, None]
+    error = np.sqrt(np.maximum(square - mean**2, 0.0) / np.maximum(risk.days_there[rows[there]], 1.0)[:, None])
+    out[there] = np.minimum(mean + quantile(curves.level) * error, 1.0)
     return out
 
 

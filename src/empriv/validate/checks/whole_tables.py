@@ -12,6 +12,7 @@ import numpy as np
 
 from empriv.measuring.tables import TablePresenceRisk, TableRisk
 from empriv.measuring.tables.digits_together import digits_together
+from empriv.measuring.tables.each_cell import PLAIN, SCALES
 from empriv.measuring.tables.left_over import depends_on_rest, edge_gain
 from empriv.results import FloatArray, IntArray
 from empriv.validate.checks.check import (
@@ -130,7 +131,24 @@ def together_check(risk: TableRisk) -> Check:
 
 
 def _beside_rest(risk: TableRisk, place: int) -> list[tuple[FloatArray, FloatArray]]:
-    """A kept cell and the others on each scale that suits it, less what is known, by database."""
-    fits = [fit for scale, fit in risk.rest.fits.items() if risk.rest.admitted[scale][place]]
-    whole = [fit.residuals.reshape(fit.n, -1, len(fit.kept)).mean(axis=1) for fit in fits]
-    return [(cells[:, place], np.delete(cells, place, axis=1)) for cells in whole]
+    """A kept cell and the others on each scale that suits it, less what is known, by database.
+
+    Without the individual who moves the cell most: it is the others' table that is taken to be of one law, and whoever
+    is in several cells at once makes them depend on each other.
+    """
+    values = risk.kept_values.reshape(risk.fit.n, -1, len(risk.fit.kept)).copy()
+    people = risk.touching[risk.fit.cells[risk.fit.kept[place]]]
+    moved = np.bincount(risk.influences.owner, risk.influences.sizes, minlength=risk.results.n_individuals)[people]
+    databases, places, changes = risk.influences.of(int(people[np.argmax(moved)]))
+    for column, own in enumerate(places.tolist()):
+        values[databases, :, own] -= changes[:, :, column]
+    out = []
+    for scale, admitted in risk.rest.admitted.items():
+        if admitted[place]:
+            cells = values.copy()
+            if scale != PLAIN:
+                cells[..., admitted] = SCALES[scale](values[..., admitted])
+            flat = cells.reshape(-1, len(admitted))
+            left = (flat - risk.fit.basis @ (risk.fit.basis.T @ flat)).reshape(values.shape).mean(axis=1)
+            out.append((left[:, place], np.delete(left, place, axis=1)))
+    return out
