@@ -30,6 +30,8 @@ from empriv.results import FloatArray, IntArray, Results
 DAYS = 12  # of those when somebody was there, at quantiles of what they did
 _FEW_DAYS = 4  # for people who are not among the most exposed
 MOST_EXPOSED = 200
+_HALVINGS = 30
+_HALVINGS = 30
 _BY_RATIO = 100  # people who are also looked at by a likelihood ratio
 _BLOCK = 64
 _MOST_EPSILONS = 16  # of a curve; between them it is a chord, which is above it
@@ -177,6 +179,28 @@ class SeveralCells:
                     out[place] = np.maximum(out[place], risk.curves(grid)[0])
         out = np.minimum(out, 1.0)
         return out if grid is epsilons else chords(np.exp(epsilons), np.exp(grid), out)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon at which everybody's delta on a random day is at most ``delta``, from above.
+
+        Blocks in which nobody needs more than the largest so far are passed over.
+        """
+        best = 0.0
+        for directions in self.blocks(self.rows, present=False):
+            h = self.bandwidths(directions)
+            if not np.any(hockey_sticks(directions, h, np.array([best])) > delta):
+                continue
+            low, high = best, float((np.abs(directions.moved - directions.others).max(axis=1) / h).max())
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (low + high)
+                over = bool(np.any(hockey_sticks(directions, h, np.array([middle])) > delta))
+                low, high = (middle, high) if over else (low, middle)
+            best = high
+        for row in self.rows[:_BY_RATIO].tolist():
+            risk = self._ratio_of(row)
+            if risk is not None and risk.delta(best) > delta:
+                best = max(best, risk.epsilon(delta))
+        return best
 
     @cached_property
     def _by_ratio(self) -> dict[int, Risk | None]:

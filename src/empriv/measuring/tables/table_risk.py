@@ -133,13 +133,7 @@ class TableRisk(RiskContract):
         alone = (self.components[name].epsilon(delta) for name in self.touching)
         lines = (risk.epsilon(delta) for _, risks in self.along_lines() for risk in risks.values())
         largest = max((*alone, *lines), default=0.0)
-        if not len(self.several.rows):
-            return largest
-
-        def broken(epsilons: FloatArray) -> npt.NDArray[np.bool_]:
-            return np.asarray(self.several.curves(epsilons, present=False).max(axis=0) > delta)
-
-        return max(largest, float(smallest_epsilons(broken, 1)[0]))
+        return max(largest, self.several.epsilon(delta))
 
     def made_by(self, source: RiskContract) -> TableRisk:
         """The same, of cells that were computed from others, one by one: no figure is above that of the others."""
