@@ -125,7 +125,7 @@ def main() -> None:
     print("| cells | size | law | n | sum rule | classical | **by cell** | kept | median true delta | processor, s |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for d in arguments.cells or (20, 100):
-        for size in arguments.size or (1.0, 0.3, 0.15):
+        for size in arguments.size or (1.0, 0.3, 0.15, 0.08):
             for law in LAWS if d == 20 and size < 1 else ("normal",):
                 print(row(d, size, law, arguments.databases, arguments.runs), flush=True)
 

@@ -14,6 +14,7 @@ import slow
 import empriv
 from empriv import protocols
 from empriv.measuring.tables.relations import relations_of
+from empriv.protocols.cell_steps import NamedCells
 from empriv.results import Outcome, Results
 
 HOSTILE = 'x"; DROP TABLE data; --<b>\x1b[31m'
@@ -250,6 +251,20 @@ def test_a_total_less_the_other_eleven() -> None:
     assert checked.recovered["ward 3"].endswith("and 6 more such terms")
     assert len(checked.further) == 1
     assert checked.further != ("total",)
+
+
+def test_hiding_one_cell_beside_a_total_changes_nothing() -> None:
+    rng = np.random.default_rng(0)
+    inner = 100 + 10 * rng.normal(size=(200, 5))
+    table = np.c_[inner, inner.sum(axis=1)]
+    parts = {k: Results.from_arrays(table[:, k], [table[:, k] - 2.0 * (k in (0, 5))]) for k in range(6)}
+    whole = Results.stack({f"c{k}": part for k, part in parts.items()})
+
+    def delta(*hidden: str) -> float:
+        return float(empriv.measure(NamedCells(hidden).hide(whole, lambda _: whole)).delta(0.1))
+
+    assert delta("c0") == pytest.approx(delta(), rel=1e-6)
+    assert delta("c0", "c1") < 0.7 * delta()
 
 
 def test_hidden_and_noise_by_cell(frame: pd.DataFrame) -> None:

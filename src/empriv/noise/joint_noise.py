@@ -41,6 +41,7 @@ from empriv.words.sentences import amount
 _ROUNDS = 60
 _CUTS = 8  # constraints added in each round
 _ROUNDING = 1e-12
+_LOOKED_AT = 120  # kinds of people, the worst, whose pairs are composed while scales are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,19 +346,25 @@ def _gaussian_laws(
 
         def achieved(scales: FloatArray) -> FloatArray:
             advance(1)
-            return _certificate(touched, scales, epsilon, delta).by_kind
+            return _certificate(touched, scales, epsilon, delta, most=_LOOKED_AT).by_kind
 
         scales = designed_scales(touched, weights, epsilon, delta, achieved)
-    laws = {
-        name: Law.of(step, [("gaussian", 1.0, scale)] if scale > 0 else [("point", 1.0, 0.0)])
-        for name, step, scale in zip(names, steps, scales.tolist(), strict=True)
-    }
-    return laws, _certificate(touched, scales_of(laws), epsilon, delta).achieved_delta
+        for widened in (1.0, 1.03, 1.1):  # if somebody was overlooked
+            laws = {
+                name: Law.of(step, [("gaussian", 1.0, scale)] if scale > 0 else [("point", 1.0, 0.0)])
+                for name, step, scale in zip(names, steps, (widened * scales).tolist(), strict=True)
+            }
+            certified = _certificate(touched, scales_of(laws), epsilon, delta).achieved_delta
+            if certified <= delta:
+                break
+    return laws, certified
 
 
-def _certificate(touched: TouchedCells, scales: FloatArray, epsilon: float, delta: float) -> TableCertificate:
+def _certificate(
+    touched: TouchedCells, scales: FloatArray, epsilon: float, delta: float, most: int | None = None
+) -> TableCertificate:
     least = 0.5 * (delta - float(touched.turned.max(initial=0.0)))
-    return TableCertificate(touched, scales, epsilon, max(least, 0.0))
+    return TableCertificate(touched, scales, epsilon, max(least, 0.0), most)
 
 
 def _certified(risk: SeveralRisk, laws: Mapping[str, Law], epsilon: float, delta: float) -> tuple[float, float]:

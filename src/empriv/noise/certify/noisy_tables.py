@@ -16,16 +16,18 @@ computed here, by no more than a step squared at each kink. That is added.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from empriv.base.threads import workers
 from empriv.measuring.series.composition import Losses, certain_after, gaussian_delta, losses_of, step_of
 from empriv.noise.certify.composed import between_ends
 from empriv.noise.law import Law
 from empriv.noise.touched import Touched, TouchedCells
-from empriv.results import FloatArray, IntArray
+from empriv.results import FloatArray
 
 MARGIN = 0.9  # of epsilon, where the data's law is counted on
 RESAMPLES = 12
@@ -35,7 +37,6 @@ _NOTHING = 1e-6  # of the noise's variance: data that vary less hide nothing
 _FINE = 6  # cells in the width of a kernel
 _MOST_CELLS = 1_200
 _REACH = 8.0
-_EXACT = 300  # kinds of people whose pairs are composed; others by the Gaussian curve, raised by the worst ratio
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,32 +49,38 @@ class TableCertificate:
     scales : (d,) standard deviation of the noise on each cell; 0 for none
     epsilon : of the promise
     enough : a delta of which nobody asks for less: where the noise alone achieves it, the data are not looked at
+    most : None looks at everybody. A number is for a search that wants a quick look: at so many, the worst; others are
+        taken as normal, and as much worse than that as the worst of those
     """
 
     touched: TouchedCells = field(repr=False)
     scales: FloatArray = field(repr=False)
     epsilon: float
     enough: float = 0.0
+    most: int | None = None
 
     @cached_property
     def by_kind(self) -> FloatArray:
         """(kinds of people,) delta of each, in a database that they are in."""
         people = self.touched.people
         out = np.array([noise_alone(k, self._scales_of(k), self._steps_of(k), self.epsilon) for k in people])
-        looked_at = np.flatnonzero(out > self.enough)
-        guess = np.array(
-            [gaussian_guess(self.touched, people[place], self.scales, self.epsilon) for place in looked_at]
-        )
-        order = np.argsort(-guess, kind="stable")
-        worst = 1.0
-        for place, guessed in zip(looked_at[order[:_EXACT]].tolist(), guess[order[:_EXACT]].tolist(), strict=True):
-            with_data = self.with_data(people[place])
-            if with_data is not None:
-                worst = max(worst, with_data / guessed) if guessed > 1e-9 else worst
-                out[place] = min(out[place], with_data)
-        for place, guessed in zip(looked_at[order[_EXACT:]].tolist(), guess[order[_EXACT:]].tolist(), strict=True):
-            if self.touched.left(people[place].cells) is not None:
-                out[place] = min(out[place], worst * guessed)
+        looked_at, others = np.flatnonzero(out > self.enough), np.zeros(0, np.int64)
+        guess = np.zeros(len(people))
+        if self.most is not None and len(looked_at) > self.most:
+            for place in looked_at:
+                guess[place] = gaussian_guess(self.touched, people[place], self.scales, self.epsilon)
+            order = looked_at[np.argsort(-guess[looked_at], kind="stable")]
+            looked_at, others = order[: self.most], order[self.most :]
+        _ = self._resamples  # drawn once, not by each thread
+        for place in looked_at:
+            self.touched.relative_bandwidth(people[place].cells)
+        with ThreadPoolExecutor(workers()) as pool:
+            by_both = list(pool.map(lambda place: self.with_data(people[place]), looked_at))
+        known = np.array([np.inf if delta is None else delta for delta in by_both])
+        out[looked_at] = np.minimum(out[looked_at], known)
+        if len(others):
+            ratio = float((out[looked_at] / np.maximum(guess[looked_at], 1e-12)).max(initial=1.0))
+            out[others] = np.minimum(out[others], ratio * guess[others])
         return out
 
     @property
@@ -228,9 +235,3 @@ def composed_pairs(pairs: list[tuple[FloatArray, FloatArray]], epsilon: float) -
         masses = np.maximum(fftconvolve(masses, part.masses), 0.0) if len(part.masses) else np.zeros(1)
         start += part.first
     return float(Losses(step, start, masses, certain).delta(np.array([epsilon]))[0])
-
-
-def achieved_by(touched: TouchedCells, laws: Mapping[str, Law], epsilon: float) -> tuple[float, IntArray]:
-    """Largest delta_i of everybody under these laws, and the individuals by it, the largest first."""
-    deltas = TableCertificate(touched, scales_of(laws), epsilon).achieved_delta_i
-    return float(deltas.max(initial=0.0)), np.argsort(-deltas, kind="stable")
