@@ -20,6 +20,7 @@ from empriv.measuring.line.residues import (
     seen_steps,
     strengths,
     sums_in_numpy,
+    unlisted_step,
 )
 from empriv.measuring.line.risk import Risk, measure_line, pairs_of
 from empriv.measuring.line.spreads import spread_ratios
@@ -312,3 +313,8 @@ def test_a_literal_density_stays_literal() -> None:
     literal = empriv.measure(others + 0.3, [others, 0.3 * others], density=empriv.Kde("laplace", 5.0))
     assert np.array_equal(literal.delta_i(0.1), blurred(literal).delta_i(0.1))
     assert literal.delta_i(0.1)[0] < 0.1
+
+
+def test_a_middle_of_one_value_has_no_step() -> None:
+    points = np.append(np.zeros(199), 1.0)  # the other one is too far away to belong to the middle
+    assert unlisted_step(points) is None

@@ -191,6 +191,8 @@ def unlisted_step(points: FloatArray, draws: int = 1) -> float | None:
     # the middle, and not too many: frequencies grow with the extent, and a few thousand results show any pattern
     numbers = numbers[np.abs(numbers - np.median(numbers)) <= 5 * wide][:_ENOUGH_RESULTS]
     extent = float(np.ptp(numbers))
+    if not extent > 0:  # all of the middle is one value, as after coarse rounding: a tie, and no step
+        return None
     grid = lattice(numbers)
     last = _FINEST / wide if grid is None else min(_FINEST / wide, 1 / (1.5 * grid[1]))
     apart = 0.25 / extent
