@@ -76,7 +76,7 @@ def pictures(names: list[str], folder: Path) -> None:
         if name == "table":
             audit.chart("table").save(IMAGES / "table.png", scale=1.25)
         if name == "noise":
-            noise = empriv.design_noise(audit, epsilon=epsilon, delta=delta, granularity=0.01)
+            noise = empriv.design_noise(audit, epsilon=epsilon, delta=delta, granularity=0.125)
             pages["with-noise"] = noise_report(noise, folder / "with-noise.html", audit=audit)
     with sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]

@@ -29,7 +29,7 @@ def compared() -> empriv.Comparison:
     gone = replace(raw, outcomes=raw.outcomes.copy(), q=raw.q.copy())
     gone.outcomes[:4], gone.q[:4] = empriv.Outcome.NULL, np.nan
     protocols = {"raw": raw, NASTY[0]: noisy, "gone <b>": gone}
-    return empriv.compare(protocols, epsilon=(0.1, 0.5), truth="raw")
+    return empriv.compare(protocols, epsilon=(0.1, 0.5), truth="raw", target={"epsilon": 0.1, "delta": 0.5})
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,11 @@ def page(compared: empriv.Comparison, tmp_path_factory: pytest.TempPathFactory) 
 def test_the_page_says_what_the_comparison_holds(compared: empriv.Comparison, page: Path) -> None:
     text = unescape(page.read_text(encoding="utf-8"))
     assert page.stat().st_mode & 0o777 == 0o600
+    recommended = compared.recommendation
+    assert recommended is not None
+    assert text.count(recommended.sentence) == 1
+    assert text.index(recommended.sentence) < text.index("is the failure probability")
+    assert text.count('class="pill') == len(recommended.verdicts)
     for one in compared.differences():
         assert number(one.difference) in text
     assert "cannot be told" in text

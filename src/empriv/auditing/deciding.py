@@ -86,7 +86,7 @@ def _(noise: Noise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
     if noise.composed is not None:
         achieved = noise.composed.achieved_delta()
     return NoisyAnswer(
-        noise.expected_error, _typical(audit.alone.results), achieved, whole and same and kept, audit.unit
+        noise.expected_error, typical_answer(audit.alone.results), achieved, whole and same and kept, audit.unit
     )
 
 
@@ -94,7 +94,7 @@ def _(noise: Noise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
 def _(noise: JointNoise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
     parts = audit.alone.components
     errors: Mapping[str, float] = noise.expected_error
-    typical = {name: _typical(parts[name].results) for name in errors}
+    typical = {name: typical_answer(parts[name].results) for name in errors}
     name = max(errors, key=lambda name: errors[name] / max(typical[name], np.finfo(float).tiny))
     met = all(
         noise.epsilon <= verdict.epsilon
@@ -114,7 +114,7 @@ def _keeps(noise: Noise, verdict: Verdict) -> bool:
     return met and there and noise.epsilon <= verdict.epsilon
 
 
-def _typical(results: Results) -> float:
-    """Size of a typical answer: the median of those that are numbers; NaN if none is."""
+def typical_answer(results: Results) -> float:
+    """Size of a typical answer: the mean of those that are numbers; NaN if none is."""
     answers = np.abs(results.q[np.isfinite(results.q)])
-    return float(np.median(answers)) if answers.size else float("nan")
+    return float(answers.mean()) if answers.size else float("nan")

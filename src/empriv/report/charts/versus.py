@@ -37,7 +37,7 @@ _COLOURS = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE, SKY, FAINT)
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 1], [3, 5])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _TALL = 340
-_PANEL, _GAP = 130, 22.0  # height of a small panel, and pixels between two
+_PANELS, _PANEL, _GAP = 2, 110, 22.0  # small panels in a row, height of one, and pixels between two
 _FAR = 16.0  # pixels from which a label is joined to its mark by a line
 _LETTER, _LINE_HEIGHT = 6.7, 14.0  # of a label, in pixels: about 12 points of the page's font
 
@@ -139,14 +139,14 @@ def _panels(
 ) -> dict[str, Any]:
     """A panel for each protocol: its curve on its band, the others' behind, all on the same scales."""
     x, y = scales
-    wide = _columns(len(curves))
+    wide = min(_PANELS, len(curves))
     width = (WIDTH - (wide - 1) * _GAP) / wide
     behind = [
         row
         for protocol, curve in curves.items()
         for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[protocol] * len(epsilons))
     ]
-    ticks = _few(x.high, 4 if wide == 4 else 5)
+    ticks = _few(x.high, 4)
     panels = []
     for k, (protocol, curve) in enumerate(curves.items()):
         colour, dash = styles[protocol]
@@ -181,11 +181,6 @@ def _panels(
             }
         )  # fmt: skip
     return {"concat": panels, "columns": wide, "spacing": {"row": 58, "column": _GAP}, "bounds": "flush"}
-
-
-def _columns(count: int) -> int:
-    """Panels in a row, so that the last row is not nearly empty."""
-    return count if count <= 4 else min((3, 4), key=lambda wide: (-count % wide, -wide))
 
 
 def _few(high: float, most: int) -> list[float]:

@@ -69,6 +69,7 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
     upper = comparison.upper(first_epsilon)
     errors = comparison.truth is not None and comparison.scalar
     front = comparison.front(first_epsilon) if errors else ()
+    recommended = comparison.recommendation
     rows = []
     for k, (name, drawn) in enumerate(material.items()):
         audit, curves = comparison[name], drawn.curves
@@ -83,6 +84,7 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
                 "databases": f"{audit.results.n_databases:,}",
                 "individuals": f"{audit.results.n_individuals:,}",
                 "upper": words.upper_said(upper[name]),
+                "verdict": None if recommended is None else recommended.verdicts[name],
                 "front": "yes" if name in front else "no",
                 "asked": visible(" ".join(audit.query.split()) if audit.origin is not None else summary.asked),
                 "alarms": summary.alarms,
@@ -113,14 +115,14 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         "real": describe_real(differences),
         "told": count_others(differences) if differences else "",
         "held": words.held_together(0.95, len(differences)) if differences else "",
-        "notes": notes_of(comparison),
+        "notes": [note for note in notes_of(comparison) if recommended is None or note != recommended.sentence],
         "charts": [picture_of(chart) for chart in charts],
         "ticks": [
             (int(np.searchsorted(first.epsilons, epsilon)), label(epsilon))
             for epsilon in comparison.epsilons
             if epsilon in first.epsilons
         ],
-        "decision": None,
+        "recommendation": recommended,
     }  # fmt: skip
     payload = {
         "epsilons": bind["epsilon"],

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from empriv.auditing.audit import Audit
+from empriv.auditing.deciding import typical_answer
 from empriv.base.harmless import shortened, visible
 from empriv.base.storage import write_atomically
 from empriv.noise.joint_noise import JointNoise
@@ -170,8 +171,7 @@ def _rows(facts: NoiseFacts, audit: Audit) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for name, law in facts.laws.items():
         results = audit.results if not name else audit.results.component(name)
-        answers = answers_of(results)
-        typical = float(np.median(np.abs(answers[np.isfinite(answers)]))) if np.isfinite(answers).any() else np.nan
+        typical = typical_answer(results)
         share = law.expected_error / typical if typical > 0 else np.nan
         rows.append(
             (
