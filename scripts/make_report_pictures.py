@@ -84,7 +84,7 @@ def pictures(names: list[str], folder: Path) -> None:
         for name, path in pages.items():
             page = browser.new_page(viewport={"width": WIDTH, "height": 1000})
             page.goto(path.as_uri())
-            last = page.locator("#who ~ table, #answers ~ div figure").first.bounding_box()
+            last = page.locator("#cells ~ figure svg, #who ~ table, #answers ~ div figure").first.bounding_box()
             _save(page, f"gallery-{name}", {"width": WIDTH, "height": last["y"] + last["height"] + 20})
             if name == "noise":
                 page.set_viewport_size({"width": PHONE, "height": 900})

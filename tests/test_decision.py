@@ -67,14 +67,22 @@ def test_noise_is_offered_with_its_cost_in_the_answers_unit() -> None:
     assert made.reason.endswith("With the noise, delta is 0.049 for the most exposed, by its certificate.")
 
 
+def test_another_change_than_noise_is_named() -> None:
+    made = decide(replace(CASE, outcome="fail", judged=BROKEN, noise=replace(CHEAP, how="Round to 10")))
+    assert made.word == "Publish changed"
+    assert made.line == "Publish changed: round to 10 (±1.2 min on a typical 6.04 min)"
+    assert made.reason.endswith("After it, delta is 0.049 for the most exposed.")
+
+
 @pytest.mark.parametrize(
     "case",
     [
         replace(CASE, outcome="fail", judged=BROKEN, noise=replace(CHEAP, holds=False)),
+        replace(CASE, outcome="unresolved", judged=OPEN, noise=replace(CHEAP, error=0.0)),  # the answer as it is
         replace(CASE, outcome="fail", judged=BROKEN, noise=replace(CHEAP, error=7.0)),
         replace(CASE, outcome="unresolved", obstacles=("A trend.",), lasting=("A trend.",), noise=CHEAP),
     ],
-    ids=["misses the target", "larger than the answer", "does not answer a check"],
+    ids=["misses the target", "adds nothing", "larger than the answer", "does not answer a check"],
 )
 def test_noise_is_not_offered_where_it(case: Case) -> None:
     assert decide(case).line == "Do not publish yet"

@@ -132,7 +132,8 @@ def decide(case: Case) -> Decision:
     if case.outcome == "pass":
         return Decision(PUBLISH, PUBLISH, _reason(case), condition)
     noise, reason = case.noise, _reason(case)
-    if noise is None or not noise.holds or case.lasting:
+    # noise that adds nothing leaves the answer as it is, and so its verdict
+    if noise is None or not noise.holds or case.lasting or (noise.error <= 0 and not noise.how):
         return Decision(NOT_YET, NOT_YET, reason, condition)
     cost = f"±{amount(noise.error, noise.unit)} on a typical {amount(noise.typical, noise.unit)}"
     cost += "" if noise.component is None else f" for {noise.component}"

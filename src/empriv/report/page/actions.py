@@ -89,6 +89,7 @@ def actions_of(advice: Advice, decision: Decision, unit: str) -> Actions:
             action is advice.best and not stopped,
         )
         for action in advice.of_each_kind()[:_MOST_ROWS]
+        if action.code != "noise" or action.error > 0
     )  # fmt: skip
     said = (*([_STOPPED] if stopped else []), *advice.saved[:1], *advice.left_out)
     return Actions(rows, tuple(map(visible, said)))
