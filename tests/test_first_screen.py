@@ -192,17 +192,15 @@ individual  delta_i  moves the answer by up to  in databases
 1                0%                  0.267 min           400
 
 2 things to know before you rely on this: --verbose lists them.
-Next: choose the steps of your answers, and get the noise to release them with:
-  empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --granularity 0.25 --save noise.empriv
+Next: do that:
+  empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --granularity 0.1 --save noise.empriv
 """
 
 
-def screen(audit: empriv.Audit, *, target: str | None = TARGET, noise: Any = None, **given: Any) -> list[str]:
+def screen(audit: empriv.Audit, *, target: str | None = TARGET, **given: Any) -> list[str]:
     """The lines that are printed of an audit."""
     settings: Settings = settings_of({}, {"target": () if target is None else (target,), "show_ids": True, **given})
-    finished = judged_audit(
-        audit, Wanted.of(settings), save="audit.empriv", noise=noise, curve=not isinstance(audit, empriv.Scan)
-    )
+    finished = judged_audit(audit, Wanted.of(settings), save="audit.empriv", curve=not isinstance(audit, empriv.Scan))
     assert finished.page is not None
     console = console_for(io.StringIO())
     console.width = 80
@@ -264,9 +262,7 @@ def test_the_first_screen(make: Callable[[], empriv.Audit], given: dict[str, Any
 
 
 def test_the_first_screen_with_noise() -> None:
-    audit = loud()
-    noise = empriv.design_noise(audit, epsilon=0.1, delta=0.05, granularity=0.25)
-    assert screen(audit, noise=noise) == WITH_NOISE.splitlines()
+    assert screen(loud(), report="page.html") == WITH_NOISE.splitlines()
 
 
 def test_the_first_screen_of_a_table() -> None:

@@ -44,9 +44,4 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
             source_of(settings), settings.asked, epsilon=settings.epsilon, unit=settings.unit, engine=engine
         )
 
-    def design(audit: Any) -> Any:
-        import empriv
-
-        return empriv.design_noise(audit, epsilon=0.1, delta=0.05)
-
-    finish(run, Wanted.of(settings), save=SAVED, design=design, exits=False)
+    finish(run, Wanted.of(settings), save=SAVED, exits=False)

@@ -20,10 +20,11 @@ from empriv.base.harmless import pseudonyms
 from empriv.cli.policy import Judgement, Target
 from empriv.cli.terminal import printable
 from empriv.errors import InputError
-from empriv.words.decision import NO_TARGET, PUBLISH, WITH_NOISE
+from empriv.words.decision import CHANGED, NO_TARGET, PUBLISH, WITH_NOISE
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
+    from empriv.comparing.ways import Advice
     from empriv.validate.verdict import Verdict
     from empriv.words.decision import Decision
 
@@ -68,13 +69,15 @@ def judged(
 
 
 def next_step(
-    audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, noise: Any = None
+    audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, advice: Advice | None = None
 ) -> tuple[str, str]:
     """What to do next, and the command that does it, if one does."""
     if decision.word == NO_TARGET:
         return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""
     if decision.word == PUBLISH:
         return "if you publish it again and again, ask for that, such as --times 30.", ""
+    if decision.word in (WITH_NOISE, CHANGED) and advice is not None and advice.best is not None:
+        return "do that:", advice.best.command
     worst = max(verdicts, key=("pass", "unresolved", "fail").index)
     target = worst.targets[0]
     if any(check.code == "databases" and check.severity == "error" for check in worst.checks):
@@ -84,10 +87,6 @@ def next_step(
     limit = f"--{target.name.replace('_', '-')} {target.limit:g}"
     times = "" if audit.times == 1 else f" --times {audit.times}"
     command = f"empriv noise {shlex.quote(saved or 'audit.empriv')} --epsilon {worst.epsilon:g} {limit}{times}"
-    if decision.word == WITH_NOISE:
-        return "choose the steps of your answers, and get the noise to release them with:", (
-            f"{command} --granularity {noise.granularity:g} --save noise.empriv"
-        )
     if audit.times == 1:
         asked = " ".join(f"--target {shlex.quote(text)}" for text in _texts(verdicts))
         command = f"empriv advise {shlex.quote(saved or 'audit.empriv')} {asked}"

@@ -99,7 +99,7 @@ class Finished:
     outcomes: tuple[Judgement, ...]
     verdicts: tuple[tuple[str, Verdict], ...]
     page: Page | None
-    noise: Any = None
+    advice: Any = None
 
 
 def finish(
@@ -110,13 +110,11 @@ def finish(
     config: tuple[str, str] | None = None,
     limits: Mapping[str, Any] | None = None,
     further: Callable[[Audit], Sequence[str]] = lambda audit: (),  # noqa: ARG005 — nothing further
-    design: Callable[[Audit], Any] = lambda audit: None,  # noqa: ARG005 — no noise
     exits: bool = True,
 ) -> None:
     """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved.
 
-    ``further`` gives sentences to print, ``design`` noise to decide with; ``exits`` is False where a verdict is no
-    failure.
+    ``further`` gives sentences to print; ``exits`` is False where a verdict is no failure.
     """
     with whole(_STEPS if wanted.report else _STEPS_WITHOUT_PAGE, show=False if wanted.quiet else None) as bar:
         with engine_of(limits or {}) as engine:
@@ -128,7 +126,7 @@ def finish(
                 audit.summary(wanted.epsilons)  # kept
                 bar.begin("Judging")
                 said = () if wanted.quiet else further(audit)
-                return judged_audit(audit, wanted, save=save, further=said, noise=design(audit))
+                return judged_audit(audit, wanted, save=save, further=said)
 
             finished = interruptible(work)
         bar.pause()
@@ -188,7 +186,7 @@ def _write_report(finished: Finished, wanted: Wanted, path: str) -> list[str]:
     """Write the page of an audit; what to say of the key to its pseudonyms."""
     page = finished.audit.report(
         path, show_ids=wanted.show_ids, public=wanted.public, verdicts=finished.verdicts,
-        config=None if wanted.public else wanted.config, beside=wanted.beside, noise=finished.noise,
+        config=None if wanted.public else wanted.config, beside=wanted.beside, advice=finished.advice,
     )  # fmt: skip
     return [] if page.key is None else [f"; {page.key.name} tells who is who"]
 
@@ -217,7 +215,6 @@ def judged_audit(
     save: str | None = None,
     further: Sequence[str] = (),
     curve: bool = True,
-    noise: Any = None,
 ) -> Finished:
     """The audit with its verdicts, its decision and the words about it."""
     # In this order, the curves at the epsilons asked for are computed only once.
@@ -228,13 +225,20 @@ def judged_audit(
         (text, verdict_on(audit, parse_target(text), wanted.basis, wanted.presence)) for text in wanted.targets
     )
     given = [verdict for _, verdict in verdicts]
-    if wanted.quiet and figures is None:
+    if wanted.quiet and figures is None and wanted.report is None:
         return Finished(audit, None, outcomes, verdicts, None)
-    decision = audit.decision(given, noise=noise)
+    advice = None
+    decision = audit.decision(given)
+    if wanted.report is not None and not wanted.public:  # the page has tried what can be done: both say the same
+        from empriv.report.page.actions import decision_on, quick_advice, worst_first
+
+        worst = [verdict for _, verdict in worst_first(verdicts)]
+        advice = quick_advice(audit, worst, save or wanted.saved or "audit.empriv")
+        decision = decision_on(audit, worst, advice)
     if figures is not None:
         figures |= judged(decision, outcomes, verdicts)
     if wanted.quiet:
-        return Finished(audit, figures, outcomes, verdicts, None)
+        return Finished(audit, figures, outcomes, verdicts, None, advice)
     often = _how_often(audit, verdicts, wanted.presence) if audit.times > 1 else ()
     summary = audit.with_validity(summary)
     from empriv.words.summary import tail_sentence
@@ -248,12 +252,12 @@ def judged_audit(
         ranking=ranking(audit.individuals(ranked_at, top=wanted.top), wanted.show_ids) if wanted.top else None,
         ranked_at=ranked_at, pseudonyms=not wanted.show_ids, n_individuals=audit.n_individuals,
         tail=tail_sentence(audit.epsilon(0.0)) if wanted.verbose and audit.measured.tells_epsilon(0.0) else "",
-        next_step=next_step(audit, given, decision, save or wanted.saved, noise),
+        next_step=next_step(audit, given, decision, save or wanted.saved, advice),
         once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
         unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
         further=(*often, *further),
     )  # fmt: skip
-    return Finished(audit, figures, outcomes, verdicts, page, noise)
+    return Finished(audit, figures, outcomes, verdicts, page, advice)
 
 
 def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], presence: str) -> tuple[str, ...]:

@@ -49,8 +49,11 @@ def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verd
     return sorted(verdicts, key=lambda judged: (FAIL, UNRESOLVED, PASS).index(judged[1]))
 
 
-def quick_advice(audit: Audit, verdicts: Sequence[Verdict]) -> Advice | None:
-    """What can be done about the worst verdict, tried on the results alone; None where there is no target or no way."""
+def quick_advice(audit: Audit, verdicts: Sequence[Verdict], saved: str = "audit.empriv") -> Advice | None:
+    """What can be done about the worst verdict, tried on the results alone; None where there is no target or no way.
+
+    The worst verdict comes first; ``saved`` is the file of the audit that commands name.
+    """
     if not verdicts or verdicts[0].basis != "bound":
         return None
     worst = verdicts[0]
@@ -59,7 +62,7 @@ def quick_advice(audit: Audit, verdicts: Sequence[Verdict]) -> Advice | None:
     try:
         return advise(
             audit, epsilon=worst.epsilon, delta=limits.get("delta"), total_risk=limits.get("total_risk"),
-            presence=presence, level=worst.level,
+            presence=presence, level=worst.level, saved=saved,
         )  # fmt: skip
     except InputError:
         return None  # several numbers, or a scan, which holds too little
