@@ -26,7 +26,7 @@ from empriv.scale.tallied import TalliedRisk
 from empriv.scale.tally import EDGES
 from empriv.validate.bounds.figures import Bounds
 
-GRID = 50
+GRID = 40
 MOST_ROWS = 12_000  # up to this many individuals, the table shows all
 TOP_ROWS = 5_000  # of more, it shows this many
 _AT_ONCE = 20_000_000  # delta_i held in memory
@@ -223,7 +223,7 @@ def gather(
     Parameters
     ----------
     audit : what is reported
-    epsilons : where the slider may stop; default: about 50 from 0 on, the epsilons asked for among them; of a scan,
+    epsilons : where the slider may stop; default: about 40 from 0 on, the epsilons asked for among them; of a scan,
         those that it was made for
     at : the epsilon at which charts are first drawn; default: that of the first target, or the first asked for
     naming : names of individuals, from their labels, if charts may name them
