@@ -55,6 +55,8 @@ def advise(
     presence: str = "both",
     level: float | None = None,
     granularity: float | None = None,
+    noise: Noise | None = None,
+    rounding: bool = True,
     saved: str = "audit.empriv",
     config: str = "advice.toml",
     rng: int = 0,
@@ -72,6 +74,8 @@ def advise(
         them these are left out, and it is said
     epsilon, delta, total_risk, presence, level : the target, as for `Audit.verdict`
     granularity : what noisy answers are multiples of; default: one that the answers suggest
+    noise : designed for this audit and this target before, to be taken instead of designing it again
+    rounding : try rounding too, of which each of three steps takes as long as an audit
     saved, config : files that the commands of the rows name: the saved audit, and the audit.toml of a row
     rng : seed of resamples and draws
     engine, memory_limit, timeout : as for `collect`
@@ -97,7 +101,7 @@ def advise(
     if not len(numbers):
         raise InputError("`audit` must have an answer that is a number on at least one database, got none.")
     typical = float(np.abs(numbers).mean())
-    bases = rounding_bases(numbers)
+    bases = rounding_bases(numbers) if rounding else ()
     run = Run(rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, progress=False)
     on_rows: list[RowWay] = []
     not_on_rows: tuple[str, ...] = (words.no_rows(),)
@@ -109,16 +113,16 @@ def advise(
         as_it_is = _as_it_is(asked, goal, before, saved)
         advance()
         trial = _Trial(asked, goal, before, typical, saved, config, rng)
-        noise, left_out = trial.noise(granularity)
+        noisy, left_out = trial.noise(granularity, noise)
         advance()
         classical = trial.classical(granularity)
         advance()
-        actions = [as_it_is, *noise, *trial.waiting(as_it_is)]
+        actions = [as_it_is, *noisy, *trial.waiting(as_it_is)]
         if as_it_is.meets:
             left_out = (*left_out, words.nothing_needed())
         else:
             actions += _tried(bases, trial.rounding, advance)
-            left_out = (*left_out, *not_on_rows)
+            left_out = (*left_out, *(() if rounding else (words.no_rounding(),)), *not_on_rows)
             for way in on_rows:
                 try:
                     actions += trial.on_rows(way, run)
@@ -199,13 +203,20 @@ class _Trial:
         """Whether there are figures for a database that people are in."""
         return self.before.by_estimate_when_present is not None
 
-    def noise(self, granularity: float | None) -> tuple[list[Action], tuple[str, ...]]:
-        """Noise designed for the target; or nothing, and why."""
+    def noise(self, granularity: float | None, given: Noise | None) -> tuple[list[Action], tuple[str, ...]]:
+        """Noise designed for the target, now or before; or nothing, and why."""
+        if given is not None and self._is_for_the_goal(given):
+            return [self._noise_row(given)], ()
         try:
             designed = self._designed("robust", granularity, self.goal.presence)
         except (CertificateError, InputError) as error:
             return [], (words.no_noise(str(error)),)
         return [self._noise_row(designed)], ()
+
+    def _is_for_the_goal(self, noise: Noise) -> bool:
+        there = noise.present is not None or not self.present
+        same = (noise.epsilon, noise.delta, noise.total_risk, noise.times)
+        return there and same == (self.goal.epsilon, self.goal.delta, self.goal.total_risk, self.asked.times)
 
     def _noise_row(self, designed: Noise) -> Action:
         held = designed.certificate.holds and (designed.present is None or designed.present.holds)

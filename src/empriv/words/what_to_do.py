@@ -132,6 +132,10 @@ def nothing_needed() -> str:
     return "Nothing need be done to the answer, so that nothing else was tried."
 
 
+def no_rounding() -> str:
+    return "Rounding was not tried here: `empriv advise` does."
+
+
 def no_rows() -> str:
     return "Clipping, a minimum count and coarser databases were not tried: they need the rows, which are not here."
 

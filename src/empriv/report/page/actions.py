@@ -13,6 +13,7 @@ from empriv.base.harmless import visible
 from empriv.comparing.advising import advise
 from empriv.comparing.ways import Action, Advice
 from empriv.errors import InputError
+from empriv.noise.noise import Noise
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
 from empriv.words.decision import NOT_YET, Decision, NoisyAnswer, decide
 from empriv.words.sentences import amount, number, percent
@@ -49,10 +50,13 @@ def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verd
     return sorted(verdicts, key=lambda judged: (FAIL, UNRESOLVED, PASS).index(judged[1]))
 
 
-def quick_advice(audit: Audit, verdicts: Sequence[Verdict], saved: str = "audit.empriv") -> Advice | None:
-    """What can be done about the worst verdict, tried on the results alone; None where there is no target or no way.
+def quick_advice(
+    audit: Audit, verdicts: Sequence[Verdict], saved: str = "audit.empriv", noise: object = None
+) -> Advice | None:
+    """What can be done about the worst verdict, from the results alone; None where there is no target or no way.
 
-    The worst verdict comes first; ``saved`` is the file of the audit that commands name.
+    The worst verdict comes first; ``saved`` is the file of the audit that commands name, ``noise`` what was designed
+    before. Rounding is left out: every step of it takes as long as the audit.
     """
     if not verdicts or verdicts[0].basis != "bound":
         return None
@@ -62,7 +66,8 @@ def quick_advice(audit: Audit, verdicts: Sequence[Verdict], saved: str = "audit.
     try:
         return advise(
             audit, epsilon=worst.epsilon, delta=limits.get("delta"), total_risk=limits.get("total_risk"),
-            presence=presence, level=worst.level, saved=saved,
+            presence=presence, level=worst.level, saved=saved, rounding=False,
+            noise=noise if isinstance(noise, Noise) else None,
         )  # fmt: skip
     except InputError:
         return None  # several numbers, or a scan, which holds too little

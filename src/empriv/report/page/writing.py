@@ -116,7 +116,7 @@ def write_report(
         key = target.with_suffix(".key.json")
         names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
     judged = [verdict for _, verdict in verdicts]
-    advice = quick_advice(audit, judged) if advice is None else advice
+    advice = quick_advice(audit, judged, noise=noise) if advice is None else advice
     decision = decision_on(audit, judged, advice)
     actions = None if advice is None else actions_of(advice, decision, audit.unit)
     text = page_of(
