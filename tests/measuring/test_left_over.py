@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from empriv.measuring.tables.left_over import depends_on_rest, edge_gain
+from empriv.measuring.tables.left_over import depends_on_rest, edge_gain, flatness
 from loading import benchmark
 
 families = benchmark("table_families")
@@ -53,3 +53,11 @@ def test_an_edge_is_seen_and_a_slope_is_not() -> None:
         y = families.made(name, D).draw(np.random.default_rng(5), N)
         for sign in (1.0, -1.0):
             assert low < edge_gain(sign * 7.0 * y[:, -1], y[:, :-1]) < high
+
+
+@pytest.mark.parametrize(("name", "seen"), [("normal", False), ("gamma 2 factors", False), ("two peaks factors", True)])
+def test_two_peaks_leave_something_flat(name: str, seen: bool) -> None:
+    law = families.made(name, D)
+    tables = [law.draw(np.random.default_rng([2, run]), 365) for run in range(20)]
+    alarms = float(np.mean([flatness(y[:, -1], y[:, :-1]) > 1.8 for y in tables]))
+    assert alarms >= 0.9 if seen else alarms <= 0.1

@@ -30,6 +30,7 @@ TITLES = {
     "bent": "Cells beside the rest of the table",
     "digits-together": "Last digits of cells together",
     "edge": "Edges of cells",
+    "flat": "Flat cells",
     "drift": "Influence on the databases that people are in",
     "exact-leak": "Exact leak",
     "floor": "Smallest delta that can be supported",
@@ -240,6 +241,12 @@ def _edge(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     return words.edge(numbers["share"])
 
 
+def _flat(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
+    if severity == "info":
+        return "What is left of the cells of the riskiest people has one peak, as far as its spread tells."
+    return words.flat()
+
+
 def _exact_leak(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     return words.exact_leak(subject, numbers["individuals"], numbers["share"])
 
@@ -360,6 +367,7 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "bent": _bent,
     "digits-together": _digits_together,
     "edge": _edge,
+    "flat": _flat,
     "drift": _drift,
     "exact-leak": _exact_leak,
     "floor": _floor,

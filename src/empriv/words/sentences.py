@@ -326,6 +326,13 @@ def edge(share: float) -> str:
     )
 
 
+def flat() -> str:
+    return (
+        "What is left of a cell of the riskiest people is flat, or has two peaks whose valley the other cells smear: "
+        "the table may reveal more than the bound says. It cannot tell."
+    )
+
+
 def target(name: str, limit: float, epsilon: float) -> str:
     return f"{name.replace('_', ' ')} at most {number(limit)} at epsilon {epsilon:g}"
 

@@ -1,4 +1,4 @@
-"""Is what is left of a cell as the bounds take it to be? Two tests.
+"""Is what is left of a cell as the bounds take it to be? Three tests.
 
 **Does it depend on the rest of the table?** The regression takes out what the rest says of a cell on average. If the
 rest also says how far the cell strays, or bends its mean, what is left is not one law that all databases have in
@@ -10,6 +10,9 @@ nor many of them cause alarms.
 **Has it a hard edge?** Least squares with p parameters from n databases smear what is finer than the root of p/n
 standard deviations. An edge is found by the regression that suits it: the plane below all points whose distances from
 it are least in sum. It is the most likely one if what is left is exponential, and near an edge it is off by p/n alone.
+
+**Has it two peaks?** The same smearing fills the valley between them, and what is left looks flat instead: its kurtosis
+stays far below the normal law's.
 """
 
 from __future__ import annotations
@@ -76,6 +79,17 @@ def edge_gain(cell: FloatArray, rest: FloatArray) -> float:
             distance = float((side - frame @ plane.x).sum()) / freedom
             gains.append(0.5 * np.log(2 * np.pi) - 0.5 - np.log(max(distance, 1e-12)))
     return float(max(gains, default=-np.inf))
+
+
+def flatness(cell: FloatArray, rest: FloatArray) -> float:
+    """By how many standard deviations the kurtosis of what is left of a cell (n,) is below that of a normal law."""
+    n = len(cell)
+    frame = _frame(rest)
+    left = cell - frame @ (frame.T @ cell)
+    spread = float(np.sqrt((left**2).mean()))
+    if frame.shape[1] > _MOST_FITTED * n or not spread > 1e-9 * float(np.abs(cell).max(initial=0.0)):
+        return -np.inf
+    return float((3.0 - ((left / spread) ** 4).mean()) / np.sqrt(24.0 / n))
 
 
 def _frame(rest: FloatArray) -> FloatArray:
