@@ -3,7 +3,7 @@
 What a person does not touch is the same with and without them, so it is known. All of it is taken out by one
 regression: with the precision K of the cells, the residual of cell c on all others is ``Y K e_c / K_cc``, and what is
 left in any direction a is ``Y K a / (a'K a)``. Calendar, previous tables and other quantities that are known are
-regressors of every cell. A cell that others determine (a margin) is no further regressor: it is left to `relations`,
+regressors of every cell. A cell that others determine (`margins`) is no further regressor: it is left to `relations`,
 and whoever breaks one of those is given away.
 
 With p parameters and n databases residuals are too small or, for laws that are not normal, too normal. An upper bound
@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.given.terms import Term
+from empriv.measuring.tables.margins import Margins, independent, margins_of
 from empriv.results import FloatArray, IntArray, Results
 
-CONSTANT = 1e-7  # of the spread: what varies less is constant, but for rounding
 MOST_FITTED = 0.9  # parameters in a database: beyond, a ridge
 _RIDGE = 0.5  # parameters in a database that a ridge is worth
 _LEAST_NUMBERS = 30  # databases in which a cell must be a number to be regressed on
@@ -54,6 +54,7 @@ class TableFit:
     coming, left_out : cells whose coming and going is a regressor, and those for which there was no room
     known : names of further regressors
     basis : (N, k) orthonormal, of what is known
+    margins : cells that are sums of others, which is what most cells that are not kept are
     """
 
     cells: tuple[str, ...]
@@ -71,6 +72,7 @@ class TableFit:
     left_out: int
     known: tuple[str, ...]
     basis: FloatArray
+    margins: Margins
 
     @property
     def g(self) -> float:
@@ -122,22 +124,26 @@ def fit_table(results: Results, known: Sequence[Term] = ()) -> TableFit:
     q, numbers = results.q.reshape(-1, d), (results.outcomes == 0).reshape(-1, d)
     often = numbers.reshape(n, draws, d).any(axis=1).sum(axis=0)
     carried = np.asarray(often >= max(1, min(_LEAST_NUMBERS, math.ceil(n / 2))))
-    coming, left_out = _comings(results, often, sum(term.size for term in known) + 1)
-    columns = [np.ones((n * draws, 1)), *(np.repeat(term.columns, draws, axis=0) for term in known), coming]
-    vectors, sizes, _ = np.linalg.svd(np.concatenate(columns, axis=1), full_matrices=False)
-    basis = vectors[:, sizes > 1e-10 * sizes.max()]
+    columns = [np.ones((n * draws, 1)), *(np.repeat(term.columns, draws, axis=0) for term in known)]
+    margins = margins_of(results, _orthonormal(columns), carried)
+    coming, left_out = _comings(results, often, margins.cells[margins.follows], sum(term.size for term in known) + 1)
+    basis = _orthonormal([*columns, coming])
     values = filled(q, numbers)
     spreads = values.std(axis=0)
     varies = spreads > 1e-12 * np.abs(values).max(axis=0, initial=0.0)
     residuals = values - basis @ (basis.T @ values)
     scale = np.where(varies, spreads, 1.0)
-    kept, saturated = _independent(residuals / scale, np.flatnonzero(carried & varies), spreads, basis.shape[1])
+    candidates = np.setdiff1d(np.flatnonzero(carried & varies), margins.cells)
+    candidates = candidates[np.argsort(spreads[candidates], kind="stable")]  # so that sums are what is left out
+    room = n * draws - basis.shape[1]
+    kept, _ = independent(residuals / scale, candidates.tolist(), max(0, room))
     relations = np.zeros((d, len(kept)))
     if len(kept):
         weights = np.linalg.lstsq(residuals[:, kept] / scale[kept], residuals / scale, rcond=1e-12)[0].T
         relations[:] = weights * scale[:, None] / scale[kept]
         relations[~carried] = 0.0
         relations[kept] = np.eye(len(kept))
+        relations[margins.cells] = margins.weights @ relations[margins.parts]
     precision, ridge = _precision(residuals[:, kept], n, basis.shape[1])
     return TableFit(
         cells=results.components,
@@ -150,11 +156,12 @@ def fit_table(results: Results, known: Sequence[Term] = ()) -> TableFit:
         spreads=spreads,
         carried=carried,
         ridge=ridge,
-        saturated=saturated,
+        saturated=bool(len(kept) >= room > 0),
         coming=coming.shape[1],
         left_out=left_out,
         known=tuple(term.name for term in known),
         basis=basis,
+        margins=margins,
     )
 
 
@@ -165,12 +172,12 @@ def filled(q: FloatArray, numbers: BoolArray) -> FloatArray:
     return np.where(numbers, plain, plain.sum(axis=0) / count)
 
 
-def _comings(results: Results, often: IntArray, others: int) -> tuple[FloatArray, int]:
+def _comings(results: Results, often: IntArray, follow: IntArray, others: int) -> tuple[FloatArray, int]:
     """(N, k) whether each cell that comes and goes is a number, those about half the time first, while there is room;
-    and how many are left out."""
+    and how many are left out. Margins that ``follow`` their parts come and go with them, which is nothing new."""
     n, d = results.n_databases, results.outcomes.shape[-1]
     there = (results.outcomes == 0).reshape(-1, d)
-    comes = np.flatnonzero((often >= _EACH_WAY) & (n - often >= _EACH_WAY))
+    comes = np.setdiff1d(np.flatnonzero((often >= _EACH_WAY) & (n - often >= _EACH_WAY)), follow)
     _, first = np.unique(there[:, comes], axis=1, return_index=True)  # cells that come and go together are one
     ranked = comes[np.sort(first)]
     ranked = ranked[np.argsort(np.abs(often[ranked] - n / 2), kind="stable")]
@@ -179,28 +186,9 @@ def _comings(results: Results, often: IntArray, others: int) -> tuple[FloatArray
     return there[:, taken].astype(float), len(ranked) - len(taken)
 
 
-def _independent(
-    standard: FloatArray, candidates: IntArray, spreads: FloatArray, n_known: int
-) -> tuple[IntArray, bool]:
-    """Cells none of which the others determine, and whether they are as many as there can be.
-
-    Those that vary least come first, so that margins are what is left out.
-    """
-    size = len(standard)
-    room = size - n_known
-    kept: list[int] = []
-    frame = np.empty((size, min(len(candidates), max(room, 0))))
-    for cell in candidates[np.argsort(spreads[candidates], kind="stable")].tolist():
-        if len(kept) >= frame.shape[1]:
-            break
-        column, so_far = standard[:, cell], frame[:, : len(kept)]
-        for _ in range(2):  # twice, since once leaves roundings
-            column = column - so_far @ (so_far.T @ column)
-        length = float(np.linalg.norm(column))
-        if length > CONSTANT * math.sqrt(size):
-            frame[:, len(kept)] = column / length
-            kept.append(cell)
-    return np.sort(np.array(kept, np.int64)), bool(len(kept) >= room > 0)
+def _orthonormal(columns: Sequence[FloatArray]) -> FloatArray:
+    vectors, sizes, _ = np.linalg.svd(np.concatenate(columns, axis=1), full_matrices=False)
+    return np.asarray(vectors[:, sizes > 1e-10 * sizes.max()])
 
 
 def _precision(residuals: FloatArray, n: int, n_known: int) -> tuple[FloatArray, bool]:

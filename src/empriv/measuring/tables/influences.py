@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.line.atoms import tie_tolerance
-from empriv.measuring.tables.fit import CONSTANT, TableFit
+from empriv.measuring.tables.fit import TableFit
+from empriv.measuring.tables.margins import CONSTANT, zero_filled
 from empriv.results import FloatArray, IntArray, Results
 
 _VALUES = 4_000_000  # held at once
@@ -34,6 +35,7 @@ class Influences:
     turns : (t, 2) pairs of an entry and a cell that it turns
     broken : (b, 2) pairs of an entry and a cell whose relation to the kept cells does not hold without the individual
     sizes : (entries,) the largest D'K D of the draws
+    as_sums : (entries,) the largest ``D'S^-1 D`` of the draws, of the parts of `Margins`: cells without an answer are 0
     """
 
     results: Results
@@ -44,6 +46,7 @@ class Influences:
     turns: IntArray
     broken: IntArray
     sizes: FloatArray
+    as_sums: FloatArray
 
     @property
     def draws(self) -> int:
@@ -83,14 +86,19 @@ def influences_on(results: Results, fit: TableFit) -> Influences:
     """Take differences, block by block."""
     d, draws = len(fit.cells), results.draws or 1
     q, codes = results.q.reshape(-1, draws, d), results.outcomes.reshape(-1, draws, d)
-    entry_q, entry_codes = (array.reshape(-1, draws, d) for array in (results.entry_q, results.entry_outcomes))
+    entry_q, entry_codes = results.entry_q.reshape(-1, draws, d), results.entry_outcomes.reshape(-1, draws, d)
     tolerance = np.array([tie_tolerance(q[..., cell]) for cell in range(d)])
     least = np.where(fit.carried, np.inf, 0.0)  # cells that are seldom a number are turned by any change
-    others = np.setdiff1d(np.flatnonzero(fit.carried), fit.kept)
-    allowed = np.maximum(CONSTANT * fit.spreads[others], 8 * d * tolerance.max(initial=0.0))
+    margins = fit.margins
+    allowed = np.maximum(CONSTANT * fit.spreads, 8 * d * tolerance.max(initial=0.0))
+    others = np.setdiff1d(np.flatnonzero(fit.carried), np.concatenate((fit.kept, margins.cells)))
+    adding = (margins.weights != 0).T.astype(float)
+    freedom = len(fit.residuals) - fit.basis.shape[1] - len(fit.kept)
+    always = bool((codes == 0).all() and (entry_codes == 0).all())
+    same = always and not fit.ridge and freedom > 0 and np.array_equal(margins.parts, fit.kept)  # K is freedom / S
     parts: list[tuple[IntArray, IntArray, FloatArray]] = []
     touched, turns_at, broken = [], [], []
-    sizes = np.zeros(len(entry_q))
+    sizes, as_sums = np.zeros(len(entry_q)), np.zeros(len(entry_q))
     owner = np.repeat(np.arange(results.n_individuals, dtype=np.int64), results.presence)
     step = max(1, _VALUES // (d * draws))
     for start in range(0, len(entry_q), step):
@@ -103,15 +111,32 @@ def influences_on(results: Results, fit: TableFit) -> Influences:
         change[np.abs(change) <= tolerance] = 0.0
         other_kind = codes[at] != entry_codes[rows]
         turning = (other_kind | (np.abs(change) > least)).any(axis=1)
-        turns_at.append(np.argwhere(turning) + np.array([start, 0]))
         entry, cell = np.nonzero(turning | (change != 0).any(axis=1))
         touched.append(np.unique(owner[start + entry] * d + cell))
         inner = np.ascontiguousarray(change[..., fit.kept])
         sizes[rows] = fit.sizes(inner).max(axis=1) if len(fit.kept) else 0.0
+        summed, of_parts = change, inner
+        if not always:
+            summed = zero_filled(q[at], codes[at]) - zero_filled(entry_q[rows], entry_codes[rows])
+        if same:
+            as_sums[rows] = sizes[rows] / freedom
+        else:
+            of_parts = np.ascontiguousarray(summed[..., margins.parts])
+            as_sums[rows] = ((of_parts @ margins.root) ** 2).sum(axis=-1).max(axis=1)
+        if len(margins.cells):
+            beside = np.abs(summed[..., margins.cells] - of_parts @ margins.weights.T)
+            off = (beside > allowed[margins.cells]).any(axis=1)
+            entry, place = np.nonzero(off & fit.carried[margins.cells])
+            broken.append(np.stack((start + entry, margins.cells[place]), axis=1))
+            # a margin that goes with the last of its parts is no further outcome
+            there = entry_codes[rows] == 0
+            with_parts = (there[..., margins.parts] @ adding > 0) == there[..., margins.cells]
+            turning[:, margins.cells] &= off | ~(margins.follows & with_parts.all(axis=1))
+        turns_at.append(np.argwhere(turning) + np.array([start, 0]))
         if len(others) and not fit.saturated:
             implied = inner @ fit.relations[others].T
             whole = ~turning.any(axis=1, keepdims=True)
-            off = (np.abs(change[..., others] - implied) > allowed).any(axis=1) & whole
+            off = (np.abs(change[..., others] - implied) > allowed[others]).any(axis=1) & whole
             entry, place = np.nonzero(off)
             broken.append(np.stack((start + entry, others[place]), axis=1))
         entry, draw, place = np.nonzero(inner)
@@ -127,6 +152,7 @@ def influences_on(results: Results, fit: TableFit) -> Influences:
         turns=_joined(turns_at).reshape(-1, 2).astype(np.int64),
         broken=_joined(broken).reshape(-1, 2).astype(np.int64),
         sizes=sizes,
+        as_sums=as_sums,
     )
 
 

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
-from empriv.results import FloatArray, Outcome, Results
+from empriv.measuring.tables.margins import zero_filled
+from empriv.results import FloatArray, Results
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -120,8 +121,8 @@ def relations_of(results: Results) -> Relations:
     if results.components is None:
         raise InputError("Hidden cells must be those of a table, got a query of one number.")
     d = len(results.components)
-    q = _zero_filled(results.q, results.outcomes, d)
-    without = _zero_filled(results.entry_q, results.entry_outcomes, d)
+    q = zero_filled(results.q, results.outcomes).reshape(-1, d)
+    without = zero_filled(results.entry_q, results.entry_outcomes).reshape(-1, d)
     draws = results.draws or 1
     before = q.reshape(-1, draws, d)[results.entry_database].reshape(-1, d)
     centred, moves = q - q.mean(axis=0), before - without
@@ -154,10 +155,6 @@ def relations_of(results: Results) -> Relations:
     constants = plain @ q.mean(axis=0)
     constants[np.abs(constants) <= 1e-9 * (np.abs(plain) @ np.abs(q).mean(axis=0))] = 0.0  # sums of rounded numbers
     return Relations(out, np.abs(q).mean(axis=0), units, constants)
-
-
-def _zero_filled(values: FloatArray, outcomes: npt.NDArray[np.int8], d: int) -> FloatArray:
-    return np.where(outcomes == Outcome.NUMBER, values, 0.0).reshape(-1, d)
 
 
 def _least(basis: FloatArray, cost: FloatArray, fixed: Mapping[int, float]) -> FloatArray | None:
