@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 
+import empriv
 from empriv.measuring.tables import TableRisk, measure_table
 from empriv.results import Outcome, Results
+from empriv.validate.checks.whole_tables import together_check
 
 EPSILONS = [0.1, 1.0]
 WARDS, AGES = 3, 3
@@ -99,9 +102,27 @@ def test_a_difference_gives_somebody_away_who_is_alone_in_a_cell(alone: float, t
     risk, share = difference(alone, there=there)
     assert risk.delta_i(1.0)[0] == pytest.approx(share)
     (leak,) = risk.leaks
-    assert leak.direction in ("cell 0 less cell 4", "cell 4 less cell 0")
+    assert leak.direction == "cell 0 less cell 4"
     assert leak.rows.tolist() == [0]
     assert risk.given_presence().leaked()[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("alone", [0.0, 0.7])
+def test_a_difference_of_two_numbers_gives_somebody_away_who_is_alone(alone: float) -> None:
+    rng = np.random.default_rng(1)
+    others = (rng.random((20, 120, 1)) < 0.12) * (rng.random(120) >= alone)[:, None] * np.ones(2)
+    target = np.zeros((1, 120, 2))
+    target[0, rng.random(120) < 0.4, 0] = 1.0
+    risk = empriv.measure(published(np.concatenate((target, others))))
+    assert risk.delta_i(1.0)[0] == pytest.approx(target.any(axis=2).mean())
+
+
+def test_cells_that_come_and_go_make_no_pattern_of_last_digits() -> None:
+    rows = pandas.DataFrame(empriv.datasets.admissions(weeks=60, patients=400))
+    data = empriv.databases(rows, database="week", individual="patient")
+    count = "SELECT {0}, count(*) AS patients FROM data GROUP BY {0}"
+    risk = measure_table(empriv.collect(data, [count.format(by) for by in ("ward, age", "ward", "age")]))
+    assert together_check(risk).severity == "info"
 
 
 def test_whoever_is_alone_in_a_cell_and_stays_in_its_total_breaks_the_sum() -> None:

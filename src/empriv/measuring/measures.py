@@ -10,9 +10,12 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
+from empriv.measuring.joint.directions import merged
 from empriv.measuring.joint.joint_risk import MOST_DIMENSIONS, JointRisk, measure_joint
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.tables.fit import fit_table
+from empriv.measuring.tables.influences import influences_on
+from empriv.measuring.tables.leaks import table_leaks
 from empriv.measuring.tables.table_risk import TableRisk, measure_table
 from empriv.results import Results
 
@@ -97,5 +100,9 @@ def _several_numbers(results: Results, density: Density) -> JointRisk | TableRis
 def _table_or_plane(results: Results, density: Density) -> JointRisk | TableRisk:
     fit = fit_table(results)
     if len(results.components or ()) <= MOST_DIMENSIONS or (len(fit.kept) <= MOST_DIMENSIONS and fit.carried.all()):
-        return measure_joint(results, density=density)
+        risk = measure_joint(results, density=density)
+        if not results.outcomes.any() and not results.entry_outcomes.any():
+            return risk
+        # a plane is that of one pattern of outcomes; sums of cells hold across patterns
+        return replace(risk, leaks=merged((*risk.leaks, *table_leaks(fit, influences_on(results, fit)))))
     return measure_table(results, density=density)

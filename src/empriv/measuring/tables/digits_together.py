@@ -5,7 +5,7 @@ Somebody who is in one of the two cells only breaks that, and is given away howe
 it. With ``E = exp(2πi y/s)`` products of two columns are those of sums and differences, so that all pairs of cells at
 one step s are one product of matrices. Beyond pairs, each cell is looked at with what its regression on the others
 comes to in whole numbers. What is looked at is the table with everyone, and without people one by one, those who are
-there most often.
+there most often. Only databases in which all cells of a combination are numbers count.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.influences import Influences
@@ -26,6 +27,9 @@ _CHANCE = 0.01  # of seeing a pattern in any pair at any step where there is non
 _MORE = 0.3  # by how much more than each alone, in shares of databases
 _OFF = 0.02  # of a step
 _MOST_WEIGHTS = 6  # cells of a combination
+_LEAST = 30  # databases
+
+ComplexArray = npt.NDArray[np.complex128]
 
 
 class Together(NamedTuple):
@@ -37,28 +41,33 @@ class Together(NamedTuple):
 
 
 def digits_together(cells: FloatArray, fit: TableFit, influences: Influences) -> Together | None:
-    """The first pattern of kept cells (n, r) together that somebody breaks and that no cell shows alone, or None."""
+    """The first pattern of kept cells (n, r), NaN where they are no number, together that somebody breaks and that no
+    cell shows alone, or None."""
     n, r = cells.shape
-    if r < 2 or n < 30:
+    if r < 2 or n < _LEAST:
         return None
     steps = _steps(cells)
-    limit = np.sqrt(np.log(2 * r * r * max(1, len(steps)) / _CHANCE) / n)
-    spreads = _spreads_of_pairs(cells)
+    seen = _Seen(
+        np.isfinite(cells).astype(float), np.log(2 * r * r * max(1, len(steps)) / _CHANCE), _spreads_of_pairs(cells)
+    )
     weights = _whole_weights(fit)
-    for step in steps.tolist():
-        turned = np.exp(2j * np.pi * cells / step)
-        for together in _at(step, turned, turned, np.arange(r), limit, spreads):
+    turned_at = [_turned(cells, step) for step in steps.tolist()]
+    for step, turned in zip(steps.tolist(), turned_at, strict=True):
+        for together in seen.at(step, turned, turned, np.arange(r)):
             if _broken(together, influences):
                 return together
         for place, own in weights.items():
             together = Together(np.flatnonzero(own), own[np.flatnonzero(own)], step)
-            whole = cells @ own
-            shown = abs(np.exp(2j * np.pi * whole / step).mean())
-            alone = np.abs(turned[:, place].mean())
+            rows = seen.numbers[:, together.places].all(axis=1)
+            if rows.sum() < _LEAST:
+                continue
+            whole = cells[rows][:, together.places] @ together.weights
+            shown = abs(_turned(whole, step).mean())
+            alone = np.abs(turned[rows, place].mean())
+            limit = np.sqrt(seen.surprise / rows.sum())
             if shown > max(limit, alone + _MORE) and whole.std() > step and _broken(together, influences):
                 return together
     often = np.argsort(-influences.results.presence, kind="stable")[:_PEOPLE]
-    turned_at = [np.exp(2j * np.pi * cells / step) for step in steps.tolist()]
     for row in often.tolist():
         databases, places, changes = influences.of(row)
         if not len(places) or changes.shape[1] > 1:
@@ -66,20 +75,25 @@ def digits_together(cells: FloatArray, fit: TableFit, influences: Influences) ->
         without = cells[:, places].copy()
         without[databases] -= changes[:, 0]
         for step, turned in zip(steps.tolist(), turned_at, strict=True):
-            own = np.exp(2j * np.pi * without / step)
+            turned_without = _turned(without, step)
             rest = turned.copy() if len(places) > 1 else turned
             if len(places) > 1:
-                rest[:, places] = own
-            for together in _at(step, own, rest, places, limit, spreads):
+                rest[:, places] = turned_without
+            for together in seen.at(step, turned_without, rest, places):
                 if _broken_by(together, places, changes[:, 0]):
                     return together
     return None
 
 
+def _turned(values: FloatArray, step: float) -> ComplexArray:
+    """``exp(2πi y/s)``, and 0 where there is no number."""
+    return np.asarray(np.nan_to_num(np.exp(2j * np.pi * values / step)))
+
+
 def _steps(cells: FloatArray) -> FloatArray:
     """Round numbers that cells may be multiples of together: at least as coarse as their digits, and well below their
     spread."""
-    spreads = cells.std(axis=0)
+    spreads = np.nanstd(cells, axis=0)
     spreads = spreads[spreads > 0]
     if not len(spreads):
         return np.zeros(0)
@@ -91,30 +105,45 @@ def _steps(cells: FloatArray) -> FloatArray:
 
 
 def _spreads_of_pairs(cells: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(r, r) standard deviations of all sums and all differences of two cells."""
-    covariance = np.cov(cells, rowvar=False)
-    variance = np.diag(covariance)
-    both = np.add.outer(variance, variance)
+    """(r, r) standard deviations of all sums and all differences of two cells, where both are numbers."""
+    there = np.isfinite(cells).astype(float)
+    plain = np.where(there > 0, cells - np.nanmean(cells, axis=0), 0.0)
+    count = np.maximum(there.T @ there, 1.0)
+    first, squares = plain.T @ there / count, (plain**2).T @ there / count  # of the row's cell, where both are
+    covariance = plain.T @ plain / count - first * first.T
+    both = squares - first**2
+    both = both + both.T
     return np.sqrt(np.maximum(both + 2 * covariance, 0.0)), np.sqrt(np.maximum(both - 2 * covariance, 0.0))
 
 
-def _at(
-    step: float,
-    own: np.ndarray,
-    rest: np.ndarray,
-    places: IntArray,
-    limit: float,
-    spreads: tuple[FloatArray, FloatArray],
-) -> Iterator[Together]:
-    """Pairs of a cell of ``places`` (columns of ``own``) and any other that show the step together, and not alone."""
-    n = len(own)
-    alone = np.abs(rest.mean(axis=0))
-    least = np.maximum(limit, np.maximum.outer(np.abs(own.mean(axis=0)), alone) + _MORE)
-    for weight, spread, other in ((1.0, spreads[0], rest), (-1.0, spreads[1], rest.conj())):
-        shown = np.abs(own.T @ other) / n
-        seen = (shown > least) & (spread[places] > step) & (places[:, None] != np.arange(rest.shape[1]))
-        for first, second in np.argwhere(seen).tolist():
-            yield Together(np.array([places[first], second]), np.array([1.0, weight]), step)
+class _Seen(NamedTuple):
+    """When a step is shown by a pair of cells.
+
+    Attributes
+    ----------
+    numbers : (n, r) 1 where cells are numbers
+    surprise : logarithm of how seldom a pattern may be seen where there is none
+    spreads : (r, r) of all sums and all differences
+    """
+
+    numbers: FloatArray
+    surprise: float
+    spreads: tuple[FloatArray, FloatArray]
+
+    def at(self, step: float, own: ComplexArray, rest: ComplexArray, places: IntArray) -> Iterator[Together]:
+        """Pairs of a cell of ``places`` (columns of ``own``) and any other that show the step together, and not
+        alone."""
+        there = self.numbers
+        count = there[:, places].T @ there
+        few = np.maximum(count, 1.0)
+        alone = np.maximum(np.abs(own.T @ there), np.abs(there[:, places].T @ rest)) / few
+        least = np.maximum(np.sqrt(self.surprise / few), alone + _MORE)
+        for weight, spread, other in ((1.0, self.spreads[0], rest), (-1.0, self.spreads[1], rest.conj())):
+            shown = np.abs(own.T @ other) / few
+            seen = (shown > least) & (spread[places] > step) & (count >= _LEAST)
+            seen &= places[:, None] != np.arange(rest.shape[1])
+            for first, second in np.argwhere(seen).tolist():
+                yield Together(np.array([places[first], second]), np.array([1.0, weight]), step)
 
 
 def _whole_weights(fit: TableFit) -> dict[int, FloatArray]:

@@ -53,8 +53,11 @@ def _relation(fit: TableFit, cell: int) -> tuple[FloatArray, list[str]]:
     if cell in fit.margins.cells:
         cells, weights = fit.margins.parts, -fit.margins.weights[fit.margins.cells == cell][0]
         size = weights != 0
-    names = [fit.cells[cell], *(fit.cells[place] for place in cells[size])]
-    return np.concatenate(([1.0], weights[size])), names
+    cells, weights = np.append(cell, cells[size]), np.append(1.0, weights[size])
+    if len(cells) == 2:  # a difference is said in the order of the table
+        order = np.argsort(cells)
+        cells, weights = cells[order], weights[order]
+    return weights, [fit.cells[place] for place in cells]
 
 
 def _suspects(influences: Influences) -> IntArray:

@@ -136,7 +136,9 @@ def flat_check(risk: TableRisk, places: IntArray) -> Check:
 def together_check(risk: TableRisk) -> Check:
     """Whether cells together show a pattern in their last digits that somebody breaks, and that no bound looks for."""
     draws = risk.results.draws or 1
-    pattern = digits_together(risk.kept_values[::draws], risk.fit, risk.influences)
+    numbers = (risk.results.outcomes == 0).reshape(-1, len(risk.fit.cells))[:, risk.fit.kept]
+    cells = np.where(numbers, risk.kept_values, np.nan)[::draws]
+    pattern = digits_together(cells, risk.fit, risk.influences)
     if pattern is None:
         return Check("digits-together", "info")
     names = " and ".join(risk.fit.cells[risk.fit.kept[place]] for place in pattern.places)
