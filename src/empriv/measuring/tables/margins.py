@@ -60,7 +60,7 @@ def zero_filled(values: FloatArray, outcomes: npt.NDArray[np.int8]) -> FloatArra
 def margins_of(results: Results, basis: FloatArray, often: BoolArray) -> Margins:
     """Find margins among cells (d,), those that have an answer ``often`` enough to be regressed on last.
 
-    Those that vary least come first, so that margins are what is left over.
+    The smallest come first, so that margins are what is left over: a count is at least as large as its parts.
     """
     d = results.outcomes.shape[-1]
     codes = results.outcomes.reshape(-1, d)
@@ -68,7 +68,8 @@ def margins_of(results: Results, basis: FloatArray, often: BoolArray) -> Margins
     spreads = values.std(axis=0)
     varies = spreads > 1e-12 * np.abs(values).max(axis=0, initial=0.0)
     candidates = np.flatnonzero(varies & ((codes == Outcome.NUMBER) | (codes == Outcome.NULL)).all(axis=0))
-    candidates = candidates[np.lexsort((spreads[candidates], often[candidates]))]
+    sizes = np.abs(values).mean(axis=0)
+    candidates = candidates[np.lexsort((spreads[candidates], sizes[candidates], often[candidates]))]
     room = max(0, results.n_databases - basis.shape[1] - _SPARE)
     residuals = values - basis @ (basis.T @ values)
     scale = np.where(varies, spreads, 1.0)
