@@ -148,3 +148,11 @@ def test_answers_with_draws_are_rounded_draw_by_draw() -> None:
     advice = empriv.advise(empriv.audit(empriv.Results.from_arrays(q, (q - 6.0)[None])), epsilon=0.1, delta=0.1)
     assert {action.code for action in advice.options} >= {"as-is", "rounding"}
     assert all(action.error <= action.parameters["to"] / 2 for action in advice.options if action.code == "rounding")
+
+
+def test_noise_does_not_make_up_for_too_few_databases() -> None:
+    advice = empriv.advise(an_audit(n=12), epsilon=0.1, delta=0.3)
+    noise = next(action for action in advice.options if action.code == "noise")
+    assert noise.verdict == "unresolved"
+    assert "12 databases" in noise.note
+    assert advice.best is None

@@ -21,7 +21,7 @@ from empriv.words.decision import Case, Judged, NoisyAnswer
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
 
-_LASTING = ("adversary", "databases", "iid")
+LASTING = ("adversary", "databases", "iid")
 """Checks of severity "error" that noise does not answer."""
 
 
@@ -49,7 +49,7 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise
         n_databases=audit.n_databases,
         there=worst.there,
         obstacles=tuple(check.sentence for check in errors),
-        lasting=tuple(check.sentence for check in errors if check.code in _LASTING),
+        lasting=tuple(check.sentence for check in errors if check.code in LASTING),
         needed=worst.databases_needed,
         known=known_to_readers(audit.measured_against),
         presence=worst.by_estimate_when_present is not None,

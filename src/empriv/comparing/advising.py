@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from empriv.auditing.audit import Audit
+from empriv.auditing.deciding import LASTING
 from empriv.auditing.knowledge import adversary_from_parts, adversary_to_parts, known_to_everybody
 from empriv.auditing.make_audit import audit as audit_results
 from empriv.base.progress import Advance
@@ -227,11 +228,15 @@ class _Trial:
                 totals.append(designed.present.achieved_total_risk)
         if designed.composed is not None:
             deltas, held = [designed.composed.achieved_delta()], held and designed.composed.holds
+        # what noise does not answer, such as databases that are too few, stands in its way too
+        errors = [check for check in self.before.checks if check.severity == "error" and check.code in LASTING]
+        held = held and not errors
+        notes = (*(check.sentence for check in errors), designed.law.words, *designed.notes)
         return Action(
             code="noise", parameters={"granularity": designed.granularity}, delta=max(deltas), total_risk=max(totals),
             upper=None, error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
             over=0.0 if held else math.inf, verdict=PASS if held else UNRESOLVED,
-            note=" ".join((designed.law.words, *designed.notes)), command=self._noise_command(designed, self.saved),
+            note=" ".join(notes), command=self._noise_command(designed, self.saved),
         )  # fmt: skip
 
     def classical(self, granularity: float | None) -> Action | None:
