@@ -36,6 +36,7 @@ from empriv.protocols.ready import rounded
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.verdict import PASS, UNRESOLVED, Verdict
 from empriv.words import what_to_do as words
+from empriv.words.decision import FAR
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
@@ -257,7 +258,7 @@ class _Trial:
     def waiting(self, as_it_is: Action) -> list[Action]:
         """More databases, where so many would do: what the bound adds to the estimate shrinks with the root of n."""
         need = self.before.databases_needed
-        if need is None:
+        if need is None or need > FAR * self.asked.n_databases:
             return []
         more = need - self.asked.n_databases
         return [

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from empriv.base.display import lines_html
 from empriv.words.sentences import amount, databases, number, percent, show_only, too_few_to_be_sure
 
-_FAR = 10  # so many times the databases there are is too far to wait for
+FAR = 10  # so many times the databases there are is too far to wait for
 PUBLISH, WITH_NOISE, NOT_YET, NO_TARGET = "Publish", "Publish with noise", "Do not publish yet", "No decision"
 CHANGED = "Publish changed"
 
@@ -193,7 +193,7 @@ def _reason(case: Case) -> str:
             f"{figure.capitalize()} {at} is estimated at {number(target.estimate)}, and {allowed}; but nothing bounds "
             "it from above."
         )
-    within_reach = case.needed is not None and case.needed <= _FAR * case.n_databases
+    within_reach = case.needed is not None and case.needed <= FAR * case.n_databases
     more = "" if case.needed is None or not within_reach else f" About {databases(case.needed)} would do."
     return (
         f"{too_few_to_be_sure(case.n_databases)}: {figure} {at} "
