@@ -164,7 +164,7 @@ class TestSummary:
     @pytest.mark.slow
     def test_no_unicode_where_the_terminal_has_none(self, run: Run) -> None:
         run(*AUDIT, "--save", "a.empriv")
-        done = _empriv("show", "a.empriv", "--show-ids", PYTHONIOENCODING="ascii")
+        done = _empriv("show", "a.empriv", "--show-ids", "--verbose", PYTHONIOENCODING="ascii")
         assert done.returncode == 0
         assert done.stdout.isascii()
         assert "|**" in done.stdout or "|o" in done.stdout

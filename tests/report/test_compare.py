@@ -141,8 +141,10 @@ def test_bounds_are_found_once_for_all_that_is_shown(
     monkeypatch.setattr("empriv.auditing.audit.bounds", counted)
     again = replace(compared, audits={name: replace(audit) for name, audit in compared.audits.items()})
     _ = str(again), again.to_json(), again.chart("delta"), again.chart("total_risk"), again.report(tmp_path / "c.html")
-    assert len(asked) == len(again)
-    assert all(8 <= count <= 10 for count in asked)
+    curves = [count for count in asked if count > 1]
+    assert len(curves) == len(again)
+    assert all(8 <= count <= 10 for count in curves)
+    assert len(asked) - len(curves) <= 2 * len(again)  # the target's verdicts, random and when present
 
 
 def twelve() -> empriv.Comparison:

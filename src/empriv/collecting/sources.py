@@ -371,7 +371,7 @@ def table_of(source: Any) -> Table:
     if isinstance(source, str | PathLike):
         return _text_table(fspath(source), is_path=not isinstance(source, str))
     if type(source).__module__.partition(".")[0] in {"pandas", "polars", "pyarrow", "pyspark"}:
-        is_stream = hasattr(source, "read_next_batch")
+        is_stream = hasattr(type(source), "read_next_batch")  # a Spark frame has any attribute: its columns
         frame = source.collect() if type(source).__name__ == "LazyFrame" else source
         return Frame(None, [frame]) if is_stream else Frame(frame)
     if hasattr(source, "__arrow_c_stream__"):

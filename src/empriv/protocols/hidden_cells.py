@@ -71,7 +71,7 @@ def check_hidden(results: Results, cells: Collection[str], *, keep: Collection[s
     >>> table = {name: empriv.Results.from_arrays(x, [x - moves[name]]) for name, x in parts.items()}
     >>> print(empriv.protocols.check_hidden(empriv.Results.stack(table), ["a"]))
     a can be had back: it is total - b - c.
-    Hide b as well.
+    Hide c as well.
     """
     if not isinstance(results, Results):
         raise InputError(f"`results` must be Results of a table, got {type(results).__name__}. Hint: audit.results.")

@@ -170,10 +170,7 @@ def what_samples_hide() -> str:
 
 
 def presence_not_measured() -> str:
-    return (
-        "Judged in a random database alone: for a database that people are in, there are figures of one number only, "
-        "plain or given what is known."
-    )
+    return "Judged in a random database alone: an audit of this kind has no figures for a database that people are in."
 
 
 def what_it_changed(ignoring: float, knowing: float, epsilon: float) -> str:
