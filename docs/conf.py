@@ -100,6 +100,8 @@ def find_reference(app: Sphinx, env: Any, node: Any, contnode: nodes.Element) ->
         "npt.",
         "collections.",
         "click.",
+        "duckdb.",
+        "_duckdb.",
         "pathlib.",
         "os.",
         "typing.",

@@ -88,7 +88,10 @@ def decision_on(audit: Audit, verdicts: Sequence[Verdict], advice: Advice | None
 
 
 def actions_of(advice: Advice, decision: Decision, unit: str) -> Actions:
-    """What each kind of action gives and costs; none is recommended while something else stands in the way."""
+    """What each kind of action gives and costs, classical noise last.
+
+    None is recommended while something else stands in the way.
+    """
     stopped = decision.word == NOT_YET and advice.best is not None
     rows = tuple(
         ActionRow(
@@ -96,7 +99,7 @@ def actions_of(advice: Advice, decision: Decision, unit: str) -> Actions:
             UNRESOLVED if stopped and action.meets else action.verdict, visible(action.command),
             action is advice.best and not stopped,
         )
-        for action in advice.of_each_kind()[:_MOST_ROWS]
+        for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
         if action.code != "noise" or action.error > 0
     )  # fmt: skip
     said = (*([_STOPPED] if stopped else []), *advice.saved[:1], *advice.left_out)
