@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,34 +13,15 @@ from empriv.cli.config import Settings, read_config, settings_of, to_toml
 from empriv.cli.inputs import beside_report, check_targets, density_from_name, paths_read, source_of
 from empriv.cli.markdown import as_markdown
 from empriv.cli.options import quiet_option
-from empriv.cli.output import exit_by, judged, print_outcomes, printing, verdict_on, write_json, write_to
-from empriv.cli.policy import Judgement, judge, parse_policy, parse_target
-from empriv.cli.running import check_report, engine_of, interruptible, limits_of
+from empriv.cli.output import exit_by, judged, print_outcomes, printing
+from empriv.cli.running import Finished, Wanted, engine_of, interruptible, judge_all, limits_of, write_files
 from empriv.cli.terminal import printable
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
-    from empriv.validate.verdict import Verdict
     from empriv.words.decision import Decision
-
-
-@dataclass(frozen=True)
-class Checked:
-    """An audit, and the outcomes of all that was promised."""
-
-    audit: Audit
-    outcomes: tuple[Judgement, ...]
-    verdicts: tuple[tuple[str, Verdict], ...]
-
-    @property
-    def decision(self) -> Decision:
-        return self.audit.decision([verdict for _, verdict in self.verdicts])
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        return {**self.audit.to_json(), **judged(self.decision, self.outcomes, self.verdicts)}
 
 
 @click.command()
@@ -66,23 +47,30 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
       empriv check audit.toml --markdown summary.md
     """
     settings = _settings(path, trusted=trust_config)
-    silent = bool(quiet) or settings.quiet
+    wanted = Wanted.of(settings, config=to_toml(settings))
+    wanted = replace(wanted, quiet=wanted.quiet or bool(quiet) or markdown == "-")
     written = (settings.json, settings.save, settings.report, None if markdown == "-" else markdown)
     read = [*paths_read(settings), path, *([] if settings.ledger is None else [settings.ledger])]
     check_targets((*written, *beside_report(settings.report, everything=settings.beside)), read)
     with engine_of(limits_of(settings)) as engine:
         if dry_run:
-            interruptible(lambda: _validate(settings, engine), quiet=silent, saying="Looking at the data")
-            if not silent:
+            interruptible(lambda: _validate(settings, engine), quiet=wanted.quiet, saying="Looking at the data")
+            if not wanted.quiet:
                 click.echo(printable(f"{Path(path).name} is valid: its files, columns, queries and promises."))
             return
-        checked = interruptible(lambda: _checked(run_audit(settings, engine), settings), quiet=silent)
+        figures_wanted = wanted.json is not None or markdown is not None
+        checked, decision = interruptible(
+            lambda: _checked(run_audit(settings, engine), wanted, figures=figures_wanted),
+            quiet=wanted.quiet, saying="Collecting and measuring",
+        )  # fmt: skip
+    summary = None if markdown is None or checked.figures is None else as_markdown(checked.figures)
     with printing():
-        if markdown == "-":
-            click.echo(as_markdown(checked.figures), nl=False)
-        elif not silent:
-            _print(checked)
-    _write(checked, settings, None if markdown == "-" else markdown, silent=silent or markdown == "-")
+        if markdown == "-" and summary is not None:
+            click.echo(summary, nl=False)
+        elif not wanted.quiet:
+            _print(checked, decision)
+    text = None if markdown in (None, "-") or summary is None else (str(markdown), summary)
+    write_files(checked, wanted, save=settings.save, text=text)
     exit_by(checked.outcomes, checked.verdicts)
 
 
@@ -96,7 +84,6 @@ def _settings(path: str, *, trusted: bool) -> Settings:
     if not settings.target and not settings.fail_if:
         raise InputError(f'{name} must promise something. Hint: target = ["delta <= 0.05 at 0.1"].')
     settings.check_adversary()
-    check_report(settings)
     density_from_name(settings.density)
     if not trusted:
         check_trust(path, config)
@@ -112,18 +99,17 @@ def _validate(settings: Settings, engine: Any) -> None:
         explain(data, query, engine=engine)
 
 
-def _checked(audit: Audit, settings: Settings) -> Checked:
-    outcomes = tuple(judge(parse_policy(text), audit) for text in settings.fail_if)
-    verdicts = tuple(
-        (text, verdict_on(audit, parse_target(text), settings.basis, settings.presence)) for text in settings.target
-    )
-    return Checked(audit, outcomes, verdicts)
+def _checked(audit: Audit, wanted: Wanted, *, figures: bool) -> tuple[Finished, Decision]:
+    """The outcomes of all that was promised, and the decision."""
+    outcomes, verdicts = judge_all(audit, wanted)
+    decision = audit.decision([verdict for _, verdict in verdicts])
+    shown = {**audit.to_json(), **judged(decision, outcomes, verdicts)} if figures else None
+    return Finished(audit, shown, outcomes, verdicts, None), decision
 
 
-def _print(checked: Checked) -> None:
+def _print(checked: Finished, decision: Decision) -> None:
     """The decision, and each promise with its outcome."""
     if checked.verdicts:
-        decision = checked.decision
         click.secho(printable(decision.line), bold=True)
         for line in (decision.reason, decision.condition):
             click.echo(click.wrap_text(printable(line), 80))
@@ -131,30 +117,3 @@ def _print(checked: Checked) -> None:
         colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
         click.secho(printable(f"{verdict.upper()}: {text}"), fg=colour)
     print_outcomes(checked.outcomes)
-
-
-def _write(checked: Checked, settings: Settings, markdown: str | None, *, silent: bool) -> None:
-    from empriv.base.storage import write_atomically
-
-    audit, written = checked.audit, []
-    if settings.save is not None:
-        write_to(settings.save, audit.save)
-        written.append(settings.save)
-    if settings.json is not None:
-        write_json(settings.json, checked.figures)
-        written += [] if settings.json == "-" else [settings.json]
-    if settings.report is not None:
-        config = None if settings.public else to_toml(settings)
-        shown: dict[str, Any] = {"show_ids": settings.show_ids, "public": settings.public, "beside": settings.beside}
-        made: list[Any] = []
-        write_to(
-            settings.report,
-            lambda page: made.append(audit.report(page, verdicts=checked.verdicts, config=config, **shown)),
-        )
-        written.append(settings.report)
-    if markdown is not None:
-        text = as_markdown(checked.figures).encode()
-        write_to(markdown, lambda target: write_atomically(target, text, mode=0o644))
-        written.append(markdown)
-    if written and not silent:
-        click.echo(printable(f"Wrote {', '.join(written)}."))

@@ -50,34 +50,24 @@ class Epsilons(Separated):
         return epsilons
 
 
-class Seconds(ParamType):
-    """A number of seconds above 0."""
+class Between(ParamType):
+    """A number above 0 and below a limit; ``rule`` says so."""
 
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = math.nan
-        if not (math.isfinite(seconds) and seconds > 0):
-            self.fail(f"must be a number of seconds above 0, got {value!r}.", param, ctx)
-        return seconds
-
-
-class Share(ParamType):
-    """A number between 0 and 1."""
-
-    name = "share"
+    def __init__(self, name: str, rule: str, limit: float) -> None:
+        self.name, self._rule, self._limit = name, rule, limit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            share = float(value)
+            number = float(value)
         except ValueError:
-            share = math.nan
-        if not 0 < share < 1:
-            self.fail(f"must be a number between 0 and 1, got {value!r}.", param, ctx)
-        return share
+            number = math.nan
+        if not 0 < number < self._limit:
+            self.fail(f"must be {self._rule}, got {value!r}.", param, ctx)
+        return number
+
+
+SECONDS = Between("seconds", "a number of seconds above 0", math.inf)
+SHARE = Between("share", "a number between 0 and 1", 1.0)
 
 
 class NamedPath(ParamType):
@@ -186,9 +176,7 @@ target_options = options(
 unit_option = click.option("--unit", type=UnitName(), metavar="UNIT", help="Unit of the answer, such as min or €.")
 limit_options = options(
     click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk."),
-    click.option(
-        "--timeout", type=Seconds(), metavar="SECONDS", help="How long the query may take. [default: no limit]"
-    ),
+    click.option("--timeout", type=SECONDS, metavar="SECONDS", help="How long the query may take. [default: no limit]"),
 )
 quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; only the exit code matters.")
 verbose_option = click.option(
@@ -223,7 +211,7 @@ source_options = options(
         help="Draw N random databases from one table, instead of --database: what is published is the answer of one.",
     ),
     click.option(
-        "--fraction", type=Share(), metavar="F",
+        "--fraction", type=SHARE, metavar="F",
         help="With --subsamples: everybody is in each of them with this probability. [default: 0.5]",
     ),
     click.option(

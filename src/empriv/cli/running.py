@@ -133,7 +133,7 @@ def finish(
         show_finished(finished, wanted)
         if wanted.report:
             bar.begin("Writing the page")
-        write_files(finished, wanted, save=save, config=config, pause=bar.pause)
+        write_files(finished, wanted, save=save, text=config, pause=bar.pause)
     if exits:
         exit_by(finished.outcomes, finished.verdicts)
 
@@ -152,10 +152,13 @@ def write_files(
     wanted: Wanted,
     *,
     save: str | None = None,
-    config: tuple[str, str] | None = None,
+    text: tuple[str, str] | None = None,
     pause: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the files of an audit, and say which; ``pause`` takes a progress bar away before that."""
+    """Write the files of an audit, and say which; ``pause`` takes a progress bar away before that.
+
+    ``text`` is a further file and what it holds.
+    """
     from empriv.base.storage import write_atomically
 
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
@@ -171,9 +174,9 @@ def write_files(
         if wanted.report is not None:
             write_to(wanted.report, lambda path: keys.extend(_write_report(finished, wanted, path)))
             written.append(wanted.report)
-        if config is not None:
-            path, toml = config
-            write_to(path, lambda target: write_atomically(target, _utf8(toml), mode=0o644))
+        if text is not None:
+            path, content = text
+            write_to(path, lambda target: write_atomically(target, _utf8(content), mode=0o644))
             written.append(path)
     finally:
         pause()
@@ -220,10 +223,7 @@ def judged_audit(
     # In this order, the curves at the epsilons asked for are computed only once.
     summary = audit.summary(wanted.epsilons)
     figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
-    outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
-    verdicts = tuple(
-        (text, verdict_on(audit, parse_target(text), wanted.basis, wanted.presence)) for text in wanted.targets
-    )
+    outcomes, verdicts = judge_all(audit, wanted)
     given = [verdict for _, verdict in verdicts]
     if wanted.quiet and figures is None and wanted.report is None:
         return Finished(audit, None, outcomes, verdicts, None)
@@ -258,6 +258,15 @@ def judged_audit(
         further=(*often, *further),
     )  # fmt: skip
     return Finished(audit, figures, outcomes, verdicts, page, advice)
+
+
+def judge_all(audit: Audit, wanted: Wanted) -> tuple[tuple[Judgement, ...], tuple[tuple[str, Verdict], ...]]:
+    """The outcomes of all policies, and the verdicts on all targets."""
+    outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
+    verdicts = tuple(
+        (text, verdict_on(audit, parse_target(text), wanted.basis, wanted.presence)) for text in wanted.targets
+    )
+    return outcomes, verdicts
 
 
 def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], presence: str) -> tuple[str, ...]:

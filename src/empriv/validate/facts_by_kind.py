@@ -94,17 +94,7 @@ def _(risk: JointRisk, epsilons: Sequence[float]) -> RiskFacts:
         components={name: figures(part, epsilons) for name, part in risk.components.items()},
         leaks=tuple((leak.direction, leak.what, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
     )
-    return replace(
-        _of_any(risk, epsilons),
-        atoms=tuple(
-            replace(atom, name=f"{name}: {atom.name}")
-            for name, part in risk.components.items()
-            for atom in atoms_of(part)
-        ),
-        leaks=tuple(ExactLeak(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
-        fits_density=True,
-        joint=joint,
-    )
+    return replace(_of_several(risk, epsilons, joint), fits_density=True)
 
 
 @facts_of.register
@@ -123,15 +113,19 @@ def _(risk: TableRisk, epsilons: Sequence[float]) -> RiskFacts:
         riskiest=_riskiest(risk, float(epsilons[0]), said),
         said=said,
     )
+    return replace(_of_several(risk, epsilons, joint), fits_density=False)
+
+
+def _of_several(risk: JointRisk | TableRisk, epsilons: Sequence[float], joint: JointFacts) -> RiskFacts:
+    """What the words say of several numbers, whichever way they were measured."""
     return replace(
         _of_any(risk, epsilons),
         atoms=tuple(
-            replace(atom, name=f"{said.get(name, name)}: {atom.name}")
+            replace(atom, name=f"{joint.said.get(name, name)}: {atom.name}")
             for name, part in risk.components.items()
             for atom in atoms_of(part)
         ),
         leaks=tuple(ExactLeak(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
-        fits_density=False,
         joint=joint,
     )
 
