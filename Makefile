@@ -1,5 +1,6 @@
 # On a machine with Python 3.11 or newer, pip and make:
 #   make demo    installs what empriv needs to run, and audits the data that the package carries
+#   make app     installs what the desk in the browser needs, and opens it on the demo's data
 #   make check   lint, types, import rules and the fast tests: a minute of processor time, for every few minutes of work
 #   make test    installs everything, and runs all tests
 #   make docs    installs everything, and builds the documentation, docs/_build/html/index.html
@@ -12,10 +13,13 @@ BIN := $(VENV)/bin
 # Packages come from the index that pip is set up with: the pins have versions and hashes, and no address.
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check install --quiet --no-compile
 
-.PHONY: demo check test lint docs setup pins benchmarks clean
+.PHONY: demo app check test lint docs setup pins benchmarks clean
 
 demo: $(VENV)/.can-run
 	$(BIN)/empriv demo
+
+app: $(VENV)/.can-serve
+	$(BIN)/empriv app --demo
 
 # Threads that wait in a loop for each other count as processor time, and so does compiling every module again where bytecode
 # is not kept; the fast tests are too small to gain by threads.
@@ -62,6 +66,10 @@ $(VENV)/.can-run: requirements/run.txt pyproject.toml setup.py $(shell find src 
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
+$(VENV)/.can-serve: requirements/app.txt $(VENV)/.can-run
+	$(INSTALL) --require-hashes -r requirements/app.txt
+	touch $@
+
 $(VENV)/.can-develop: requirements/develop.txt $(VENV)/.can-run
 	$(INSTALL) --require-hashes -r requirements/develop.txt
 	touch $@
@@ -73,6 +81,7 @@ PIN = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 
 pins: setup
 	$(PIN) --all-extras --group develop --output-file requirements/develop.txt $(PINS_ARGS)
 	$(PIN) --group build --constraints requirements/develop.txt --output-file requirements/run.txt
+	$(PIN) --extra app --constraints requirements/develop.txt --output-file requirements/app.txt
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist docs/_build

@@ -26,6 +26,7 @@ from empriv.errors import EmprivError
 # Each command is the function of this name in the module of this name, with its line in the help.
 COMMANDS = {
     "advise": "Try ways to publish an answer, and rank those that meet a target.",
+    "app": "Open a desk in the browser, for those who write no code.",
     "audit": "Audit a query on your data.",
     "check": "Run an audit.toml as a gate.",
     "compare": "Compare protocols, or saved audits.",
@@ -38,6 +39,7 @@ COMMANDS = {
     "scan": "Audit a query on a table larger than memory.",
     "show": "Show a saved audit or scan.",
 }
+_ROOMS = {"app": "empriv.app.command"}  # the app is a room above this one
 
 
 class Commands(click.Group):
@@ -98,7 +100,7 @@ class LazyCommands(Commands):
 
 
 def _loaded(name: str) -> click.Command:
-    command: click.Command = getattr(import_module(f"empriv.cli.{name}"), name)
+    command: click.Command = getattr(import_module(_ROOMS.get(name, f"empriv.cli.{name}")), name)
     return command
 
 

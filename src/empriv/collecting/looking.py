@@ -1,7 +1,7 @@
 """`look`: which columns of a table may say whom a row belongs to, when it was, and what was measured.
 
-By names, types and counts of different values alone: no value leaves this module. `empriv init` writes down what it
-suggests, and a person decides.
+By names, types and counts of different values alone. `empriv init` writes down what it suggests, and a person decides.
+`first_rows` is for the eyes of that person: the only function here that gives values.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class TableSeen:
     databases : expressions that may cut it into databases, likeliest first, and how many each makes
     amounts : names of what may have been measured, likeliest first
     row_numbers : names that differ in every row, and so may number rows rather than people
+    closely : what the values of each column look like
     """
 
     rows: int
@@ -89,6 +90,7 @@ class TableSeen:
     databases: tuple[tuple[str, int], ...]
     amounts: tuple[str, ...]
     row_numbers: tuple[str, ...]
+    closely: tuple[ColumnSeen, ...] = ()
 
 
 def in_sql(column: str) -> str:
@@ -98,10 +100,29 @@ def in_sql(column: str) -> str:
 
 def look(engine: Engine, source: Source) -> TableSeen:
     """Look at a table."""
-    every_row = Draws(1, 1.0, "individual", 0, split=False)
-    whole = Databases((table_of(source),), None, None, (), {}, "keep", every_row)
-    with engine.session(whole) as session:
+    with engine.session(_whole(source)) as session:
         return _judged(*_seen(session))
+
+
+def first_rows(engine: Engine, source: Source, count: int) -> tuple[tuple[str | None, ...], ...]:
+    """Some rows of a table, each value as text; None where it is NULL."""
+    with engine.session(_whole(source)) as session:
+        names = session.columns[DATA]
+        as_text = [
+            exp.alias_(fill("CAST(x AS VARCHAR)", x=exp.column(name, quoted=True)), f"c{k}")
+            for k, name in enumerate(names)
+        ]
+        columns = session.fetch(exp.select(*as_text).from_(DATA).limit(count)).values()
+    texts = [
+        [None if null else str(value) for value, null in zip(column.values, column.null, strict=True)]
+        for column in columns
+    ]
+    return tuple(zip(*texts, strict=True))
+
+
+def _whole(source: Source) -> Databases:
+    """A table as one database of nobody's rows."""
+    return Databases((table_of(source),), None, None, (), {}, "keep", Draws(1, 1.0, "individual", 0, split=False))
 
 
 def _seen(session: Session) -> tuple[int, list[ColumnSeen]]:
@@ -160,4 +181,5 @@ def _judged(rows: int, seen: list[ColumnSeen]) -> TableSeen:
         databases=tuple(dict.fromkeys([*enough, *cuts])),
         amounts=tuple(found[-1] for found in sorted(amounts)),
         row_numbers=tuple(row_numbers),
+        closely=tuple(seen),
     )

@@ -1,0 +1,130 @@
+"""How a page of the app is made: templates, forms, and errors beside their fields."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from empriv.app.aside import Aside
+from empriv.app.folder import Folder
+from empriv.app.guard import Key
+from empriv.errors import EmprivError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# The steps of an audit in their order: the end of the address, and the name on the page.
+STEPS = {
+    "data": "Data",
+    "people": "Who and when",
+    "statistic": "The statistic",
+    "promise": "The promise",
+    "run": "Run",
+    "decision": "Decision",
+    "improve": "Improve",
+    "release": "Release",
+}
+ELSEWHERE = "This audit was changed elsewhere since you opened the page. Here is what it says now."
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def folder_of(request: Request) -> Folder:
+    folder: Folder = request.app.state.folder
+    return folder
+
+
+def aside_of(request: Request) -> Aside:
+    aside: Aside = request.app.state.aside
+    return aside
+
+
+def show(request: Request, template: str, *, status: int = 200, **content: Any) -> Response:
+    """A page, or a piece of one that the script puts in its place.
+
+    ``errors`` are sentences by the name of a field; those of "" are for the whole page.
+    """
+    key: Key = request.app.state.key
+    name = request.path_params.get("name")
+    everything = {
+        "errors": {}, "step": None, "name": name, "mark": key.mark, "steps": STEPS, "folder": folder_of(request),
+        "seen": "" if name is None else folder_of(request).seen(name), **content,
+    }  # fmt: skip
+    return HTMLResponse(_environment().get_template(template).render(**everything), status_code=status)
+
+
+def go(request: Request, step: str, name: str | None = None) -> Response:
+    """To a step of the audit, after a form was taken."""
+    return RedirectResponse(f"/audits/{name or request.path_params['name']}/{step}", status_code=303)
+
+
+async def form_of(request: Request) -> FormData:
+    """The fields of a form that came from a page of the app; `Forged` otherwise."""
+    form = await request.form(max_part_size=1 << 20)
+    key: Key = request.app.state.key
+    if not key.is_mark(form.get("mark")):
+        raise Forged
+    return form
+
+
+class Forged(Exception):
+    """A form without the mark of the app."""
+
+
+def changed_elsewhere(request: Request, form: Mapping[str, Any]) -> bool:
+    """Whether the audit's settings have changed since the page was made that this form is on."""
+    return str(form.get("seen", "")) != folder_of(request).seen(request.path_params["name"])
+
+
+def by_field(error: EmprivError, *fields: str) -> dict[str, str]:
+    """An error's sentence beside the field that it names, if it names one of these; else for the whole page."""
+    sentence = str(error)
+    for name in re.findall(r"`(?:--)?(\w+)`", sentence):
+        if name in fields:
+            return {name: sentence}
+    return {"": sentence}
+
+
+async def forged(request: Request, error: Exception) -> Response:
+    del request, error
+    return PlainTextResponse("This form is not from a page of this desk, or the desk was started anew.", 403)
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """A page that says what went wrong."""
+    return show(request, "refused.html", status=400, sentence=str(error))
+
+
+async def unexpected(request: Request, error: Exception) -> Response:
+    """What nobody foresaw: its message may quote rows, and is shown only on request, as on the command line."""
+    if os.environ.get("EMPRIV_TRACEBACK"):
+        traceback.print_exception(error)
+    sentence = f"Unexpected {type(error).__name__}. Nothing that was shown before is lost."
+    return show(request, "refused.html", status=500, sentence=sentence)
+
+
+@cache
+def asset(name: str) -> bytes:
+    """The style or the script: of the report, then of the app."""
+    if name == "style.css":
+        report = (files("empriv.report") / "templates" / name).read_text(encoding="utf-8")
+        return (report + (files("empriv.app") / "templates" / "app.css").read_text(encoding="utf-8")).encode()
+    return (files("empriv.app") / "templates" / name).read_bytes()
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=ChoiceLoader([PackageLoader("empriv.app"), PackageLoader("empriv.report")]), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""The server: which address shows which page, and how it starts and stops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from empriv.app import choose_data, desk
+from empriv.app.aside import Aside, warm_up
+from empriv.app.folder import Folder
+from empriv.app.guard import Guard, Key
+from empriv.app.pages import Forged, asset, forged, refused, show, unexpected
+from empriv.app.work import cancel_all
+from empriv.base.storage import write_atomically
+from empriv.errors import EmprivError, InputError
+
+_TYPES = {"style.css": "text/css", "app.js": "text/javascript"}
+MOST_BYTES = 1 << 34
+"""Of an upload."""
+
+
+def application(folder: Folder, key: Key) -> Guard:
+    """The app, which works in a folder, behind its guard."""
+
+    @contextlib.asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        import asyncio
+
+        getting_ready = asyncio.ensure_future(app.state.aside.ask(warm_up))
+        yield
+        getting_ready.cancel()
+        app.state.aside.close()
+        cancel_all(folder)
+
+    routes = [Route("/asset/{file}", _asset), *desk.ROUTES, *choose_data.ROUTES]
+    app = Starlette(
+        routes=routes, lifespan=life, max_body_size=MOST_BYTES,
+        exception_handlers={Forged: forged, EmprivError: refused, HTTPException: _missing, Exception: unexpected},
+    )  # fmt: skip
+    app.state.folder, app.state.key, app.state.aside = folder, key, Aside(str(folder.path))
+    return Guard(app, key)  # outermost: what goes wrong inside is guarded too
+
+
+def serve(folder: Folder, port: int, *, browse: Callable[[str], object] | None, say: Callable[[str], None]) -> None:
+    """Answer on this machine until Ctrl-C; ``say`` prints the address, ``browse`` opens it."""
+    listening = _listening(port)
+    key = Key(listening.getsockname()[1])
+    say(f"empriv app is at {key.address}")
+    say(f"It works in {folder.path}; Ctrl-C stops it.")
+    door = folder.own / "open.html"
+    if browse is not None:
+        # The address goes by a file that only this user reads: a browser's command line is for all to see.
+        write_atomically(door, _door(key.address).encode())
+        browse(door.as_uri())
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(folder, key), log_level="critical", access_log=False, lifespan="on", server_header=False
+        )
+    )
+    try:
+        server.run(sockets=[listening])
+    finally:
+        listening.close()
+        with contextlib.suppress(OSError):
+            door.unlink()
+
+
+def _listening(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if os.name == "posix":
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(("127.0.0.1", port))
+    except OSError:
+        listening.close()
+        raise InputError(f"`--port` must be free, got {port}, which another program uses. Hint: --port 0.") from None
+    return listening
+
+
+def _door(address: str) -> str:
+    return f'<!doctype html><meta http-equiv="refresh" content="0;url={address}"><title>empriv</title>'
+
+
+async def _asset(request: Request) -> Response:
+    name = request.path_params["file"]
+    if name not in _TYPES:
+        raise HTTPException(404)
+    return Response(asset(name), media_type=_TYPES[name], headers={"Cache-Control": "max-age=3600"})
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return show(request, "refused.html", status=error.status_code, sentence="There is no such page.")

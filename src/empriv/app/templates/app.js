@@ -1,0 +1,73 @@
+// What a page of the app does by itself. Pages work without it, except for what is said to be live.
+//   data-load="/address"              the element is filled from there once the page is shown
+//   data-poll="/address"              the element is replaced from there every second, until the answer has no data-poll
+//   form data-live="/address" data-into="#id"   whatever is changed in the form is sent there, and the answer put into #id
+//   input data-shows="#id"            a slider's value is put into #id
+//   data-print="#frame"               prints the page in a frame
+"use strict";
+
+async function answer(address, options) {
+  const response = await fetch(address, { credentials: "same-origin", redirect: "error", ...options });
+  return response.text();
+}
+
+function dress(root) {
+  for (const place of root.querySelectorAll("[data-load]")) {
+    const address = place.dataset.load;
+    place.removeAttribute("data-load");
+    answer(address).then((html) => { place.innerHTML = html; dress(place); }, () => gone(place));
+  }
+  for (const place of root.querySelectorAll("[data-poll]")) setTimeout(() => poll(place), 1000);
+  for (const form of root.querySelectorAll("form[data-live]")) live(form);
+  for (const slider of root.querySelectorAll("[data-shows]")) {
+    const shown = document.querySelector(slider.dataset.shows);
+    slider.addEventListener("input", () => { shown.textContent = slider.value; });
+  }
+  for (const button of root.querySelectorAll("[data-print]")) {
+    button.addEventListener("click", () => document.querySelector(button.dataset.print).contentWindow.postMessage("print", "*"));
+  }
+}
+
+function gone(place) {
+  place.classList.remove("busy");
+  const line = document.createElement("p");
+  line.className = "alarm";
+  line.setAttribute("role", "alert");
+  line.textContent = "The desk does not answer. Is `empriv app` still running? Nothing that was saved is lost.";
+  place.replaceChildren(line);
+}
+
+async function poll(place) {
+  if (!place.isConnected) return;
+  try {
+    const html = await answer(place.dataset.poll);
+    const box = document.createElement("div");
+    box.innerHTML = html;
+    const next = box.firstElementChild;
+    if (next && next.dataset.reload !== undefined) { location.reload(); return; }
+    place.replaceWith(...box.childNodes);
+    if (next) dress(next.parentElement);
+  } catch {
+    setTimeout(() => poll(place), 3000); // the server may be starting again
+  }
+}
+
+function live(form) {
+  const place = document.querySelector(form.dataset.into);
+  let waiting = 0, asked = 0;
+  const send = async () => {
+    const turn = ++asked;
+    place.classList.add("busy");
+    try {
+      const html = await answer(form.dataset.live, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+      if (turn !== asked) return;
+      place.innerHTML = html;
+      dress(place);
+      place.classList.remove("busy");
+    } catch { gone(place); }
+  };
+  form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(send, 300); });
+  if (form.dataset.now !== undefined) send();
+}
+
+dress(document);
