@@ -57,6 +57,8 @@ async def new(request: Request) -> Response:
         folder.write(name, settings)
     except EmprivError as error:
         return _page(request, Settings(), errors=by_field(error, *_FIELDS), status=400)
+    finally:
+        await form.close()
     return go(request, "data", name)
 
 
@@ -67,12 +69,14 @@ async def data(request: Request) -> Response:
     if request.method == "GET":
         return _page(request, settings)
     form = await form_of(request)
-    if changed_elsewhere(request, form):
-        return _page(request, settings, errors={"": ELSEWHERE}, status=409)
     try:
+        if changed_elsewhere(request, form):
+            return _page(request, settings, errors={"": ELSEWHERE}, status=409)
         folder.write(name, await _chosen(folder, settings, form))
     except EmprivError as error:
         return _page(request, settings, errors=by_field(error, *_FIELDS), status=400)
+    finally:
+        await form.close()
     return go(request, "data")
 
 

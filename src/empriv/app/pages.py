@@ -53,7 +53,7 @@ def show(request: Request, template: str, *, status: int = 200, **content: Any) 
     ``errors`` are sentences by the name of a field; those of "" are for the whole page.
     """
     key: Key = request.app.state.key
-    name = request.path_params.get("name")
+    name = content.pop("name", request.path_params.get("name"))
     everything = {
         "errors": {}, "step": None, "name": name, "mark": key.mark, "steps": STEPS, "folder": folder_of(request),
         "seen": "" if name is None else folder_of(request).seen(name), **content,
@@ -100,7 +100,7 @@ async def forged(request: Request, error: Exception) -> Response:
 
 async def refused(request: Request, error: Exception) -> Response:
     """A page that says what went wrong."""
-    return show(request, "refused.html", status=400, sentence=str(error))
+    return show(request, "refused.html", status=400, name=None, sentence=str(error))
 
 
 async def unexpected(request: Request, error: Exception) -> Response:
@@ -108,7 +108,7 @@ async def unexpected(request: Request, error: Exception) -> Response:
     if os.environ.get("EMPRIV_TRACEBACK"):
         traceback.print_exception(error)
     sentence = f"Unexpected {type(error).__name__}. Nothing that was shown before is lost."
-    return show(request, "refused.html", status=500, sentence=sentence)
+    return show(request, "refused.html", status=500, name=None, sentence=sentence)
 
 
 @cache

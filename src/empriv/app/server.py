@@ -99,4 +99,4 @@ async def _asset(request: Request) -> Response:
 
 async def _missing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return show(request, "refused.html", status=error.status_code, sentence="There is no such page.")
+    return show(request, "refused.html", status=error.status_code, name=None, sentence="There is no such page.")

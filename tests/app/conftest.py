@@ -1,0 +1,177 @@
+"""A desk that runs, somebody who visits it, and a real browser."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+
+from report.conftest import axe, browser  # noqa: F401 — fixtures
+
+pytest.importorskip("starlette", reason="install the app's packages: pip install 'empriv[app]'")
+pytest.importorskip("uvicorn", reason="install the app's packages: pip install 'empriv[app]'")
+
+PATIENCE = 60.0
+"""Seconds that a test waits for what must come; a shared machine may be slow."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+
+    def field(self, name: str) -> str:
+        """The value of an input on the page."""
+        tag = next(tag for tag in re.findall(r"<input[^>]*>", self.text) if f'name="{name}"' in tag)
+        match = re.search(r'value="([^"]*)"', tag)
+        return unescape(match[1]) if match else ""
+
+
+@dataclass
+class Visitor:
+    """Speaks HTTP with a desk, as a browser would: keeps cookies, follows redirects after a form."""
+
+    port: int
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    def ask(
+        self, method: str, path: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One request, with exactly these headers besides Host and cookies."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        sent = dict(headers or {})
+        if self.cookies and "Cookie" not in sent:
+            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        text = response.read().decode("utf-8", "replace")
+        for cookie in response.headers.get_all("Set-Cookie") or []:
+            name, _, rest = cookie.partition("=")
+            self.cookies[name] = rest.partition(";")[0]
+        connection.close()
+        return Answer(response.status, text, dict(response.headers.items()))
+
+    def get(self, path: str) -> Answer:
+        answer = self.ask("GET", path)
+        return self.get(answer.headers["location"]) if answer.status == 303 else answer
+
+    def post(self, path: str, fields: Any, *, page: str | None = None, follow: bool = True) -> Answer:
+        """Fill in a form of a page (the one at the same address unless named) and send it."""
+        shown = self.get(path if page is None else page)
+        given = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
+        for name in ("mark", "seen"):
+            if all(key != name for key, _ in given):
+                given.append((name, shown.field(name)))
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://127.0.0.1:{self.port}"}
+        answer = self.ask("POST", path, urlencode(given), headers)
+        return self.get(answer.headers["location"]) if follow and answer.status == 303 else answer
+
+    def upload(self, path: str, name: str, content: bytes) -> Answer:
+        """Upload a file on the page of data."""
+        shown = self.get(path)
+        edge = secrets.token_hex(8)
+        parts = [
+            f'--{edge}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+            for key, value in {"way": "upload", "mark": shown.field("mark"), "seen": shown.field("seen")}.items()
+        ]
+        parts.append(f'--{edge}\r\nContent-Disposition: form-data; name="upload"; filename="{name}"\r\n\r\n'.encode())
+        body = b"".join([*parts, content, f"\r\n--{edge}--\r\n".encode()])
+        headers = {
+            "Content-Type": f"multipart/form-data; boundary={edge}", "Origin": f"http://127.0.0.1:{self.port}",
+        }  # fmt: skip
+        answer = self.ask("POST", path, body, headers)
+        return self.get(answer.headers["location"]) if answer.status == 303 else answer
+
+
+@dataclass(frozen=True)
+class RunningDesk:
+    """A desk that answers, and its folder."""
+
+    folder: Path
+    port: int
+    address: str
+
+    def visitor(self) -> Visitor:
+        """Somebody who opened the address that was printed."""
+        visitor = Visitor(self.port)
+        visitor.get(self.address.partition(str(self.port))[2])
+        return visitor
+
+
+@contextmanager
+def running(folder: Path, named: tuple[str, ...] = ()) -> Iterator[RunningDesk]:
+    """Serve a folder from a thread of this process."""
+    import uvicorn
+
+    from empriv.app.folder import Folder
+    from empriv.app.guard import Key
+    from empriv.app.server import application
+
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    key = Key(listening.getsockname()[1])
+    app = application(Folder.opened(folder, named), key)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on", server_header=False))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    until = time.monotonic() + PATIENCE
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.02)
+    assert server.started
+    try:
+        yield RunningDesk(folder, key.port, key.address)
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+        listening.close()
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDesk]:
+    """A desk for the tests of one module."""
+    with running(tmp_path_factory.mktemp("desk")) as served:
+        yield served
+
+
+@pytest.fixture
+def visitor(desk: RunningDesk) -> Visitor:
+    """Somebody who may enter."""
+    return desk.visitor()
+
+
+def sales(*, days: int = 60, people: int = 40, seed: int = 0) -> bytes:
+    """A CSV of sales: small, and private enough to publish with little noise."""
+    rng = np.random.default_rng(seed)
+    first = np.datetime64("2024-01-01")
+    lines = ["day,client,amount,region"]
+    for day in range(days):
+        for client in np.flatnonzero(rng.random(people) < 0.8):
+            region = "north" if client % 2 else "south"
+            lines.append(f"{first + day},client {client},{rng.gamma(4.0, 5.0):.2f},{region}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def wait_for(true: Any, *, seconds: float = PATIENCE) -> Any:
+    """What a function gives once it is neither None nor False."""
+    until = time.monotonic() + seconds
+    while True:
+        given = true()
+        if given or time.monotonic() > until:
+            return given
+        time.sleep(0.1)
