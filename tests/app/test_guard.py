@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.conftest import RunningDesk, Visitor, running, sales
-from empriv.app.guard import Key
+from empriv.app.guard import Key, written_page
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -162,3 +162,12 @@ def test_a_form_from_before_a_change_is_not_taken(desk: RunningDesk, visitor: Vi
     answer = visitor.post("/audits/mine/data", {"way": "demo", "seen": old})
     assert answer.status == 409
     assert 'individual = "client"' in path.read_text(encoding="utf-8")
+
+
+def test_a_page_from_a_file_belongs_to_no_site() -> None:
+    policy = written_page("<script>fetch('/')</script>").headers["content-security-policy"]
+    assert "sandbox" in policy
+    assert "allow-same-origin" not in policy
+    assert "default-src 'none'" in policy
+    assert "connect-src" not in policy
+    assert "frame-ancestors 'self'" in policy

@@ -23,8 +23,12 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_WRITTEN_PAGE = "frame-ancestors 'self'"
-"""Of a report, which brings its own Content-Security-Policy: no other site may frame it."""
+_WRITTEN_PAGE = (
+    "sandbox allow-scripts allow-modals allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)
+"""Of a report, whose file may come from anybody: its script belongs to no site, so that it reads and does nothing here,
+and it reaches no network. What it brings along, a Content-Security-Policy of its own, holds besides."""
 _CLOSED = "This desk is closed to you. Open the address that `empriv app` printed in its terminal."
 
 
