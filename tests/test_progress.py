@@ -1,6 +1,5 @@
-"""The progress bar: silent when quick or not on a terminal, right when shown, safe from many threads."""
+"""How far work is: silent when quick, one bar for all, right when shown, told to programs, safe from many threads."""
 
-import re
 import subprocess
 import sys
 import threading
@@ -10,7 +9,7 @@ from contextlib import redirect_stderr
 import pytest
 
 import empriv.base.progress
-from empriv.base.progress import progress, whole
+from empriv.base.progress import Bar, Standing, duration, listening, progress, whole
 from empriv.errors import InputError
 
 
@@ -43,6 +42,13 @@ def wait_for(terminal: Terminal, text: str) -> None:
     assert text in terminal.text
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is too quick to be shown, and no line too early."""
+    for name in ("QUIET_SECONDS", "LINE_SECONDS", "_GLANCE_SECONDS"):
+        monkeypatch.setattr(empriv.base.progress, name, 0.001)
+
+
 def test_quick_work_prints_nothing(terminal):
     with redirect_stderr(terminal), progress(3, "counting") as advance:
         for _ in range(3):
@@ -50,14 +56,25 @@ def test_quick_work_prints_nothing(terminal):
     assert terminal.text == ""
 
 
-def test_long_work_shows_the_bar_even_before_the_first_unit_is_done(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.01)
+@pytest.mark.usefixtures("at_once")
+def test_long_work_shows_the_bar_even_before_the_first_unit_is_done(terminal):
     with redirect_stderr(terminal), progress(3, "counting"):
-        wait_for(terminal, "0/3")
+        wait_for(terminal, "counting; Ctrl-C")
 
 
-def test_nothing_is_shown_off_a_terminal(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
+@pytest.mark.usefixtures("at_once")
+def test_off_a_terminal_it_is_a_line_every_few_seconds(tmp_path):
+    with (tmp_path / "log").open("w+") as log, redirect_stderr(log), progress(4, "counting") as advance:
+        advance()
+        deadline = time.monotonic() + 30
+        while not log.tell() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[0].startswith("counting: 25% of all, about ")
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_stand_in_for_stderr_gets_nothing(terminal):
     terminal.is_terminal = False
     with redirect_stderr(terminal), progress(3, "counting") as advance:
         time.sleep(0.1)
@@ -65,8 +82,8 @@ def test_nothing_is_shown_off_a_terminal(terminal, monkeypatch):
     assert terminal.text == ""
 
 
-def test_show_false_never_prints(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
+@pytest.mark.usefixtures("at_once")
+def test_show_false_never_prints(terminal):
     with redirect_stderr(terminal), progress(3, "counting", show=False) as advance:
         time.sleep(0.1)
         advance(3)
@@ -79,8 +96,7 @@ def test_show_true_always_prints(terminal, is_terminal):
     with redirect_stderr(terminal), progress(3, "counting", show=True) as advance:
         advance(2)
         advance()
-    assert "counting" in terminal.text
-    assert "3/3" in terminal.text
+    assert "counting: 100%" in terminal.text
 
 
 def test_the_description_is_shown_as_it_is(terminal):
@@ -102,7 +118,7 @@ def test_the_bar_goes_when_the_work_fails(terminal):
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=30)
     assert set(threading.enumerate()) <= before
-    assert "1/2" in terminal.text
+    assert "counting: 50%" in terminal.text
 
 
 def test_many_threads_lose_no_unit(terminal):
@@ -112,15 +128,7 @@ def test_many_threads_lose_no_unit(terminal):
             thread.start()
         for thread in threads:
             thread.join()
-    assert "4000/4000" in terminal.text
-
-
-def test_elapsed_time_counts_from_the_start_of_the_work(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 1.1)
-    with redirect_stderr(terminal), progress(1, "counting") as advance:
-        wait_for(terminal, "elapsed")
-        advance()
-    assert "0:00:00" not in terminal.text.split("elapsed")[0]
+    assert "counting: 100%" in terminal.text
 
 
 @pytest.mark.parametrize("show", [None, False, True])
@@ -145,41 +153,92 @@ def test_rich_is_imported_only_when_shown():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 
 
-def test_a_command_of_several_parts_has_one_bar_whose_share_rises_to_its_end(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
-    with redirect_stderr(terminal), whole({"Collecting": 1, "Judging": 3}) as bar:
-        bar.begin("Collecting")
-        for _ in range(3):  # as many parts as there are: nobody knows beforehand
-            with progress(4, "counting") as advance:
-                advance(4)
-        bar.begin("Judging")
-        with progress(2, "judging") as advance:
-            advance(2)
-        bar.pause()
-    assert "counting" not in terminal.text
-    shares = [int(share) for share in re.findall(r": (\d+)%", terminal.text)]
-    assert shares == sorted(shares)
-    assert shares[-1] == 62  # a quarter, and half of the rest
-
-
-def test_off_a_terminal_it_is_a_line_every_few_seconds(tmp_path, monkeypatch):
-    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(empriv.base.progress, "LINE_SECONDS", 0.0)
-    with (tmp_path / "log").open("w+") as log, redirect_stderr(log), whole({"Judging": 1}) as bar:
-        bar.begin("Judging")
-        with progress(2, "judging") as advance:
+def test_work_within_work_fills_the_unit_of_the_bar_that_is_there(terminal):
+    shares = []
+    with redirect_stderr(terminal), progress(4, "counting", show=True) as advance:
+        for _ in range(4):
+            with progress(10, "within", show=True) as further:
+                further(10)
+            shares.append(empriv.base.progress._shown._filled)
             advance()
-        log.seek(0)
-        lines = log.read().splitlines()
-    assert len(lines) == 2
-    assert lines[1].startswith("Judging: 25% of all, about ")
+    assert "within" not in terminal.text
+    assert shares == [0.125, 0.375, 0.625, 0.875]
 
 
-def test_a_stand_in_for_stderr_and_a_quiet_command_get_nothing(terminal, monkeypatch):
-    monkeypatch.setattr(empriv.base.progress, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(empriv.base.progress, "LINE_SECONDS", 0.0)
-    for is_terminal, show in ((False, None), (True, False)):
-        terminal.is_terminal = is_terminal
-        with redirect_stderr(terminal), whole({"Judging": 1}, show=show) as bar:
-            bar.begin("Judging")
-    assert terminal.text == ""
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in its only entry."""
+    now = [100.0]
+    monkeypatch.setattr(empriv.base.progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_stages_take_as_long_as_expected_and_those_that_are_over_correct_the_others(clock):
+    bar = Bar({"Collecting": 2.0, "Measuring": 4.0, "Judging": 4.0}, show=False)
+    bar.begin("Collecting")
+    clock[0] += 1.0
+    assert bar.standing() == Standing("Collecting", 0.1, 9.0)
+    clock[0] += 3.0  # twice as long as expected
+    bar.begin("Measuring")
+    standing = bar.standing()
+    assert standing.seconds_left == pytest.approx(16.0)
+    assert standing.share == pytest.approx(0.2)
+    bar.expect({"Measuring": 1.0, "Judging": 1.0, "Unheard": 9.0})
+    assert bar.standing().seconds_left == pytest.approx(4.0)
+    assert bar.standing().share == pytest.approx(0.5)
+
+
+def test_parts_of_a_stage_say_how_long_it_takes_and_the_share_never_falls(clock):
+    bar = Bar({"Judging": 4.0}, show=False)
+    bar.begin("Judging")
+    shares = []
+    for _ in range(3):  # as many parts as there are: nobody knows beforehand
+        advance = bar.part(4)
+        for _ in range(4):
+            clock[0] += 1.0
+            advance()
+            shares.append(bar.standing().share)
+    assert shares == sorted(shares)
+    assert 0.8 < shares[-1] < 1.0
+    clock[0] += 1000.0  # it was to be over long ago
+    assert bar.standing().seconds_left > 100.0
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_program_is_told_how_far_the_work_is_although_nothing_is_shown():
+    told: list[Standing] = []
+    heard = threading.Event()
+
+    def listener(standing: Standing) -> None:
+        told.append(standing)
+        if standing.share == 0.5:
+            heard.set()
+
+    with listening(listener), progress(2, "counting", show=False) as advance:
+        advance()
+        assert heard.wait(30)
+    assert told[-1].stage == "counting"
+    count = len(told)
+    with progress(2, "counting", show=False):
+        time.sleep(0.05)
+    assert len(told) == count
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_bar_that_pauses_shows_nothing_until_the_next_stage(terminal):
+    with redirect_stderr(terminal), whole({"Collecting": 1.0, "Judging": 1.0}) as bar:
+        bar.begin("Collecting")
+        wait_for(terminal, "Collecting: ")
+        bar.pause()
+        before = terminal.text
+        time.sleep(0.1)
+        assert terminal.text == before
+        bar.begin("Judging")
+        wait_for(terminal, "Judging: ")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (99.0, "99 s"), (119.0, "2 min"), (5990.0, "100 min"), (7300.0, "2 hours")]
+)
+def test_a_duration_in_words(seconds, words):
+    assert duration(seconds) == words

@@ -1,17 +1,18 @@
-"""A progress bar on the terminal, for work that lasts; quick work prints nothing.
+"""How far work is that lasts: shown as one bar on a terminal, as a line every few seconds elsewhere, told to a program.
 
-It knows nothing of the work itself: the caller says how much there is, and advances. A command that has several parts
-shows one bar for all of them (`whole`): the bars of its parts then fill their share of it, and show nothing themselves.
+It knows nothing of the work itself: the caller says how much there is, and advances. Work within work fills its share
+of the bar that is there already, so that a command shows one bar however many parts it has. Quick work shows nothing.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import accumulate
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from empriv.errors import InputError
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 2.0
 LINE_SECONDS = 5.0
-_GLANCE_SECONDS = 0.5
+_GLANCE_SECONDS = 0.25
+_IDLE_GLANCES = 4
+_LATER_PARTS = 0.5  # of what is left of a stage: nobody knows how many parts follow
 
 
 class Advance(Protocol):
@@ -30,16 +33,48 @@ class Advance(Protocol):
     def __call__(self, k: int = 1) -> None: ...
 
 
+@dataclass(frozen=True)
+class Standing:
+    """How far some work is: its stage, the share of all that is done, and about how many seconds are left.
+
+    ``seconds_left`` is None as long as nobody knows.
+    """
+
+    stage: str
+    share: float
+    seconds_left: float | None
+
+    @property
+    def words(self) -> str:
+        if self.seconds_left is None:
+            return f"{self.stage}; Ctrl-C stops it"
+        return f"{self.stage}: {self.share:.0%} of all, about {duration(self.seconds_left)} left; Ctrl-C stops it"
+
+
+@contextmanager
+def listening(listener: Callable[[Standing], None]) -> Iterator[None]:
+    """Tell a program how far the work in the body is, a few times a second, from a thread of its own.
+
+    ``with listening(lambda standing: pipe.send(standing)): empriv.audit(...)`` also works where nothing is shown.
+    """
+    global _listener
+    before, _listener = _listener, (listener, os.getpid())  # workers that are forked do not tell
+    try:
+        yield
+    finally:
+        _listener = before
+
+
 @contextmanager
 def progress(total: int, description: str, *, show: bool | None = None) -> Iterator[Advance]:
-    """Show a bar with elapsed and remaining time on stderr while the body runs.
+    """Show how far the work in the body is, and the time that is left, on stderr.
 
     Parameters
     ----------
     total : number of units of work
     description : a few words, shown as they are
-    show : None shows the bar if stderr is a terminal and once the work has lasted about two seconds; True shows it
-        always and at once; False never.
+    show : None shows it once the work has lasted two seconds; True at once; False never. Within other work it is that
+        work's bar that shows, or not.
 
     Yields
     ------
@@ -48,135 +83,209 @@ def progress(total: int, description: str, *, show: bool | None = None) -> Itera
     """
     if total < 0:
         raise InputError(f"`total` must be 0 or more, got {total}.")
-    if _whole is not None and show is not True:
-        yield _whole.part(total)
+    if _shown is not None:
+        yield _shown.part(total, _LATER_PARTS)
         return
-    if show is False or (show is None and not sys.stderr.isatty()):
-        yield _advance_unseen
-        return
-    bar = _LateBar(total, description)
-    # A timer, not a look at the clock in `advance`: the first unit alone may take minutes.
-    timer = threading.Timer(QUIET_SECONDS, bar.start)
-    timer.daemon = True
-    if show:
-        bar.start()
-    else:
-        timer.start()
-    try:
-        yield bar.advance
-    finally:
-        timer.cancel()
-        bar.stop()
+    with _showing(Bar({description: None}, show)) as bar:
+        bar.begin(description)
+        yield bar.part(total, 1.0)
 
 
-class Whole:
-    """The bar of a whole command: the share that is done, and the time that is left if it goes on so.
+@contextmanager
+def whole(stages: Mapping[str, float], *, show: bool | None = None) -> Iterator[Bar]:
+    """Show one bar for all the stages of a command.
 
-    Each step has a weight. Whatever advances during a step fills half of what is left of it, since nobody knows how
-    many parts follow: the share rises, and never beyond the step.
+    Parameters
+    ----------
+    stages : names of the stages in order, and about how many seconds each takes; how long those that are over really
+        took corrects the others
+    show : False shows nothing
+    """
+    with _showing(Bar(stages, show)) as bar:
+        yield bar
+
+
+class Bar:
+    """How far all the stages of some work are, and who is told.
+
+    What is left of a stage is what was expected of it, and the more of its parts are done, the more what these took.
     """
 
-    def __init__(self, steps: Mapping[str, float], show: bool | None) -> None:
-        total = sum(steps.values())
-        ends = list(accumulate(weight / total for weight in steps.values()))
-        self._ends = dict(zip(steps, ends, strict=True))
+    def __init__(self, stages: Mapping[str, float | None], show: bool | None) -> None:
+        self._expected = dict(stages)
         self._show = show
-        self._began = self._said = time.monotonic()
+        self._began = self._stage_began = time.monotonic()
+        self._said = -LINE_SECONDS
         self._lock = threading.Lock()
-        self._done = self._end = 0.0
-        self._step = ""  # nothing is shown between steps
-        self._shown: tuple[Progress, TaskID] | None = None
-        self._over = threading.Event()
+        self._stage = ""  # nothing is shown between stages
+        self._filled = self._unit_end = self._share = 0.0
+        self._drawn: tuple[Progress, TaskID] | None = None
 
-    def begin(self, step: str) -> None:
-        """Say which step begins; those before it are done."""
+    def begin(self, stage: str) -> None:
+        """Say which stage begins; those before it are done."""
         with self._lock:
-            self._done = max(self._done, self._end)
-            self._step, self._end = step, self._ends[step]
-        self._tell()
+            if stage not in self._expected:
+                raise KeyError(stage)
+            self._stage, self._stage_began = stage, time.monotonic()
+            self._filled, self._unit_end = 0.0, 1.0
+        if self._show:
+            self.tell()
 
-    def part(self, total: int) -> Advance:
-        """Counts a part of the step that is under way."""
+    def expect(self, stages: Mapping[str, float]) -> None:
+        """Say better how many seconds these stages take, now that more is known."""
         with self._lock:
-            start, width = self._done, 0.5 * (self._end - self._done)
+            self._expected.update({stage: stages[stage] for stage in self._expected if stage in stages})
+
+    def part(self, total: int, share: float = _LATER_PARTS) -> Advance:
+        """Counts a part of the stage that is under way; it fills this share of what is left of the stage."""
+        with self._lock:
+            start, width = self._filled, share * (self._unit_end - self._filled)
+            if share == 1.0:
+                self._unit_end = start + width / max(total, 1)
         counted = [0]
 
         def advance(k: int = 1) -> None:
-            _advance_unseen(k)
+            if k < 0:
+                raise InputError(f"`k` must be 0 or more, got {k}.")
             with self._lock:
                 counted[0] += k
-                self._done = max(self._done, start + width * min(1.0, counted[0] / max(total, 1)))
-            self._tell()
+                self._filled = max(self._filled, start + width * min(1.0, counted[0] / max(total, 1)))
+                if share == 1.0:  # parts of one unit fill no more than the unit
+                    self._unit_end = min(1.0, start + width * (counted[0] + 1) / max(total, 1))
 
         return advance
 
     def pause(self) -> None:
         """Take the bar away while something else is printed."""
         with self._lock:
-            self._step = ""
-            if self._shown is not None:
-                self._shown[0].stop()
-                self._shown = None
+            self._stage = ""
+            if self._drawn is not None:
+                self._drawn[0].stop()
+                self._drawn = None
 
-    def watch(self) -> None:
-        """Show it from time to time, until it is over: the first unit alone may take minutes."""
-        while not self._over.wait(_GLANCE_SECONDS):
-            self._tell()
+    def standing(self) -> Standing:
+        """How far it is now; the share never falls."""
+        with self._lock:
+            now = time.monotonic()
+            left = self._seconds_left(now) if self._stage else None
+            spent = now - self._began
+            if self._expected.get(self._stage) is None:
+                self._share = max(self._share, self._filled)
+            elif left is not None and spent + left > 0:
+                self._share = max(self._share, spent / (spent + left))
+            return Standing(self._stage, min(self._share, 1.0), left)
+
+    def _seconds_left(self, now: float) -> float | None:
+        names = list(self._expected)
+        place = names.index(self._stage)
+        expected, spent = self._expected[self._stage], now - self._stage_began
+        by_parts = spent * (1 - self._filled) / self._filled if self._filled > 0 else None
+        if expected is None:
+            return by_parts
+        # Work that was to be over has at least a tenth of its time left: nobody knows how much.
+        by_model = max(self._pace(place, now) * expected - spent, 0.1 * spent)
+        own = by_model if by_parts is None else (1 - self._filled) * by_model + self._filled * by_parts
+        until_now = sum(self._expected[name] or 0.0 for name in names[: place + 1])
+        pace = (now - self._began + own) / until_now if until_now > 0 else 1.0
+        return own + pace * sum(self._expected[name] or 0.0 for name in names[place + 1 :])
+
+    def _pace(self, place: int, now: float) -> float:
+        """How much longer than expected the stages before this one took."""
+        before = sum(list(self._expected.values())[k] or 0.0 for k in range(place))
+        took = self._stage_began - self._began
+        # Stages that were to take no time say nothing about the others.
+        return took / before if before > 0.1 * (now - self._began) and took > 0 else 1.0
 
     def end(self) -> None:
-        self._over.set()
+        if self._show:
+            self.tell()
         self.pause()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Tell how far it is to whoever listens, and show it if it has lasted."""
+        if not self._stage:
+            return
         now = time.monotonic()
-        if self._show is False or not self._step or now - self._began < QUIET_SECONDS:
+        standing = self.standing()
+        if _listener is not None and _listener[1] == os.getpid():
+            _listener[0](standing)
+        if self._show is False or (not self._show and now - self._began < QUIET_SECONDS) or _is_worker():
             return
         if sys.stderr.isatty():
-            self._draw()
-        elif now - self._said >= LINE_SECONDS and _is_file(sys.stderr):
+            self._draw(standing)
+            return
+        # Lines are further apart the longer it lasts: a log of hours stays short.
+        due = now - self._said >= max(LINE_SECONDS, (now - self._began) / 20) and _is_file(sys.stderr)
+        if self._show or due:
             self._said = now
-            sys.stderr.write(f"{self._words()}\n")
+            sys.stderr.write(f"{standing.words}\n")
             sys.stderr.flush()
 
-    def _draw(self) -> None:
+    def _draw(self, standing: Standing) -> None:
         with self._lock:
-            if not self._step:
+            if not self._stage:
                 return
-            if self._shown is None:
-                bar = _rich_bar(share=True)
+            if self._drawn is None:
+                bar = _rich_bar()
                 bar.start()
-                self._shown = bar, bar.add_task("", total=1.0)
-            bar, task = self._shown
-            bar.update(task, completed=self._done, description=self._words())
-
-    def _words(self) -> str:
-        elapsed = time.monotonic() - self._began
-        left = elapsed / self._done - elapsed if self._done > 0 else 0.0
-        about = f", about {_duration(left)} left" if self._done > 0 else ""
-        return f"{self._step}: {self._done:.0%} of all{about}; Ctrl-C stops it"
+                self._drawn = bar, bar.add_task("", total=1.0)
+            bar, task = self._drawn
+            bar.update(task, completed=standing.share, description=standing.words, refresh=bool(self._show))
 
 
-_whole: Whole | None = None  # the command's that is under way: a process runs one command at a time
+_shown: Bar | None = None  # of the work that is under way: a process does one at a time
+_listener: tuple[Callable[[Standing], None], int] | None = None
+_watcher: threading.Thread | None = None
+_watching = threading.Lock()
 
 
 @contextmanager
-def whole(steps: Mapping[str, float], *, show: bool | None = None) -> Iterator[Whole]:
-    """Show one bar for all the steps of a command, each with its weight; off a terminal, a line every few seconds.
-
-    Parameters
-    ----------
-    steps : names of the steps in order, and about how long each takes, in any unit
-    show : False shows nothing
-    """
-    global _whole
-    before, bar = _whole, Whole(steps, show)
-    _whole = bar
-    threading.Thread(target=bar.watch, name="empriv progress", daemon=True).start()
+def _showing(bar: Bar) -> Iterator[Bar]:
+    global _shown, _watcher
+    before, _shown = _shown, bar
+    with _watching:
+        if _watcher is None or not _watcher.is_alive():
+            _watcher = threading.Thread(target=_watch, name="empriv progress", daemon=True)
+            _watcher.start()
     try:
         yield bar
     finally:
         bar.end()
-        _whole = before
+        _shown = before
+
+
+def _watch() -> None:
+    """Tell how far the work is from time to time, since the first unit alone may take minutes; end when there is none.
+
+    One thread for one piece of work after the other: starting it takes longer than many a measure.
+    """
+    global _watcher
+    idle = 0
+    while True:
+        time.sleep(_GLANCE_SECONDS)
+        bar = _shown
+        if bar is not None:
+            idle = 0
+            bar.tell()
+            continue
+        idle += 1
+        with _watching:
+            if idle > _IDLE_GLANCES and _shown is None:
+                _watcher = None
+                return
+
+
+def _is_worker() -> bool:
+    """Whether this process works for another one, which shows how far it is."""
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and module.parent_process() is not None
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, to as many digits as anybody needs."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
 
 
 def _is_file(stream: TextIO) -> bool:
@@ -187,76 +296,11 @@ def _is_file(stream: TextIO) -> bool:
         return False
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _advance_unseen(k: int = 1) -> None:
-    if k < 0:
-        raise InputError(f"`k` must be 0 or more, got {k}.")
-
-
-class _LateBar:
-    """A rich bar that may start after the work has, and counts from when the work did."""
-
-    def __init__(self, total: int, description: str) -> None:
-        self._total = total
-        self._description = description
-        self._began = time.monotonic()
-        self._lock = threading.Lock()
-        self._done = 0
-        self._over = False
-        self._shown: tuple[Progress, TaskID] | None = None
-
-    def advance(self, k: int = 1) -> None:
-        _advance_unseen(k)
-        with self._lock:
-            self._done += k
-            if self._shown is not None:
-                bar, task = self._shown
-                bar.update(task, completed=self._done)
-
-    def start(self) -> None:
-        bar = _rich_bar()
-        with self._lock:
-            if self._over or self._shown is not None:
-                return
-            task = bar.add_task(self._description, total=self._total, completed=self._done)
-            bar.tasks[0].start_time = self._began
-            bar.start()
-            self._shown = bar, task
-
-    def stop(self) -> None:
-        with self._lock:
-            self._over = True
-            if self._shown is not None:
-                self._shown[0].stop()
-
-
-def _rich_bar(*, share: bool = False) -> Progress:
+def _rich_bar() -> Progress:
     # rich is imported only here: most calls never show anything.
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    if share:
-        return Progress(TextColumn("{task.description}", markup=False), BarColumn(), console=Console(stderr=True))
     return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("elapsed,"),
-        TimeRemainingColumn(),
-        TextColumn("remaining"),
-        console=Console(stderr=True),
-        get_time=time.monotonic,
-        # Units may be minutes apart; rich forgets the speed after 30 seconds otherwise.
-        speed_estimate_period=1800.0,
+        TextColumn("{task.description}", markup=False), BarColumn(), console=Console(stderr=True), transient=True
     )
