@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,6 +59,14 @@ class Folder:
         if not _NAME.fullmatch(name):
             raise InputError("The audit's name must be small letters, digits, - and _.")
         return self.path / f"{name}{ending}"
+
+    def written(self, name: str, ending: str) -> Path | None:
+        """A file of an audit that is there; None if there is none, or a link, which may lead out of the folder."""
+        path = self.file(name, ending)
+        try:
+            return path if stat.S_ISREG(path.lstat().st_mode) else None
+        except OSError:
+            return None
 
     def audits(self) -> tuple[str, ...]:
         """Names of audits, latest first: those with an audit.toml, and those that somebody has saved."""

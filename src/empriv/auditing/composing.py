@@ -129,14 +129,14 @@ def composition(
     for entry in _different(entries):
         found = _asked_again(entry, ledger, again)
         inner = found.components or (None,)
-        if len(inner) != len(_laws(entry)):
+        if len(inner) != len(laws_of(entry)):
             raise InputError(
                 f"Entry {entry.id} of the ledger must hold as many laws as its query gives numbers, got "
-                f"{len(_laws(entry))} for {len(inner)}."
+                f"{len(laws_of(entry))} for {len(inner)}."
             )
         label = f"released in entry {entry.id}"
         parts[label] = found
-        for component, law in zip(inner, _laws(entry), strict=True):
+        for component, law in zip(inner, laws_of(entry), strict=True):
             laws[label if component is None else f"{label}: {component}"] = law
     own = (NOW,) if results.components is None else tuple(f"{NOW}: {inner}" for inner in results.components)
     stacked = Results.stack({**parts, NOW: results})
@@ -343,7 +343,8 @@ def _inner(name: str) -> str:
     return name.removeprefix(f"{NOW}: ")
 
 
-def _laws(entry: ReleaseEntry) -> list[Law]:
+def laws_of(entry: ReleaseEntry) -> list[Law]:
+    """The laws of the noise of a release, of each of its numbers."""
     try:
         return [Law.from_json(law) for law in entry.law["laws"]]
     except (KeyError, TypeError, ValueError):

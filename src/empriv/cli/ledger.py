@@ -18,6 +18,7 @@ from empriv.errors import InputError
 
 if TYPE_CHECKING:
     from empriv.ledger import Entry, Figures, Ledger, Policy
+    from empriv.ledger.spending import Remaining
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,7 +72,7 @@ def init(path: str, **limits: Any) -> None:
     if Path(path).exists():
         raise InputError(f"LEDGER must be a new file, got {Path(path).name!r}, which exists.")
     new_ledger = Ledger(path, policy=policy)
-    _say(f"Made {new_ledger.path.name}: {_policy_words(policy)}.")
+    _say(f"Made {new_ledger.path.name}: {policy_words(policy)}.")
 
 
 @ledger.command(short_help="Show or change the limits.")
@@ -87,7 +88,7 @@ def policy(path: str, **limits: Any) -> None:
     held = _open(path)
     if any(value is not None for value in limits.values()):
         held.change_policy(_policy(limits))
-    words = _policy_words(held.policy)
+    words = policy_words(held.policy)
     _say(f"{words[0].upper()}{words[1:]}.")
 
 
@@ -135,15 +136,8 @@ def left(path: str, json: str | None) -> None:
         )  # fmt: skip
     if json == "-":
         return
-    _say(f"Limits: {_policy_words(rest.limits)}.")
-    number = "1 release" if rest.releases == 1 else f"{rest.releases:,} releases"
-    _say(f"Spent: {number} in the latest {rest.window}, together {_figures_words(rest.spent)}.")
-    if rest.releases == 0:
-        _say("Left: nothing is released yet.")
-    elif rest.more is None:
-        _say("Left: releases like the last may go on without end, one after the other.")
-    else:
-        _say(f"Left: {rest.more:,} more like the last, one after the other.")
+    for line in left_words(rest):
+        _say(line)
 
 
 @ledger.command(short_help="Look for tampering.")
@@ -233,7 +227,18 @@ def _policy(limits: dict[str, Any]) -> Policy:
         raise click.UsageError(str(error)) from None
 
 
-def _policy_words(policy: Policy) -> str:
+def left_words(rest: Remaining) -> tuple[str, str, str]:
+    """The limits, what is spent, and what is left."""
+    number = "1 release" if rest.releases == 1 else f"{rest.releases:,} releases"
+    spent = f"Spent: {number} in the latest {rest.window}, together {figures_words(rest.spent)}."
+    more = f"{rest.more:,} more like the last, one after the other" if rest.more is not None else ""
+    left = more or "releases like the last may go on without end, one after the other"
+    left = left if rest.releases else "nothing is released yet"
+    return f"Limits: {policy_words(rest.limits)}.", spent, f"Left: {left}."
+
+
+def policy_words(policy: Policy) -> str:
+    """The limits of a policy."""
     parts = [
         f"{name} at most {limit:g} at epsilon {policy.epsilon:g}"
         for name, limit in (("delta", policy.delta), ("total_risk", policy.total_risk))
@@ -256,7 +261,7 @@ def _lines(entry: Entry) -> list[str]:
     first = f"{entry.id:>4}  {entry.time[:19].replace('T', ' ')} UTC  "
     if isinstance(entry, PolicyEntry):
         event = "made" if entry.kind == "created" else "policy changed"
-        return [f"{first}{event}: {_policy_words(entry.policy)}"]
+        return [f"{first}{event}: {policy_words(entry.policy)}"]
     if isinstance(entry, PriceEntry):
         return [f"{first}prices of the releases that follow"]
     if isinstance(entry, UpgradeEntry):
@@ -269,15 +274,16 @@ def _lines(entry: Entry) -> list[str]:
         f"{first}released: {shown}",
         f"      {' '.join(entry.query.split())}{component}",
         f"      {entry.n_databases:,} databases, {entry.n_individuals:,} individuals; {entry.method} noise; alone "
-        f"{_figures_words(entry.achieved)}",
+        f"{figures_words(entry.achieved)}",
     ]
     if entry.joint is not None:
         earlier = ", ".join(map(str, entry.joint.entries)) or "none"
-        lines.append(f"      together with entries {earlier}: {_figures_words(entry.joint)}")
+        lines.append(f"      together with entries {earlier}: {figures_words(entry.joint)}")
     return lines
 
 
-def _figures_words(figures: Figures) -> str:
+def figures_words(figures: Figures) -> str:
+    """What releases tell, alone or together."""
     parts = (("delta", figures.delta), ("total_risk", figures.total_risk))
     figures_text = " and ".join(
         f"{name} {'below 1e-9' if 0 < value < 1e-9 else f'{value:.4g}'}" for name, value in parts if value is not None

@@ -1,0 +1,190 @@
+"""What the desk lists: every audit of the folder with its state and its decision, by small files alone.
+
+Nothing is loaded that holds results: NAME.toml says what is asked, NAME.json what came out. Any of them may be damaged,
+or have been put there by somebody hostile: what cannot be read is listed with a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from empriv.app.folder import Folder
+from empriv.app.work import Work, all_work
+from empriv.base.harmless import shortened, visible
+from empriv.base.storage import kind_of
+
+NOT_RUN, RUNNING, AUDITED, CHANGED, DAMAGED = "not run yet", "running", "audited", "settings changed since", "damaged"
+ENDINGS = (".toml", ".empriv")
+_FIGURES = "empriv audit figures"
+_MOST_BYTES = 1 << 24  # of a file with figures: those of ten thousand cells fit
+_AT_ONCE = 2.0  # seconds between the files that one command writes
+_SHOWN = 300
+_NOT_AN_AUDIT = {
+    "noise": "Saved noise, which `empriv release` takes.",
+    "scan": "A scan, which `empriv show` takes.",
+    "results": "Saved results, which `empriv show` audits.",
+}
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One audit of the list.
+
+    Attributes
+    ----------
+    name : of its files
+    state : one of `NOT_RUN`, `RUNNING`, `AUDITED`, `CHANGED`, `DAMAGED`, or how its last work ended
+    asked : the query
+    line : the decision in one line; of what is damaged, why
+    figures : what NAME.json holds, or nothing
+    saved : whether NAME.empriv holds an audit
+    work : the latest piece of work on it
+    when : seconds since 1970 of its latest file
+    """
+
+    name: str
+    state: str
+    asked: str
+    line: str
+    figures: Mapping[str, Any]
+    saved: bool
+    work: Work | None
+    when: float
+
+    @property
+    def step(self) -> str:
+        """Where a click on it leads."""
+        if self.state == RUNNING:
+            return "run"
+        return "decision" if self.saved else "data"
+
+    @property
+    def databases(self) -> str:
+        return _count(self.figures.get("n_databases"))
+
+    @property
+    def people(self) -> str:
+        return _count(self.figures.get("n_individuals"))
+
+    @property
+    def risk(self) -> str:
+        """The largest delta and its epsilon, as the figures say."""
+        told = self.figures.get("figures")
+        first = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
+        values = [first.get("delta"), first.get("delta_when_present")]
+        known = [value for value in values if isinstance(value, int | float)]
+        epsilon = first.get("epsilon")
+        return f"{max(known):.2g} at {epsilon:g}" if known and isinstance(epsilon, int | float) else ""
+
+    def matches(self, search: str) -> bool:
+        """Whether all words of a search are in what is listed."""
+        text = " ".join((self.name, self.state, self.asked, self.line)).casefold()
+        return all(word in text for word in search.casefold().split())
+
+
+def listed(folder: Folder, search: str = "") -> tuple[Listed, ...]:
+    """All audits that a search finds, latest first."""
+    works: dict[str, Work] = {}
+    for work in all_work(folder):
+        works.setdefault(work.audit, work)
+    seen = (look_at(folder, name, works.get(name)) for name in folder.audits())
+    return tuple(audit for audit in seen if audit.matches(search))
+
+
+def look_at(folder: Folder, name: str, work: Work | None) -> Listed:
+    """One audit as it stands."""
+    settings, damage = _settings(folder, name)
+    figures = figures_of_file(folder, name)
+    asked = figures.get("query") or settings.get("query") or ""
+    asked = "; ".join(map(str, asked)) if isinstance(asked, list) else str(asked)
+    written = {
+        ending: path.stat().st_mtime
+        for ending in (*ENDINGS, ".json", ".html")
+        if (path := folder.written(name, ending)) is not None
+    }
+    kind = kind_of(folder.file(name, ".empriv")) if ".empriv" in written else None
+    if ".empriv" in written and kind != "audit":
+        damage = damage or _NOT_AN_AUDIT.get(str(kind), f"{name}.empriv is damaged, or not a file that empriv wrote.")
+    decision = figures.get("decision")
+    line = str(decision.get("line", "")) if isinstance(decision, dict) else ""
+    done = kind == "audit" or bool(figures)
+    state = _state(work, damage, done=done, changed=_changed(written, work))
+    return Listed(
+        name, state, _short(asked), _short(damage if state == DAMAGED else line), figures, kind == "audit", work,
+        max(written.values(), default=0.0),
+    )  # fmt: skip
+
+
+def figures_of_file(folder: Folder, name: str) -> dict[str, Any]:
+    """What NAME.json says of the audit; nothing if it is somebody's table, or damaged."""
+    path = folder.written(name, ".json")
+    try:
+        if path is None or path.stat().st_size > _MOST_BYTES:
+            return {}
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) and content.get("format") == _FIGURES else {}
+
+
+def strangers(folder: Folder) -> tuple[str, ...]:
+    """Files of audits whose names the app does not take: they are told of, not opened."""
+    known = set(folder.audits())
+    return tuple(sorted(visible(path.name) for path in _of_audits(folder.path) if not _is_known(path, known)))
+
+
+def _of_audits(folder: Path) -> Iterator[Path]:
+    for ending in ENDINGS:
+        yield from folder.glob(f"*{ending}")
+
+
+def _is_known(path: Path, known: set[str]) -> bool:
+    stem = path.name.removesuffix(path.suffix)
+    return stem in known or stem.removesuffix(".noise") in known
+
+
+def _settings(folder: Folder, name: str) -> tuple[dict[str, Any], str]:
+    """What the TOML says, unchecked, and why it cannot be read."""
+    path = folder.written(name, ".toml")
+    if path is None:
+        return {}, ""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")), ""
+    except (OSError, ValueError, RecursionError):  # of TOML and of Unicode alike
+        return {}, f"{name}.toml cannot be read: it is not TOML."
+
+
+def _state(work: Work | None, damage: str, *, done: bool, changed: bool) -> str:
+    if work is not None and work.running:
+        return RUNNING
+    if damage:
+        return DAMAGED
+    if done:
+        return CHANGED if changed else AUDITED
+    if work is not None and work.state in ("failed", "cancelled", "lost"):
+        return work.state
+    return NOT_RUN
+
+
+def _changed(written: Mapping[str, float], work: Work | None) -> bool:
+    """Whether the settings were written after the audit was begun, or, if somebody else ran it, after it was done."""
+    results = [at for ending, at in written.items() if ending != ".toml"]
+    if ".toml" not in written or not results:
+        return False
+    done = max(results) + _AT_ONCE  # the command may write its settings last
+    if work is not None and work.state == "done" and work.arguments[:1] == ("audit",):
+        done = min(done, work.began)
+    return written[".toml"] > done
+
+
+def _count(number: Any) -> str:
+    return f"{number:,}" if isinstance(number, int) else ""
+
+
+def _short(text: str) -> str:
+    return shortened(" ".join(text.split()), _SHOWN)
