@@ -173,6 +173,10 @@ def _call(node: Node) -> Call | None:
     if name != "count":
         # A constant takes the place of a column, with a name and a type of its own.
         columns = [exp.paren(x) if isinstance(x, exp.Literal) else x for x in columns]
+    if aggregate.of is not None:
+        if condition is not None:
+            return None  # a macro of DuckDB's has no FILTER
+        columns = [fill(aggregate.of, x=x) for x in columns]
     if condition is not None:
         columns = [fill("CASE WHEN c THEN x END", c=condition, x=x) for x in columns]
     if len(columns) == 2:

@@ -8,12 +8,12 @@ from empriv.collecting.queries import Query
 from empriv.collecting.sql.advice import explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.decomposing import Decomposition, decompose
-from empriv.collecting.sql.reruns import Notice, rerun
+from empriv.collecting.sql.reruns import Notice, Told, rerun, run_each
 from empriv.collecting.sql.rewrite import leave_one_out
 from empriv.collecting.sql.statement import admit, not_a_number, prepare, survey
 from empriv.collecting.sql.table_cells import cells_of, component_names
 from empriv.errors import QueryError
-from empriv.results import Results
+from empriv.results import IntArray, Results
 
 
 def evaluate(session: Session, query: Query, *, show: bool | None = None, notice: Notice | None = None) -> Results:
@@ -22,7 +22,7 @@ def evaluate(session: Session, query: Query, *, show: bool | None = None, notice
     plan = None
     try:
         plan = decompose(query, session.whose)
-        return _run_once(session, plan)
+        return _run_once(session, plan, show, notice)
     except NotDecomposable as why:
         reason = str(why)
     except FailedOnRows:
@@ -73,11 +73,14 @@ def explain(session: Session | None, query: Query) -> str:
     return text if travels is None else f"-- {travels}\n{text}"
 
 
-def _run_once(session: Session, plan: Decomposition) -> Results:
+def _run_once(session: Session, plan: Decomposition, show: bool | None, notice: Notice | None) -> Results:
+    def run(database: IntArray, individual: IntArray, reason: str) -> list[Told]:
+        return run_each(session, plan.query, database, individual, reason=reason, show=show, notice=notice)
+
     integers = session.integers
     statement = prepare(session, plan, integers)
     size = len(session.individuals) if integers is None else integers.size
-    answers = statement.answers(statement.whole(), size)
+    answers = statement.answers(statement.whole(), size, run)
     # Everyone has an answer where every row is read: then integers need not be looked up.
     individuals = None if integers is not None and plan.reads_all else session.individuals
     return statement.assembled(answers, individuals=individuals, integers=integers)

@@ -23,8 +23,8 @@ from empriv.collecting.sql.table_cells import IDENTIFYING, Group, check_groups, 
 from empriv.errors import QueryError
 from empriv.results import IntArray, Outcome
 
-# The cost is said after so many runs: at once, and yet as measured.
-TIMED_RUNS = 2
+# The cost is said beforehand, from so many runs on so many databases, or from as many as this many seconds allow.
+TIMED_RUNS, TIMED_DATABASES, TIMED_SECONDS = 4, 3, 1.0
 Key = tuple[Any, ...]
 Notice = Callable[[str], None]
 Told = dict[Key, list[tuple[float, int]]] | None
@@ -47,28 +47,13 @@ def rerun(
     """Answers with everyone and for these pairs of database and individual, and the groups."""
     if query.groups and not query.keys:
         raise QueryError("The query must select the key that it groups by.")
-    assert query.select is not None
     database, individual = pairs
     n = len(session.databases)
     database = np.concatenate((np.arange(n), database))
     individual = np.concatenate((np.full(n, -1), individual))
     order = np.lexsort((individual, database))
     database, individual = database[order], individual[order]
-    say = notice or to_stderr
-    told: list[Told] = []
-    with progress_bar(len(database), "running the query without each individual", show=show) as advance:
-        for j, members in _by_database(database, individual):
-            started = time.perf_counter()
-            with session.rerun(query.select, j) as run:
-                opened = time.perf_counter()
-                for i in members:
-                    told.append(_read(run(int(i)), query))
-                    advance()
-                    if len(told) == min(TIMED_RUNS, len(database)):
-                        each = (time.perf_counter() - opened) / len(told)
-                        total = n * (opened - started) + len(database) * each
-                        if notice is not None or total > QUIET_SECONDS:
-                            say(f"The query runs once per individual, since {reason}: {_cost(len(database), total)}.")
+    told = run_each(session, query, database, individual, reason=reason, show=show, notice=notice)
     failed = np.array([answer is None for answer in told])
     if failed[individual < 0].all():
         raise QueryError(
@@ -78,6 +63,60 @@ def rerun(
     if query.groups and _name_individuals(individual, database, told):
         raise QueryError(IDENTIFYING)
     return _answers(database, individual, told, query, n)
+
+
+def run_each(
+    session: Session,
+    query: Query,
+    database: IntArray,
+    individual: IntArray,
+    *,
+    reason: str,
+    show: bool | None = None,
+    notice: Notice | None = None,
+) -> list[Told]:
+    """What the query says on each of these databases, in order, without an individual (-1: with everyone)."""
+    assert query.select is not None
+    seconds = expected_seconds(session, query, database, individual)
+    if notice is not None or seconds > QUIET_SECONDS:
+        say = notice or to_stderr
+        say(f"The query runs once per individual, since {reason}: {_cost(len(database), seconds)}.")
+    told: list[Told] = []
+    with progress_bar(len(database), "running the query without each individual", show=show) as advance:
+        for j, members in _by_database(database, individual):
+            with session.rerun(query.select, j) as run:
+                for i in members:
+                    told.append(_read(run(int(i)), query))
+                    advance()
+    return told
+
+
+def expected_seconds(session: Session, query: Query, database: IntArray, individual: IntArray) -> float:
+    """How long it takes to run a query on these databases without these individuals (-1: with everyone).
+
+    A few runs are timed, on databases from the first to the last. The first run of all, and what comes before it, is
+    no measure of the others: the rows are put in order then, and the engine has to warm up.
+    """
+    assert query.select is not None
+    own = list(_by_database(database, individual))
+    timed = np.unique(np.linspace(0, len(own) - 1, TIMED_DATABASES).astype(int))
+    openings, runs = [], []
+    left = TIMED_SECONDS
+    for place in (timed[0], *timed):
+        started = time.perf_counter()
+        j, members = own[place]
+        with session.rerun(query.select, j) as run:
+            openings.append(time.perf_counter() - started)
+            for i in members[: TIMED_RUNS if runs else 1]:
+                if left > 0:
+                    started = time.perf_counter()
+                    run(int(i))
+                    runs.append(time.perf_counter() - started)
+                    left -= runs[-1]
+        left -= openings[-1] if len(openings) > 1 else 0.0
+        if left <= 0 and len(openings) > 1:
+            break
+    return len(own) * float(np.mean(openings[1:])) + len(database) * float(np.mean(runs[1:] or runs))
 
 
 def _by_database(database: IntArray, individual: IntArray) -> Iterator[tuple[int, IntArray]]:

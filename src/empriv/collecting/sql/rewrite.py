@@ -25,7 +25,7 @@ from sqlglot import exp
 
 from empriv.collecting.engines.engine import BY_LABEL, Integers
 from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL, MASTER, SAMPLES, in_sample
-from empriv.collecting.sql import quantiles
+from empriv.collecting.sql import quantiles, value_counts
 from empriv.collecting.sql.aggregates import Builder, Facts
 from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
 from empriv.collecting.sql.quantiles import on
@@ -38,7 +38,9 @@ _HASHES = ("empriv_x", "empriv_y")
 def leave_one_out(
     plan: Decomposition, facts: Facts, *, integers: Integers | None = None, again: bool = False
 ) -> exp.Select:
-    """The statement: database, individual, group if any, then q0, q1 ... and ``flagged`` if some may be inexact.
+    """The statement: database, individual, group if any, then q0, q1 ...
+
+    ``flagged`` follows if some may be inexact, ``tied`` if which of several values is taken is for the engine to say.
 
     An individual is given as a code, or, with ``integers``, as the label less the first of them.
 
@@ -174,7 +176,8 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
             exp.alias_(plan.column("empriv_pair"), DATABASE),
             exp.alias_(fill("CASE WHEN FALSE THEN i END", i=plan.column(INDIVIDUAL)), INDIVIDUAL),
         )
-    once = facts.drawn and not again and not (builder.scales or builder.distincts or builder.quantiles)
+    by_value = builder.distincts or builder.quantiles or builder.entropies or builder.modes
+    once = facts.drawn and not again and not (builder.scales or by_value)
     if once:
         carried = (INDIVIDUAL, *_HASHES)
         whose = tuple(map(plan.column, carried))
@@ -195,10 +198,12 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
         columns.append(exp.alias_(value, f"q{number}"))
     if builder.flags:
         columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
+    if builder.modes:
+        columns.append(exp.alias_(exp.or_(*(exp.column(f"{name}_tied") for name in builder.modes)), "tied"))
     labels = "empriv_flagged" if again else "empriv_databases"
     parts = tuple(_parts(builder, keys, rows, once=once))
     totals = None
-    if not (once or builder.extremes or builder.distincts or builder.quantiles):
+    if not (once or builder.extremes or by_value):
         totals = _with_kept(builder, keys, text(_states(builder, keys, [DATABASE, *keys])))
     return _Written(tuple(columns), parts, _without(builder, keys, labels, integers), totals, own)
 
@@ -273,6 +278,12 @@ def _parts(builder: Builder, keys: list[str], rows: exp.Select, *, once: bool) -
         yield f"empriv_sole_{name}", query(sole), True
     for name, quantile in builder.quantiles.items():
         for part, select in quantiles.parts(name, quantile, keys):
+            yield part, select, True
+    for name, x in builder.entropies.items():
+        for part, select in value_counts.entropy_parts(name, x.name, keys):
+            yield part, select, True
+    for name, x in builder.modes.items():
+        for part, select in value_counts.mode_parts(name, x.name, keys):
             yield part, select, True
 
 
@@ -353,10 +364,12 @@ def _without(
         )
         everyone.append(f"COALESCE({every}.n, 0) AS {name}")
         each.append(f"COALESCE({every}.n, 0) - COALESCE({sole}.n, 0) AS {name}")
-    for name, quantile in builder.quantiles.items():
-        for columns, tables, is_each in ((everyone, of_everyone, False), (each, of_each, True)):
-            found, joins = quantiles.joined(name, quantile, keys, each=is_each)
-            columns += found
+    for columns, tables, is_each in ((everyone, of_everyone, False), (each, of_each, True)):
+        found = [quantiles.joined(name, quantile, keys, each=is_each) for name, quantile in builder.quantiles.items()]
+        found += [value_counts.entropy_joined(name, keys, each=is_each) for name in builder.entropies]
+        found += [value_counts.mode_joined(name, keys, each=is_each) for name in builder.modes]
+        for own, joins in found:
+            columns += own
             tables += [f"LEFT JOIN {table} ON {condition}" for table, condition in joins]
     total = query(f"SELECT {', '.join(everyone)} FROM {' '.join(of_everyone)}")
     without = query(f"SELECT {', '.join(each)} FROM {' '.join(of_each)}")

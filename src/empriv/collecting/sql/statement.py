@@ -5,7 +5,8 @@
 3. **Prepare** the tables that the statement reads: labels of individuals, and groups.
 4. **Write** the statement, in one piece or in steps whose tables are kept (`rewrite` does that).
 5. **Ask** for results as doubles, and refuse those that a double cannot hold.
-6. **Look again** at what is flagged: computed once more, from the rows that are left.
+6. **Look again** at what is flagged: computed once more, from the rows that are left. **Run** the query where only
+   the engine can say which of several values it takes.
 
 `evaluate` fetches everybody's results at once, `streaming` those of some individuals at a time; on a cluster they stay
 in tables of the engine (`Statement.entries`).
@@ -14,7 +15,7 @@ in tables of the engine (`Statement.entries`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,11 +28,11 @@ from empriv.collecting.engines.engine import BY_LABEL, Column, FailedOnRows, Int
 from empriv.collecting.names import ENTRY, MASTER
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query
 from empriv.collecting.sql.advice import explained
-from empriv.collecting.sql.aggregates import Facts
+from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.closed_door import check, check_tables
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.exact_sums import Span
-from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT
+from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Told
 from empriv.collecting.sql.rewrite import GROUP, Stages, instead_of_data, leave_one_out, passes, stages
 from empriv.collecting.sql.table_cells import (
     IDENTIFYING,
@@ -43,9 +44,11 @@ from empriv.collecting.sql.table_cells import (
 )
 from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError
-from empriv.results import Results
+from empriv.results import IntArray, Outcome, Results
 
 _PAIR = "empriv_pair"
+_TIED = "several values are the most frequent"
+RunEach = Callable[[IntArray, IntArray, str], list[Told]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +82,11 @@ class Statement:
         """The same in steps that read the rows anew, where possible; ``only`` is on ``r.empriv_individual``."""
         return passes(self.plan, self.facts, integers=self.integers, only=only)
 
-    def answers(self, statement: exp.Select, size: int) -> Answers:
-        """What a statement answers with everyone, and about individuals at positions below ``size``."""
+    def answers(self, statement: exp.Select, size: int, run: RunEach | None = None) -> Answers:
+        """What a statement answers with everyone, and about individuals at positions below ``size``.
+
+        ``run`` runs the query itself, on databases and without individuals (-1: with everyone) at these positions.
+        """
         n, query = len(self.session.databases), self.plan.query
         columns = self.session.fetch(_as_numbers(self.session, statement, query, (n, size)))
         _refuse_beyond(columns)
@@ -91,6 +97,7 @@ class Statement:
             tuple(answer(columns[f"q{number}"]) for number in range(len(query.items))),
         )
         self._look_again(answers, columns)
+        self._settle(answers, columns, run)
         return answers
 
     def assembled(
@@ -129,6 +136,8 @@ class Statement:
         each = _as_numbers(session, steps.each, self.plan.query, None)
         columns = {column.alias_or_name for column in each.expressions}
         session.store("empriv_each", each)
+        if "tied" in columns and _count(session, "COUNT(CASE WHEN tied THEN 1 END)", "empriv_each"):
+            raise NotDecomposable(_TIED)
         if "beyond" in columns:
             _refuse_beyond(session.fetch(exp.select("COALESCE(BOOL_OR(beyond), FALSE) AS beyond").from_("empriv_each")))
         if "flagged" in columns:
@@ -157,6 +166,24 @@ class Statement:
         if self.plan.reads_all:
             return 0
         return count_individuals(self.session) - _count(self.session, f"COUNT(DISTINCT {INDIVIDUAL})", "empriv_each")
+
+    def _settle(self, answers: Answers, columns: Mapping[str, Column], run: RunEach | None) -> None:
+        """Run the query where values are tied, in place."""
+        places = np.flatnonzero(columns["tied"].values) if "tied" in columns else np.zeros(0, np.int64)
+        if not len(places):
+            return
+        if run is None or self.plan.query.groups:
+            raise NotDecomposable(_TIED)
+        individual, database = np.divmod(answers.pair[places].astype(np.int64), answers.n_databases)
+        order = np.lexsort((individual, database))
+        places, individual, database = places[order], individual[order], database[order]
+        if self.integers is not None and (individual >= 0).any():
+            labels = np.where(individual < 0, 0, individual + self.integers.first)
+            individual = np.where(individual < 0, -1, np.searchsorted(self.session.individuals, labels))
+        told = run(database, individual, _TIED)
+        for item, (values, codes) in enumerate(answers.items):
+            said = [(math.nan, Outcome.ERROR) if answer is None else answer[()][item] for answer in told]
+            values[places], codes[places] = np.array(said).T
 
     def _again(self) -> exp.Select:
         """The statement over the rows that are left for each pair in ``empriv_flagged``."""
@@ -306,7 +333,7 @@ def _as_numbers(session: Session, statement: exp.Select, query: Query, pairs: tu
     if pairs is not None:
         width = "INTEGER" if pairs[0] * pairs[1] < 2**31 else "BIGINT"
         outer = exp.select(f"CAST({INDIVIDUAL} AS {width}) * {pairs[0]} + {DATABASE} AS {_PAIR}")
-        outer = outer.select(*(name for name in types if name in (GROUP, "flagged")))
+        outer = outer.select(*(name for name in types if name in (GROUP, "flagged", "tied")))
     beyond = []
     for number, name in enumerate(name for name in types if name.startswith("q")):
         kind, value = types[name].kind, exp.column(name)
