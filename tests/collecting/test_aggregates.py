@@ -153,7 +153,12 @@ def test_moments_are_exact_beside_outliers(frame: pd.DataFrame, engine: Engine) 
 
 
 @pytest.mark.parametrize(
-    "x", [[1e15, 0.001, 0.002, 0.003, 0.005, 0.1], [1e8, 1e8 + 1, 1e8 + 2, 1e8 + 4, -3.0, 0.5], [5.0, 0.1, 0.1, 0.1, 0.1, 0.1]]
+    "x",
+    [
+        [1e15, 0.001, 0.002, 0.003, 0.005, 0.1],
+        [1e8, 1e8 + 1, 1e8 + 2, 1e8 + 4, -3.0, 0.5],
+        [5.0, 0.1, 0.1, 0.1, 0.1, 0.1],
+    ],
 )
 def test_skewness_and_kurtosis_are_exact_beside_outliers(x: list[float]) -> None:
     data = databases(pd.DataFrame({"day": 1, "who": list("abcdef"), "x": x}), database="day", individual="who")

@@ -27,6 +27,8 @@ _REFUSED = {
     "qualify": "QUALIFY",
     "sample": "a sample of the rows",
 }
+# Estimates do not follow from what each individual has: they are had by running the query, unlike these.
+_EXACT = {"approx_count_distinct": "count(DISTINCT ...)", "approx_quantile": "quantile_cont"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,9 @@ def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
     tree = tree.transform(put)
     for node in tree.walk(prune=lambda node: isinstance(node, exp.Subquery | exp.Exists)):
         if isinstance(node, exp.AggFunc):
-            raise NotDecomposable(f"{node.sql_name().lower()} is not an aggregate that can be rewritten")
+            name = text(node).partition("(")[0].lower()
+            instead = f", as {_EXACT[name]} is" if name in _EXACT else ""
+            raise NotDecomposable(f"{name} is not an aggregate that can be rewritten{instead}")
         if isinstance(node, exp.Star) or (
             isinstance(node, exp.Column) and node.table not in {"empriv_call", "empriv_key"}
         ):
