@@ -76,6 +76,7 @@ REWRITTEN = [
 REWRITTEN_ON_SPARK = [
     "SELECT upper(shop) AS s, stddev_pop(x) FROM data WHERE k < 5 GROUP BY s",
     "SELECT shop, median(x) FROM data GROUP BY 1",
+    "SELECT skewness(x), kurtosis_pop(k), geomean(k), geomean(x), entropy(k) FROM data",
     "SELECT quantile_cont(x, 0.3), max(x), min(k), avg(k), count(DISTINCT k), sum(x) FROM data",
     "SELECT count(*), sum(size), min(size) FROM data AS d LEFT JOIN shops AS s ON d.shop = s.name",
     "WITH large AS (SELECT name FROM shops WHERE size > 15) SELECT count(*) FROM data JOIN large ON name = shop",
@@ -86,7 +87,7 @@ REWRITTEN_ON_SPARK = [
 RERUN = [
     "SELECT shop, sum(k) FROM data GROUP BY shop HAVING count(*) > 1",
     "SELECT sum(DISTINCT x) FROM data",
-    "SELECT kurtosis(x) FROM data",
+    "SELECT approx_count_distinct(k) FROM data",
     "SELECT sum(y) FROM (SELECT max(x) AS y FROM data GROUP BY who)",
     "SELECT x FROM data ORDER BY x LIMIT 1",
     "SELECT count(*) FROM data AS a JOIN data AS b ON a.k = b.k",

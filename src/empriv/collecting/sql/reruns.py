@@ -100,7 +100,8 @@ def expected_seconds(session: Session, query: Query, database: IntArray, individ
     assert query.select is not None
     own = list(_by_database(database, individual))
     timed = np.unique(np.linspace(0, len(own) - 1, TIMED_DATABASES).astype(int))
-    openings, runs = [], []
+    openings: list[float] = []
+    runs: list[float] = []
     left = TIMED_SECONDS
     for place in (timed[0], *timed):
         started = time.perf_counter()

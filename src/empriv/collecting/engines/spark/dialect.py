@@ -132,7 +132,10 @@ def _in_other_words(node: Node) -> Node:
             # Of decimals, Spark's quotient is a decimal of few digits; DuckDB's is a double.
             return exp.Div(this=_double(node.this), expression=_double(node.expression))
         case exp.Ln():
-            return fill("CASE WHEN x = 0 THEN CAST('-Infinity' AS DOUBLE) ELSE LN(x) END", x=node.this)
+            return fill(
+                "CASE WHEN x = 0 THEN CAST('-Infinity' AS DOUBLE) WHEN x < 0 THEN CAST('NaN' AS DOUBLE) ELSE LN(x) END",
+                x=node.this,
+            )
         case exp.Bracket() if isinstance(node.this, exp.PercentileDisc):
             share = node.this.expression.expressions[int(node.expressions[0].this)]
             ordered = exp.Order(expressions=[exp.Ordered(this=node.this.this.copy())])
