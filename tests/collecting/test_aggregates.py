@@ -161,7 +161,7 @@ def test_moments_are_exact_beside_outliers(frame: pd.DataFrame, engine: Engine) 
     ],
 )
 def test_skewness_and_kurtosis_are_exact_beside_outliers(x: list[float]) -> None:
-    data = databases(pd.DataFrame({"day": 1, "who": list("abcde"), "x": x}), database="day", individual="who")
+    data = databases(pd.DataFrame({"day": 1, "who": list("abcdef"), "x": x}), database="day", individual="who")
     results = collect(data, "SELECT skewness(x), kurtosis(x), kurtosis_pop(x) FROM data")
     for i in range(len(x)):
         expected = [classify(value) for value in shapes([value for k, value in enumerate(x) if k != i])]
