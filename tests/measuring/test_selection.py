@@ -313,6 +313,14 @@ def test_best_of_takes_the_candidate_of_the_best_out_of_sample_likelihood() -> N
     assert len(risk.density.scores) >= len(candidates)
 
 
+def test_best_of_without_candidates_tells_heavy_tails_from_light_ones() -> None:
+    rng = np.random.default_rng(3)
+    for q, heavy in ((rng.standard_t(2, 400), True), (rng.normal(size=400), False)):
+        density = empriv.measure(q, (q - 0.1)[None], density=empriv.BestOf()).density
+        assert (density.kernel.name == "student") == heavy
+        assert density.name.endswith("best of 5")
+
+
 def test_every_candidates_score_is_kept() -> None:
     q = _sample("normal")
     scores = empriv.measure(q, q[None]).density.scores

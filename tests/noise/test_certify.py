@@ -15,9 +15,12 @@ import empriv
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
 from empriv.noise.certify.certificate import Certificate, certify
-from empriv.noise.certify.screen import _steepest
+from empriv.noise.certify.screen import _beside, _steepest
+from empriv.noise.certify.shares import deltas_by_share, largest_by_share
+from empriv.noise.certify.window import Window
 from empriv.noise.law import Law
 from empriv.results import Outcome, Results
+from empriv.validate.checks.robustness import risk_of_rows
 
 G = 0.5
 Q = np.array([0.3, 2.1, 2.9, 5.2])
@@ -344,3 +347,83 @@ def test_noise_hardly_wider_than_the_kernel_is_screened_soundly(factor: float) -
     found = certify(risk, law, epsilon=0.2, delta=0.0)
     assert found.achieved_epsilon(0.0) <= float(np.abs(risk.influence()).max()) / (0.3 * factor) + 2.0**-5
     assert found.achieved_delta(0.2) <= risk.delta(0.2)
+
+
+# Shares of pairs
+
+
+def _crowd(density: Density, *, draws: int | None = None, nulls: bool = False) -> empriv.Risk:
+    """24 people who each change a few of 9 results; with NULLs, some results come and go, and others are tied."""
+    rng = np.random.default_rng(11)
+    q = rng.normal(0, 3, (9, draws) if draws else 9)
+    size = rng.exponential(rng.choice([0.02, 0.3, 3.0], 24))[:, *[None] * q.ndim]
+    without = q - size * rng.exponential(1.0, (24, *q.shape)) * (rng.random((24, 9) + (1,) * (q.ndim - 1)) < 0.25)
+    if not nulls:
+        return empriv.measure(q, without, density=density)
+    q[:3] = 1.0
+    without[:, :3] = np.where(rng.random((24, 3)) < 0.1, 2.0, 1.0)
+    without[:4, 5] = np.nan
+    return empriv.measure(_results(q.tolist(), without.tolist()), density=density)
+
+
+CROWDS: dict[str, tuple[Density, dict[str, Any]]] = {
+    name: (DENSITIES[name], {}) for name in ("laplace", "gaussian", "epanechnikov", "student", "variable")
+} | {
+    "draws": (empriv.Kde("laplace", 1.5), {"draws": 2}),
+    "nulls": (empriv.Kde("laplace", 1.5), {"nulls": True}),
+    "gaussian nulls": (empriv.Kde("gaussian", 1.5), {"nulls": True}),
+}
+
+
+@pytest.mark.parametrize("law", ["with point", "table"])
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_shares_never_clear_anybody_who_is_not_clear_alone(crowd: str, law: str) -> None:
+    risk = _crowd(CROWDS[crowd][0], **CROWDS[crowd][1])
+    alone = [certify(risk_of_rows(risk, np.array([i])), LAWS[law], epsilon=0.01, delta=0.001) for i in range(24)]
+    delta_i = np.array([one.achieved_delta_i(0.3)[0] for one in alone])
+    epsilon_i = np.array([one._exact_epsilons(np.array([0]), 0.0)[0] for one in alone])
+    together = certify(risk, LAWS[law], epsilon=0.01, delta=0.001)
+    together.__dict__["_many"] = lambda _: True  # however few they are
+    assert np.all(epsilon_i <= together._largest * (1 + 1e-9))
+    assert np.all(delta_i <= together._bounds(0.3) + 1e-11)
+    np.testing.assert_allclose(together.achieved_delta_i(0.3), delta_i, atol=1e-11)
+    assert together.achieved_delta(0.3) == pytest.approx(delta_i.max(), abs=1e-11)
+    for delta in (0.0, 0.3 * delta_i.max(), 1.01 * delta_i.max()):
+        target = certify(risk, LAWS[law], epsilon=0.3, delta=delta)
+        assert target.holds == (epsilon_i.max() <= 0.3 if delta == 0 else delta_i.max() <= delta)
+
+
+def test_shares_clear_those_among_many_and_a_quarter_of_them_would_clear_too_many() -> None:
+    # the first moves a result that is far from all others, the second by as much one that is among them
+    q = np.array([30.0, *np.linspace(0.0, 1.0, 8)])
+    risk = empriv.measure(q, [q - 0.5 * (np.arange(9) == k) for k in (0, 4)], density=empriv.Kde("laplace", 1.5))
+    found = certify(risk, LAWS["with point"], epsilon=0.01, delta=0.001)
+    screen, ratios = found._screen, found._screen.log_ratios(found.law)
+    exact = found._exact_deltas(np.arange(2), 0.05)
+    by_share = deltas_by_share(screen, ratios, found._sticks, 0.05)
+    assert by_share[1] < 0.2 * screen.deltas(found.law, 0.05)[1]
+    assert np.all(exact <= by_share + 1e-11)
+    assert exact[0] > deltas_by_share(screen, ratios, 0.25 * found._sticks, 0.05)[0]
+    share = np.concatenate([np.exp(above) / 9 for _, above in found._each_pair(Window.above, exact_tails=True)])
+    epsilons, by_share = found._exact_epsilons(np.arange(2), 0.0), largest_by_share(screen, ratios, share)
+    assert by_share[1] < 0.5 * screen.largest(found.law)[1]
+    assert np.all(epsilons <= by_share * (1 + 1e-9))
+    assert epsilons[0] > largest_by_share(screen, ratios, 0.25 * share)[0]
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "epanechnikov"])
+@pytest.mark.parametrize("law", ["with point", "table"])
+def test_parts_beside_laplace_noise_are_bounded_wherever_a_kernel_lies(kernel: str, law: str) -> None:
+    bandwidth, k = 8.0, np.arange(-500, 501)
+    compact = np.zeros(len(k))
+    for share, part in LAWS[law].shares():
+        if part.kind != "laplace":
+            compact += share * LAWS[law].part_pmf(part, np.abs(k))
+    largest = 0.0
+    for offset in np.linspace(-0.5, 0.5, 41):
+        masses = np.diff(empriv.KERNELS[kernel].cdf((np.arange(-100, 102) - 0.5 - offset) / bandwidth))
+        sides = [np.convolve(masses, noise) for noise in (compact, LAWS[law].pmf(k) - compact)]
+        inside = slice(500, -500)
+        largest = max(largest, float((sides[0][inside] / sides[1][inside]).max()))
+    bound = _beside(LAWS[law], empriv.KERNELS[kernel], bandwidth)
+    assert largest <= bound < 1.1 * largest

@@ -16,15 +16,6 @@ GRAMMAR = (
     "a kernel (laplace, gaussian, ...), kernel:rule such as laplace:one-se, kernel:bandwidth such as gaussian:0.5, "
     "variable:kernel:method such as variable:gaussian:breiman, ecdf, ecdf:span, or best"
 )
-BEST = (
-    Kde("laplace", "one-se"),
-    Kde("laplace", "likelihood"),
-    Kde("gaussian", "likelihood"),
-    Kde("logistic", "likelihood"),
-    Kde("student", "likelihood"),
-)
-"""What ``best`` chooses from: kernels that reach everywhere, so that any result can be scored."""
-
 _KINDS: dict[str, type[Kde] | type[VariableKde] | type[Ecdf]] = {"kde": Kde, "variable": VariableKde, "ecdf": Ecdf}
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     "kde": {"kernel": (str,), "bandwidth": (str, int, float), "refit": (bool,)},
@@ -43,7 +34,7 @@ def density_from_text(text: str) -> Density:
     """The density that a text such as ``"laplace:one-se"`` names."""
     match [part.strip() for part in text.split(":")]:
         case ["best"]:
-            return BestOf(BEST)
+            return BestOf()
         case ["ecdf"]:
             return Ecdf()
         case ["ecdf", span] if (gaps := _number(span, int)) is not None:

@@ -86,7 +86,7 @@ class RoundedAnswers:
         """(rows, with everyone, without each): individuals with pairs of their own come one by one."""
         own_pairs = dict(self.risk.pairs.own)
         alone = np.isin(rows, np.fromiter(own_pairs, np.int64, len(own_pairs)))
-        everyone = self._side(self.risk.pairs.points[None, :], self._everyone_values())
+        everyone = self.everyone()
         common = rows[~alone]
         for start in range(0, len(common), size):
             block = common[start : start + size]
@@ -95,6 +95,16 @@ class RoundedAnswers:
             pairs, single = own_pairs[int(row)], np.array([int(row)])
             with_everyone = self._side(pairs.points[None, :], self._everyone_values())
             yield single, with_everyone, self._side(pairs.dense(np.array([0])), self._values(single), refit=True)
+
+    def each_pair(self) -> AnswerSide:
+        """Every pair with everyone as a row of its own."""
+        numbers, outcomes = self._everyone_values()
+        side = self._side(self.risk.pairs.points[:, None], (numbers.T, outcomes.T))
+        return side if side.bandwidths is None else replace(side, bandwidths=side.bandwidths.T)
+
+    def everyone(self) -> AnswerSide:
+        """The answers with everyone, as one row."""
+        return self._side(self.risk.pairs.points[None, :], self._everyone_values())
 
     def cells(self, side: AnswerSide, first: int, count: int, reach: float) -> FloatArray:
         """(rows, count): mass of each cell from ``first`` on; kernels are cut beyond ``reach`` bandwidths."""

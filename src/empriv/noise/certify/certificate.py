@@ -3,17 +3,20 @@
 The answer is rounded to the lattice (`cells`) and convolved with every part of the law (`convolve`), cell by cell
 (`window`), with everyone and without each individual; delta_i is what remains above e^epsilon times the other side.
 Nothing from the design is used. What lies beyond a window is counted in full, or bounded by the tails' own form;
-rounding is counted too: a certificate never understates. Individuals that a bound clears (`screen`) are not convolved.
+rounding is counted too: a certificate never understates. Individuals that a bound clears (`screen`, `shares`) are not
+convolved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.base.arguments import finite_epsilon, one_epsilon, probability
 from empriv.base.threads import workers
@@ -21,11 +24,14 @@ from empriv.errors import InputError
 from empriv.measuring.line.risk import Risk
 from empriv.noise.certify.cells import AnswerSide, RoundedAnswers
 from empriv.noise.certify.screen import Screen
+from empriv.noise.certify.shares import LEVELS, deltas_by_share, largest_by_share, levels
 from empriv.noise.certify.tails import Reach
 from empriv.noise.certify.window import Window
 from empriv.noise.law import Law
 from empriv.noise.measured import sharpened
 from empriv.results import FloatArray, IntArray
+
+_Sides = tuple[IntArray, AnswerSide, AnswerSide]  # rows, with everyone, without each
 
 _CELLS = 1_000_000  # cells of a block of individuals held at once
 _MOST_WORKERS = 4
@@ -88,8 +94,7 @@ class Certificate:
         epsilon = one_epsilon(epsilon)
         if epsilon in self._known:
             return float(self._known[epsilon].max(initial=0.0))
-        bounds = self._screen.deltas(self.law, epsilon)
-        bounds[self._largest <= epsilon] = 0.0
+        bounds = self._bounds(epsilon)
         best = 0.0
         order = np.argsort(-bounds, kind="stable")
         step = 64
@@ -103,8 +108,7 @@ class Certificate:
 
     def riskiest(self, most: int) -> IntArray:
         """Individuals of the largest delta_i at the target's epsilon, of those that the screen puts first."""
-        bounds = self._screen.deltas(self.law, self.epsilon)
-        bounds[self._largest <= self.epsilon] = 0.0
+        bounds = self._bounds(self.epsilon)
         first = np.lexsort((-self.risk.shifts, -bounds))[: 4 * most]
         return first[np.argsort(-self._exact_deltas(first, self.epsilon), kind="stable")][:most]
 
@@ -155,21 +159,56 @@ class Certificate:
 
     @cached_property
     def _largest(self) -> FloatArray:
-        return self._screen.largest(self.law)
+        largest = self._screen.largest(self.law)
+        if self._many(largest > self.epsilon) and self._exact_reach.tails != "power":
+            share = np.empty(self._screen.total)
+            for pairs, above in self._each_pair(Window.above, exact_tails=True):
+                share[pairs] = np.exp(above) / len(share)
+            largest = np.minimum(largest, largest_by_share(self._screen, self._screen.log_ratios(self.law), share))
+        return largest
+
+    def _bounds(self, epsilon: float) -> FloatArray:
+        """Upper bounds of each delta_i."""
+        bounds = np.where(self._largest <= epsilon, 0.0, self._screen.deltas(self.law, epsilon))
+        if self._many(bounds > (self.delta or 0.0)):
+            log_ratios = self._screen.log_ratios(self.law)
+            bounds = np.minimum(bounds, deltas_by_share(self._screen, log_ratios, self._sticks, epsilon))
+        return bounds
+
+    @cached_property
+    def _sticks(self) -> FloatArray:
+        """(pairs, levels) sticks of each pair against the mean of all."""
+        sticks = np.empty((self._screen.total, LEVELS))
+        for pairs, values in self._each_pair(lambda window: window.sticks(levels(len(sticks))), exact_tails=False):
+            sticks[pairs] = values
+        return sticks
+
+    def _many(self, chosen: npt.NDArray[np.bool_]) -> bool:
+        """Whether looking at every pair is less work than at all of these individuals."""
+        mean_of_pairs = self.risk.density is None or self._screen.kernel is not None
+        return mean_of_pairs and np.count_nonzero(chosen) > 2 * self._screen.total
+
+    def _each_pair(
+        self, task: Callable[[Window], FloatArray], *, exact_tails: bool
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        pairs = np.arange(self._screen.total)
+        sides = [(pairs, self._answers.everyone(), self._answers.each_pair())]
+        # no law of a pair is more than so many times the mean of all of them
+        return self._windows(sides, task, np.full(len(pairs), math.log(len(pairs))), exact_tails=exact_tails)
 
     def _delta(self, delta: float | None) -> float:
         return (self.delta or 0.0) if delta is None else probability("delta", delta)
 
     def _delta_holds(self, delta: float) -> bool:
-        rows = np.flatnonzero(self._largest > self.epsilon)
         if delta == 0.0:
+            rows = np.flatnonzero(self._largest > self.epsilon)
             rows = rows[np.argsort(-self._largest[rows], kind="stable")]
             for start, stop in _growing(len(rows), 64):
                 if np.any(self._exact_epsilons(rows[start:stop], 0.0) > self.epsilon):
                     return False
             return True
-        bounds = self._screen.deltas(self.law, self.epsilon)
-        rows = rows[bounds[rows] > delta]
+        bounds = self._bounds(self.epsilon)
+        rows = np.flatnonzero(bounds > delta)
         rows = rows[np.argsort(-bounds[rows], kind="stable")]
         for start, stop in _growing(len(rows), 64):
             if np.any(self._exact_deltas(rows[start:stop], self.epsilon) > delta):
@@ -177,8 +216,7 @@ class Certificate:
         return True
 
     def _total_holds(self, total_risk: float) -> bool:
-        bounds = self._screen.deltas(self.law, self.epsilon)
-        bounds[self._largest <= self.epsilon] = 0.0
+        bounds = self._bounds(self.epsilon)
         if _total(bounds) <= total_risk:
             return True
         return self.achieved_total_risk(self.epsilon) <= total_risk
@@ -215,41 +253,47 @@ class Certificate:
     def _map(
         self, rows: IntArray, task: Callable[[Window], FloatArray], *, exact_tails: bool
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """``task`` done on blocks of these individuals in threads, with the places of each block in ``rows``."""
-        if not len(rows):
-            return
+        """``task`` done on blocks of these individuals, with the places of each block in ``rows``."""
         place = np.full(len(self._largest), -1)
         place[rows] = np.arange(len(rows))
+        sides = self._answers.blocks(rows, 4096)
+        for individuals, values in self._windows(sides, task, self._largest, exact_tails=exact_tails):
+            yield place[individuals], values
+
+    def _windows(
+        self, sides: Iterable[_Sides], task: Callable[[Window], FloatArray], bound: FloatArray, *, exact_tails: bool
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """``task`` done in threads on windows of these rows, with which rows they are; ``bound`` is of all rows."""
         reach = self._exact_reach if exact_tails else self._counted_reach
         delta = None if exact_tails else self.delta or 0.0
-        jobs = list(self._blocks(rows, reach))
+        jobs = [job for block in sides for job in _alike(block, reach)]
 
-        def run(job: tuple[IntArray, AnswerSide, AnswerSide]) -> tuple[IntArray, FloatArray]:
-            window = Window.of(self._answers, self.law, reach, job, bound=self._largest[job[0]], delta=delta)
-            return place[job[0]], task(window)
+        def run(job: _Sides) -> tuple[IntArray, FloatArray]:
+            return job[0], task(Window.of(self._answers, self.law, reach, job, bound=bound[job[0]], delta=delta))
 
-        if len(jobs) == 1 or workers(_MOST_WORKERS) == 1:
+        if len(jobs) < 2 or workers(_MOST_WORKERS) == 1:
             yield from map(run, jobs)
             return
         with ThreadPoolExecutor(workers(_MOST_WORKERS)) as pool:
             yield from pool.map(run, jobs)
 
-    def _blocks(self, rows: IntArray, reach: Reach) -> Iterator[tuple[IntArray, AnswerSide, AnswerSide]]:
-        """Blocks whose windows are alike, so that one outlying individual does not widen everybody's."""
-        for individuals, everyone, without in self._answers.blocks(rows, 4096):
-            low, high = without.low, without.high
-            order = np.argsort(high - low, kind="stable")
-            start = 0
-            while start < len(order):
-                # as many as fit, counting the widest of them
-                span = np.maximum(high[order[start:]], everyone.high) - np.minimum(low[order[start:]], everyone.low)
-                span = np.maximum(np.where(np.isfinite(span), span, 0.0), 0.0)
-                cells = np.maximum.accumulate(span) + 2 * (reach.kernel + reach.noise) + 3
-                fits = int(np.searchsorted(cells * np.arange(1, len(cells) + 1), _CELLS, side="right"))
-                fits = max(1, fits)
-                chosen = order[start : start + fits]
-                yield individuals[chosen], everyone, _select(without, chosen)
-                start += fits
+
+def _alike(block: _Sides, reach: Reach) -> Iterator[_Sides]:
+    """Rows whose windows are alike, so that one outlying individual does not widen everybody's."""
+    rows, everyone, without = block
+    low, high = without.low, without.high
+    order = np.argsort(high - low, kind="stable")
+    start = 0
+    while start < len(order):
+        # as many as fit, counting the widest of them
+        span = np.maximum(high[order[start:]], everyone.high) - np.minimum(low[order[start:]], everyone.low)
+        span = np.maximum(np.where(np.isfinite(span), span, 0.0), 0.0)
+        cells = np.maximum.accumulate(span) + 2 * (reach.kernel + reach.noise) + 3
+        fits = int(np.searchsorted(cells * np.arange(1, len(cells) + 1), _CELLS, side="right"))
+        fits = max(1, fits)
+        chosen = order[start : start + fits]
+        yield rows[chosen], everyone, _select(without, chosen)
+        start += fits
 
 
 def _select(side: AnswerSide, rows: IntArray) -> AnswerSide:

@@ -70,10 +70,7 @@ def compact_width(law: Law) -> int:
 def noisy(law: Law, cells: FloatArray, rate: float | None) -> Noisy:
     """Convolve; beyond both ends of the window the cells go on as e^(-rate t), or end if ``rate`` is None."""
     laplace = laplace_parts(law)
-    mass = np.zeros(cells.shape)
-    for share, part in law.shares():
-        if part.kind != "laplace":
-            mass += share * _compact(law, part, cells, rate)
+    mass = compact_mass(law, cells, rate)
     compact_right, compact_left = mass[:, -1].copy(), mass[:, 0].copy()
     right, left = [], []
     for speed, kappa, share in laplace:
@@ -100,6 +97,15 @@ def noisy(law: Law, cells: FloatArray, rate: float | None) -> Noisy:
         end_right=cells[:, -1],
         end_left=cells[:, 0],
     )
+
+
+def compact_mass(law: Law, cells: FloatArray, rate: float | None) -> FloatArray:
+    """What parts that are not Laplace give to each cell, with their shares."""
+    mass = np.zeros(cells.shape)
+    for share, part in law.shares():
+        if part.kind != "laplace":
+            mass += share * _compact(law, part, cells, rate)
+    return mass
 
 
 def _compact(law: Law, part: Part, cells: FloatArray, rate: float | None) -> FloatArray:

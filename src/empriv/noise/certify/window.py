@@ -121,6 +121,19 @@ class Window:
             return np.maximum(self._supremum(0), self._supremum(1))
         return np.maximum(self._inverse(0, delta), self._inverse(1, delta))
 
+    def above(self) -> FloatArray:
+        """Upper bound of log(without/everyone), anywhere."""
+        return self._supremum(1)
+
+    def sticks(self, levels: FloatArray) -> FloatArray:
+        """(rows, levels): what lies without above each level times with everyone, rounded up."""
+        above, below, others, others_below = self._sides(1)
+        out = np.empty((len(above), len(levels)))
+        for column, level in enumerate(levels * (1 - 2 * self.slack)):
+            out[:, column] = np.maximum(above - level * below, 0.0).sum(axis=1)
+            out[:, column] += np.maximum(others - level * others_below, 0.0).sum(axis=1)
+        return np.minimum(out + self.beyond[1][:, None] + self.slack, 1.0)
+
     def _sides(self, direction: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         pair = (self.everyone.mass, self.without.mass, self.others, self.others_without)
         return pair if direction == 0 else (pair[1], pair[0], pair[3], pair[2])
