@@ -186,7 +186,7 @@ class Certificate:
     def _many(self, chosen: npt.NDArray[np.bool_]) -> bool:
         """Whether looking at every pair is less work than at all of these individuals."""
         mean_of_pairs = self.risk.density is None or self._screen.kernel is not None
-        return mean_of_pairs and np.count_nonzero(chosen) > 2 * self._screen.total
+        return mean_of_pairs and int(np.count_nonzero(chosen)) > 2 * self._screen.total
 
     def _each_pair(
         self, task: Callable[[Window], FloatArray], *, exact_tails: bool
