@@ -31,9 +31,11 @@ if __name__ == "__main__":
                 optional=True,  # without a compiler, numpy does the same work
             )
             for name in (
+                "measuring.given._presence",
                 "measuring.line._laplace",
                 "measuring.line._residues",
                 "validate.bounds._ends",
+                "validate.bounds._present",
                 "validate.bounds._structure",
             )
         ],

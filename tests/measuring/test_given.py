@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import empriv
+from empriv.measuring.given import compiled_blocks
 from empriv.measuring.given.battery import battery, same_within
 from empriv.measuring.given.calendar import calendar_terms, times_of
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.ladder import climb
 from empriv.measuring.given.presence import influences_of, thin
-from empriv.measuring.given.presence_block import block_of, grouped
+from empriv.measuring.given.presence_block import block_of, grouped, groups_of
 from empriv.measuring.given.regression import changing, fitted, prefers_logarithm
 from empriv.measuring.given.residuals import taken_out
 from empriv.measuring.given.terms import category_term, number_term, quantity_terms
@@ -425,9 +426,35 @@ def test_paired_values_average_to_the_hockey_stick():
     moved = others[:, None, :] + np.array([0.3, 1.0])[None, :, None]
     weights = np.tile([0.75, 0.25], (3, 1))
     block = block_of(others, moved, weights, np.array([0.3, 0.4, 0.5]))
-    e = np.exp(0.2)
-    means = np.maximum(*(block.values(direction, e).mean(axis=1) for direction in (0, 1)))
-    assert np.allclose(means, block.sticks(np.array([e]))[:, 0], atol=1e-12)
+    e = np.exp(np.array([0.2, 0.5]))
+    assert np.allclose(block.values(e).mean(axis=3).max(axis=1).T, block.sticks(e), atol=1e-12)
+
+
+@pytest.mark.skipif(
+    compiled_blocks.compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+)
+@pytest.mark.parametrize("varying", [0.0, 0.3], ids=["one influence in all databases", "by database"])
+def test_compiled_blocks_agree_with_numpy(varying: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups, sticks and values; people with fewer groups than others, and ties."""
+    rng = np.random.default_rng(20)
+    others = np.round(rng.normal(10, 1, (6, 90)), 2)
+    influences = [rng.lognormal(-1, 1, size) for size in (1, 2, 7, 40, 90, 90)]
+    h, e = rng.uniform(0.1, 0.5, 6), np.exp(np.array([0.0, 0.1, 2.0]))
+
+    def looked_at() -> list[np.ndarray]:
+        means, weights, changed = groups_of(influences, h, 0.002, 24)
+        by_database = 1 + varying * np.random.default_rng(1).normal(size=(6, 1, 90))
+        block = block_of(others, others[:, None, :] + means[:, :, None] * by_database, weights, h)
+        narrow = block.narrowed(0.4)
+        return [means, weights, changed, block.sticks(e), block.values(e), narrow.sticks(e), narrow.values(e)]
+
+    fast = looked_at()
+    assert fast[0].shape[1] == 24
+    assert np.count_nonzero(fast[1][0]) == 1
+    monkeypatch.setattr(compiled_blocks, "compiled", None)
+    for mine, numpys in zip(fast, looked_at(), strict=True):
+        assert np.allclose(mine, numpys, rtol=0, atol=1e-11)
+    assert not np.allclose(fast[3], fast[5], rtol=0, atol=1e-3)
 
 
 def test_presence_where_somebody_is_the_only_one():

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import empriv
+from empriv.measuring.given import compiled_blocks
 from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.series.composition import certain_after, composed_delta, gaussian_delta, losses_of
-from empriv.measuring.series.effects import looks_of, moments
+from empriv.measuring.series.effects import _cells, looks_of, moments
 from empriv.measuring.series.of_kinds import looked_at, previous_weights
 from empriv.measuring.series.sizes import l_moments, near_edges, regular, sizes_of
 
@@ -100,6 +101,25 @@ def test_losses_keep_both_masses():
 
 
 # Effect sizes against slow integrals
+
+
+@pytest.mark.skipif(
+    compiled_blocks.compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+)
+@pytest.mark.parametrize("shape", [(4, 30, 5), (30, 3)], ids=["people", "everyone"])
+def test_masses_in_cells_are_those_of_numpy(shape, monkeypatch):
+    """With an empty stretch, an atom, and points on the edges of cells."""
+    rng = np.random.default_rng(0)
+    points, width = rng.normal(0, 3, shape), 0.37
+    points[0, 0], points[1, 2] = 200.0, np.inf
+    points[2] = np.round(points[2] / width) * width
+    weights = rng.dirichlet(np.ones(5), 4) if len(shape) == 3 else None
+    cells = _cells([points], width)
+    fast = cells.cumulated(points, weights)
+    monkeypatch.setattr(compiled_blocks, "compiled", None)
+    slow = cells.cumulated(points, weights)
+    assert np.allclose(fast, slow, rtol=0, atol=1e-13)
+    assert not np.allclose(fast, np.roll(slow, 1, axis=-1), rtol=0, atol=1e-3)
 
 
 def slow_moments(q, without, b, cells=12):

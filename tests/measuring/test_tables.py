@@ -12,6 +12,7 @@ from scipy.special import ndtr
 import empriv
 from empriv.errors import InputError
 from empriv.measuring.tables import TableRisk, measure_given_table, measure_table
+from empriv.measuring.tables.each_cell import cell_results
 from empriv.measuring.tables.fit import fit_table, shrinkage
 from empriv.results import Cell, Outcome, Results
 
@@ -194,6 +195,29 @@ def test_which_cells_expose_whom():
     assert found[1, "cell 1"] > 5 * found[1, "cell 2"]
     assert np.all(np.diff(rows["delta_i"]) <= 0)
     assert len(risk.exposures(0.1, top=1)["cell"]) == 1
+
+
+@pytest.mark.parametrize("draws", [None, 3])
+def test_a_cell_alone_has_entries_where_somebody_changes_it(draws):
+    rng = np.random.default_rng(5)
+    n, people, d = 40, 6, 4
+    size = (n, *(() if draws is None else (draws,)), d)
+    q = rng.normal(size=size)
+    change = rng.normal(size=(people, *size)) * (rng.random((people, n, *(1,) * (len(size) - 2), d)) < 0.3)
+    results = Results(
+        q=q, outcomes=np.zeros(size, np.int8), databases=np.arange(n), individuals=np.arange(people),
+        starts=np.arange(people + 1) * n, entry_database=np.tile(np.arange(n, dtype=np.int32), people),
+        entry_q=(q - change).reshape(people * n, *size[1:]), entry_outcomes=np.zeros((people * n, *size[1:]), np.int8),
+        components=("a", "b", "c", "d"), draws=draws,
+    )  # fmt: skip
+    influences = measure_table(results).influences
+    for cell, name in enumerate(results.components):
+        alone, whole = cell_results(influences, cell), results.component(name)
+        moved = (change[..., cell].reshape(people, n, -1) != 0).any(axis=2)
+        assert np.array_equal(alone.presence, moved.sum(axis=1))
+        assert 0 < alone.presence.sum() < people * n
+        for person in range(people):
+            assert np.array_equal(alone.without(person), whole.without(person))
 
 
 def test_cells_that_come_and_go_are_outcomes():

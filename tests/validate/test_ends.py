@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv.results import FloatArray
-from empriv.validate.bounds import ends
+from empriv.validate.bounds import ends, present
 from empriv.validate.bounds.analytic import Upper, _edges, upper_bounds
 from empriv.validate.bounds.ends import Ends
 from empriv.validate.bounds.moments import Merged, end_runs
@@ -120,3 +120,19 @@ def test_the_order_of_epsilons_does_not_matter(monkeypatch: pytest.MonkeyPatch) 
     turned, _ = both_ways(where, monkeypatch, GRID[::-1].copy())
     np.testing.assert_allclose(turned.upper_i[:, ::-1], quick.upper_i, rtol=1e-12)
     np.testing.assert_allclose(turned.exponent[::-1], quick.exponent, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [40, 150])
+def test_ends_given_presence_agree_with_numpy(n: int) -> None:
+    """People with many influences, with one, and one who is beyond everybody when they are there."""
+    rng = np.random.default_rng(n)
+    q = rng.normal(100, 5, n)
+    amounts = rng.lognormal(0, 1, (8, n)) * (rng.random((8, n)) < rng.uniform(0.05, 0.9, (8, 1)))
+    amounts[0] = np.where(np.arange(n) == 3, 1.0, 0.0)
+    amounts[1] = np.where(np.arange(n) == 5, 60.0, 0.0)
+    people = empriv.measure(q, q - amounts).given_presence().block(np.arange(8))
+    assert people is not None
+    assert people.weights.shape[1] > np.count_nonzero(people.weights[0]) == 1
+    compiled, slow = (look(people, GRID, 0.95) for look in (present._ends, present.ends_in_numpy))
+    assert np.allclose(compiled, slow, rtol=0, atol=1e-12)
+    assert compiled[1].min() > 0.5 > compiled[0].max()

@@ -26,7 +26,7 @@ from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.density import Mixture, is_usual
 from empriv.measuring.densities.kernels import kernel_named
 from empriv.measuring.densities.selection import spread
-from empriv.measuring.given.presence_block import PresenceBlock, block_of, grouped
+from empriv.measuring.given.presence_block import PresenceBlock, block_of, groups_of
 from empriv.measuring.given.residuals import Left
 from empriv.measuring.line.atoms import Pairs, lattice, tie_tolerance
 from empriv.measuring.line.blocks import Block
@@ -202,13 +202,7 @@ class PresenceRisk(RiskContract):
         h = self._bandwidths(rows, left)
         logarithm = self.left is not None and self.left.logarithm
         scales = h * others.min(axis=1) if logarithm else h
-        groups = [
-            grouped(self.influences(row), scale, THINNED, _MOST)
-            for row, scale in zip(rows.tolist(), scales.tolist(), strict=True)
-        ]
-        means, weights = np.zeros((2, len(rows), max(len(own) for own, _, _ in groups)))
-        for place, (own_means, own_weights, _) in enumerate(groups):
-            means[place, : len(own_means)], weights[place, : len(own_means)] = own_means, own_weights
+        means, weights, thinned = groups_of([self.influences(row) for row in rows.tolist()], scales, THINNED, _MOST)
         change: FloatArray = np.broadcast_to(means[:, :, None], (*means.shape, left.shape[1]))
         if logarithm:
             with np.errstate(divide="ignore"):
@@ -216,7 +210,7 @@ class PresenceRisk(RiskContract):
         block = block_of(left, left[:, None, :] + change, weights, h)
         if block is None:
             return None
-        return GroupedPeople(block, left, change, weights, h, np.array([changed for _, _, changed in groups]))
+        return GroupedPeople(block, left, change, weights, h, thinned)
 
     def curve_of(self, row: int, epsilons: FloatArray, *, exact: bool = False) -> FloatArray:
         """(epsilons,) delta of one person."""

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from empriv.measuring.given import compiled_blocks
 from empriv.measuring.line.atoms import Pairs
 from empriv.results import FloatArray, IntArray
 
@@ -170,6 +171,9 @@ class _Cells(NamedTuple):
         the ends."""
         finite, safe = np.isfinite(points), self._placed(points)
         edges, safe = self.edges / self.bandwidth, safe / self.bandwidth
+        if compiled_blocks.compiled is not None:
+            shares = np.full((1, points.shape[-1]), 1.0 / points.shape[-1]) if weights is None else weights
+            return compiled_blocks.compiled.cumulated(np.where(finite, safe, np.inf), shares, edges, CELLS)
         out = np.zeros((*points.shape[:-1], len(edges) + 2))
         for draw in range(points.shape[-1]):
             z = edges - safe[..., draw, None]

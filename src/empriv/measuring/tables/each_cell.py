@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.densities.density import Density
-from empriv.measuring.line.atoms import tie_tolerance
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.tables.fit import BoolArray, TableFit
 from empriv.measuring.tables.influences import Influences
@@ -40,7 +39,7 @@ class EachCell(Mapping[str, Risk]):
     ``before`` are the cells that these were made from, number by number.
     """
 
-    results: Results
+    influences: Influences
     density: Density
     before: Mapping[str, Risk] | None = None
     _kept: dict[str, Risk] = field(default_factory=dict, repr=False)
@@ -49,7 +48,7 @@ class EachCell(Mapping[str, Risk]):
         if name not in self._names:
             raise KeyError(name)
         if name not in self._kept:
-            risk = measure_line(cell_results(self.results, self._names[name]), self.density)
+            risk = measure_line(cell_results(self.influences, self._names[name]), self.density)
             if self.before is not None:
                 risk = replace(risk, made_from=list(self.before.values())[self._names[name]])
             self._kept[name] = risk
@@ -63,25 +62,21 @@ class EachCell(Mapping[str, Risk]):
 
     @cached_property
     def _names(self) -> dict[str, int]:
-        return {name: cell for cell, name in enumerate(self.results.components or ())}
+        return {name: cell for cell, name in enumerate(self.influences.results.components or ())}
 
 
-def cell_results(results: Results, cell: int) -> Results:
+def cell_results(influences: Influences, cell: int) -> Results:
     """One cell alone, with entries where somebody changes it."""
-    q, entry_q = results.q[..., cell], results.entry_q[..., cell]
-    codes, entry_codes = results.outcomes[..., cell], results.entry_outcomes[..., cell]
-    at = results.entry_database
-    with np.errstate(invalid="ignore"):
-        moved = (np.abs(entry_q - q[at]) > tie_tolerance(q)) | (entry_codes != codes[at])
-    moved = moved.reshape(len(at), -1).any(axis=1)
+    results = influences.results
+    entries = influences.changing[influences.begins[cell] : influences.begins[cell + 1]]
     return replace(
         results,
-        q=np.ascontiguousarray(q),
-        outcomes=np.ascontiguousarray(codes),
-        starts=np.concatenate(([0], np.cumsum(moved)))[results.starts].astype(np.int64),
-        entry_database=at[moved],
-        entry_q=np.ascontiguousarray(entry_q[moved]),
-        entry_outcomes=np.ascontiguousarray(entry_codes[moved]),
+        q=np.ascontiguousarray(results.q[..., cell]),
+        outcomes=np.ascontiguousarray(results.outcomes[..., cell]),
+        starts=np.searchsorted(entries, results.starts).astype(np.int64),
+        entry_database=results.entry_database[entries],
+        entry_q=np.ascontiguousarray(results.entry_q[entries, ..., cell]),
+        entry_outcomes=np.ascontiguousarray(results.entry_outcomes[entries, ..., cell]),
         components=None,
         cells=None,
         made_from=None,
@@ -139,7 +134,7 @@ class GivenRest:
         """What is left of one cell, with everyone and without each of these people."""
         fit, mapped = self.fits[scale], SCALES[scale]
         place = int(line.places[0])
-        alone = cell_results(self.results, int(fit.kept[place])).of_individuals(line.rows)
+        alone = cell_results(self.influences, int(fit.kept[place])).of_individuals(line.rows)
         n, at = alone.n_databases, alone.entry_database
         t = shrink * fit.given_rest[:, place].reshape(n, -1)
         q, entries = alone.q.reshape(n, -1), alone.entry_q.reshape(len(at), t.shape[1])

@@ -31,7 +31,7 @@ class Influences:
     ----------
     results : whose entries these are
     rows, places, values : (k,) the row (entry times draws, plus draw), the place among the kept cells, and the change
-    touched : (j, 2) pairs of an individual and a cell that they change or turn, sorted
+    changing, begins : (c,) entries that change or turn each cell, cell after cell, and (cells + 1,) where each begins
     turns : (t, 2) pairs of an entry and a cell that it turns
     broken : (b, 2) pairs of an entry and a cell whose relation to the kept cells does not hold without the individual
     sizes : (entries,) the largest D'K D of the draws
@@ -42,7 +42,8 @@ class Influences:
     rows: IntArray
     places: npt.NDArray[np.int32]
     values: FloatArray
-    touched: IntArray
+    changing: npt.NDArray[np.int32]
+    begins: IntArray
     turns: IntArray
     broken: IntArray
     sizes: FloatArray
@@ -56,6 +57,13 @@ class Influences:
     def owner(self) -> IntArray:
         """(entries,) the individual of each entry."""
         return np.repeat(np.arange(self.results.n_individuals, dtype=np.int64), self.results.presence)
+
+    @cached_property
+    def touched(self) -> IntArray:
+        """(j, 2) pairs of an individual and a cell that they change or turn, sorted."""
+        cells = np.repeat(np.arange(len(self.begins) - 1), np.diff(self.begins))
+        pairs = np.unique(self.owner[self.changing] * len(self.begins) + cells)
+        return np.stack(np.divmod(pairs, len(self.begins)), axis=1)
 
     @cached_property
     def starts(self) -> IntArray:
@@ -97,9 +105,9 @@ def influences_on(results: Results, fit: TableFit) -> Influences:
     always = bool((codes == 0).all() and (entry_codes == 0).all())
     same = always and not fit.ridge and freedom > 0 and np.array_equal(margins.parts, fit.kept)  # K is freedom / S
     parts: list[tuple[IntArray, IntArray, FloatArray]] = []
-    touched, turns_at, broken = [], [], []
+    changing: list[tuple[IntArray, IntArray]] = []
+    turns_at, broken = [], []
     sizes, as_sums = np.zeros(len(entry_q)), np.zeros(len(entry_q))
-    owner = np.repeat(np.arange(results.n_individuals, dtype=np.int64), results.presence)
     step = max(1, _VALUES // (d * draws))
     for start in range(0, len(entry_q), step):
         rows = slice(start, start + step)
@@ -112,7 +120,7 @@ def influences_on(results: Results, fit: TableFit) -> Influences:
         other_kind = codes[at] != entry_codes[rows]
         turning = (other_kind | (np.abs(change) > least)).any(axis=1)
         entry, cell = np.nonzero(turning | (change != 0).any(axis=1))
-        touched.append(np.unique(owner[start + entry] * d + cell))
+        changing.append((start + entry, cell))
         inner = np.ascontiguousarray(change[..., fit.kept])
         sizes[rows] = fit.sizes(inner).max(axis=1) if len(fit.kept) else 0.0
         summed, of_parts = change, inner
@@ -142,13 +150,15 @@ def influences_on(results: Results, fit: TableFit) -> Influences:
         entry, draw, place = np.nonzero(inner)
         parts.append(((start + entry) * draws + draw, place, inner[entry, draw, place]))
     rows_at, places, values = (_joined([part[k] for part in parts]) for k in range(3))
-    pairs = np.unique(_joined(touched)).astype(np.int64)
+    entries, cells = (_joined([part[k] for part in changing]) for k in range(2))
+    by_cell = np.argsort(cells.astype(np.int32), kind="stable")
     return Influences(
         results=results,
         rows=rows_at.astype(np.int64),
         places=places.astype(np.int32),
         values=values.astype(np.float64),
-        touched=np.stack(np.divmod(pairs, d), axis=1),
+        changing=entries[by_cell].astype(np.int32),
+        begins=np.searchsorted(cells[by_cell], np.arange(d + 1)),
         turns=_joined(turns_at).reshape(-1, 2).astype(np.int64),
         broken=_joined(broken).reshape(-1, 2).astype(np.int64),
         sizes=sizes,

@@ -147,7 +147,7 @@ class TableRisk(RiskContract):
     def components(self) -> EachCell:
         """The `Risk` of each cell alone, by name; measured when first asked for."""
         before = None if self.made_from is None else self.made_from.each_number
-        return EachCell(self.results, self.recipe, before or None)  # type: ignore[arg-type]
+        return EachCell(self.influences, self.recipe, before or None)  # type: ignore[arg-type]
 
     def alone_curves(self, epsilons: FloatArray) -> FloatArray:
         """(individuals, epsilons) the most that a cell alone tells."""
