@@ -79,8 +79,8 @@ def _load() -> Compiled | None:
         return None
     library = ctypes.CDLL(spec.origin)
     library.empriv_presence_order.argtypes = [LONG, LONG, LONG, LONGS, DOUBLES, LONGS, DOUBLES]
-    of_block = [LONG, LONG, LONG, LONGS, LONGS, DOUBLES, DOUBLES, LONG, DOUBLES, DOUBLES, DOUBLES]
-    library.empriv_presence_sticks.argtypes = library.empriv_presence_values.argtypes = of_block
+    for of_block in (library.empriv_presence_sticks, library.empriv_presence_values):
+        of_block.argtypes = [LONG, LONG, LONG, LONGS, LONGS, DOUBLES, DOUBLES, LONG, DOUBLES, DOUBLES, DOUBLES]
     library.empriv_presence_groups.argtypes = [
         LONG, LONGS, DOUBLES, DOUBLES, DOUBLE, LONG, DOUBLES, DOUBLES, LONGS, DOUBLES, DOUBLES,
     ]  # fmt: skip

@@ -68,7 +68,7 @@ class PresenceBlock:
 
 
 def _runs(weights: FloatArray) -> IntArray:
-    return 1 + np.count_nonzero(weights > 0, axis=1)
+    return np.asarray(1 + np.count_nonzero(weights > 0, axis=1))
 
 
 def block_of(

@@ -109,7 +109,7 @@ def whole_bound(risk: PresenceRisk, row: int, epsilons: FloatArray, level: float
 
 def _smooth(block: PresenceBlock, epsilons: FloatArray, level: float) -> FloatArray:
     """(people, epsilons) the smooth part, at the bandwidth that the block has."""
-    return bound_of(block.values(np.exp(epsilons)), level).max(axis=1).T
+    return np.asarray(bound_of(block.values(np.exp(epsilons)), level).max(axis=1).T)
 
 
 def _ends(people: GroupedPeople, epsilons: FloatArray, level: float) -> FloatArray:
