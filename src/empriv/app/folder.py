@@ -82,8 +82,11 @@ class Folder:
         """A name for a new audit, made of a title."""
         plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
         stem = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50] or "audit"
-        taken = set(self.audits())
-        return next(name for name in _numbered(stem) if name not in taken)
+        # An audit of sales.json must not be called sales: its figures would take that file's place.
+        endings = (".toml", ".empriv", ".json", ".html")
+        return next(
+            name for name in _numbered(stem) if not any((self.path / f"{name}{end}").exists() for end in endings)
+        )
 
     def settings(self, name: str) -> Settings:
         """What an audit's TOML says; nothing yet if there is none."""

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from empriv.app.aside import Aside
 from empriv.app.folder import Folder
 from empriv.app.guard import Key
+from empriv.app.work import changed_since
 from empriv.errors import EmprivError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ STEPS = {
     "improve": "Improve",
     "release": "Release",
 }
+_OF_RESULTS = ("run", "decision", "improve", "release")  # steps that show what a run gave
 ELSEWHERE = "This audit was changed elsewhere since you opened the page. Here is what it says now."
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -56,7 +58,8 @@ def show(request: Request, template: str, *, status: int = 200, **content: Any) 
     name = content.pop("name", request.path_params.get("name"))
     everything = {
         "errors": {}, "step": None, "name": name, "mark": key.mark, "steps": STEPS, "folder": folder_of(request),
-        "seen": "" if name is None else folder_of(request).seen(name), **content,
+        "seen": "" if name is None else folder_of(request).seen(name),
+        "outdated": content.get("step") in _OF_RESULTS and changed_since(folder_of(request), str(name)), **content,
     }  # fmt: skip
     return HTMLResponse(_environment().get_template(template).render(**everything), status_code=status)
 

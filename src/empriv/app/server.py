@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app import choose_data, desk
+from empriv.app import choose_data, desk, see_decision, watch_run
 from empriv.app.aside import Aside, warm_up
 from empriv.app.folder import Folder
 from empriv.app.guard import Guard, Key
@@ -41,7 +41,13 @@ def application(folder: Folder, key: Key) -> Guard:
         app.state.aside.close()
         cancel_all(folder)
 
-    routes = [Route("/asset/{file}", _asset), *desk.ROUTES, *choose_data.ROUTES]
+    routes = [
+        Route("/asset/{file}", _asset),
+        *desk.ROUTES,
+        *choose_data.ROUTES,
+        *watch_run.ROUTES,
+        *see_decision.ROUTES,
+    ]
     app = Starlette(
         routes=routes, lifespan=life, max_body_size=MOST_BYTES,
         exception_handlers={Forged: forged, EmprivError: refused, HTTPException: _missing, Exception: unexpected},

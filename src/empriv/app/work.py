@@ -1,7 +1,8 @@
 """Work that lasts: a command of the command line in a process of its own, whose state is in files.
 
 A closed tab does not end it, a killed server does not lose it, and what it writes is what the command writes. Each has
-a folder in .empriv-app/work: asked.json, who runs it (a locked file), progress.json, what it printed, ended.json.
+a folder in .empriv-app/work: asked.json, who runs it (a locked file), progress.json, what it printed, ended.json. What
+nobody else may read goes to the command by its standard input, and to no file.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +31,11 @@ if sys.platform != "win32":
     import fcntl
 
 _PLACE = "work"
-_ID = r"[0-9]{14}-[0-9a-f]{8}"
+_ID = r"[0-9]{20}-[0-9a-f]{8}"
 _GRACE_SECONDS = 5.0
+_REMEMBERED = 8  # pieces of work of one audit
+AUDIT = "Audit"
+"""Title of the work that makes an audit."""
 DONE_CODES = (0, 3, 4)  # the command did its work, whatever the verdict
 
 
@@ -48,6 +54,7 @@ class Work:
     stage, share, seconds_left : how far it is
     said : what it printed for people to read; of a failure, the sentence that says why
     began, ended : seconds since 1970
+    settings : mark of the audit's settings when it began
     """
 
     key: str
@@ -62,29 +69,40 @@ class Work:
     seconds_left: float | None = None
     said: str = ""
     ended: float | None = None
+    settings: str = ""
 
     @property
     def running(self) -> bool:
         return self.state == "running"
 
 
-def start(folder: Folder, audit: str, title: str, arguments: Sequence[str]) -> Work:
-    """Start a command for an audit; refused while another one of the same audit is under way."""
+def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, private: str | None = None) -> Work:
+    """Start a command for an audit; refused while another one of the same audit is under way.
+
+    ``private`` is what the command reads from its standard input: no file and no list of processes shows it.
+    """
     under_way = latest(folder, audit)
     if under_way is not None and under_way.running:
         raise InputError(f"Work on this audit is under way: {under_way.title}. Wait for it, or cancel it.")
-    key = f"{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
+    _forget(folder, audit)
+    now = time.time()
+    moment = f"{time.strftime('%Y%m%d%H%M%S', time.gmtime(now))}{int(now % 1 * 1e6):06d}"
+    key = f"{moment}-{secrets.token_hex(4)}"
     place = folder.own / _PLACE / key
     place.mkdir(parents=True, mode=0o700)
-    asked = {"audit": audit, "title": title, "arguments": list(arguments), "began": time.time()}
-    write_atomically(place / "asked.json", json.dumps(asked).encode())
+    asked = {"audit": audit, "title": title, "arguments": list(arguments), "began": now}
+    write_atomically(place / "asked.json", json.dumps({**asked, "settings": folder.seen(audit)}).encode())
     with _private(place / "out.txt") as out, _private(place / "error.txt") as error:
         process = subprocess.Popen(
-            [sys.executable, "-m", "empriv.app.work", str(place)], cwd=folder.path, stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "empriv.app.work", str(place)], cwd=folder.path,
+            stdin=subprocess.DEVNULL if private is None else subprocess.PIPE,
             stdout=out, stderr=error, start_new_session=True,
         )  # fmt: skip
     write_atomically(place / "process.json", json.dumps({"pid": process.pid}).encode())
     _processes[key] = process
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it may be gone already
+            pipe.write(f"{private}\n".encode())
     return seen(folder, key)
 
 
@@ -97,32 +115,46 @@ def seen(folder: Folder, key: str) -> Work:
     ended, progress = _read(place / "ended.json"), _read(place / "progress.json") or {}
     code = None if ended is None else int(ended["code"])
     state = "running"
+    cancelled = (place / "cancelled").exists()
     if code is not None:
-        state = "done" if code in DONE_CODES else "cancelled" if code == INTERRUPTED else "failed"
+        state = "done" if code in DONE_CODES else "cancelled" if cancelled or code == INTERRUPTED else "failed"
     elif not _alive(key, place, asked["began"]):
         ended = _read(place / "ended.json")  # it may have ended while we looked
         if ended is not None:
             return seen(folder, key)
-        state = "cancelled" if (place / "cancelled").exists() else "lost"
+        state = "cancelled" if cancelled else "lost"
     return Work(
         key=key, audit=asked["audit"], title=asked["title"], arguments=tuple(asked["arguments"]), state=state,
         began=asked["began"], code=code, stage=progress.get("stage", ""), share=progress.get("share", 0.0),
-        seconds_left=progress.get("seconds_left"), said=_said(place, state),
-        ended=None if ended is None else ended["at"],
+        seconds_left=progress.get("seconds_left"), said=_said(place, state, code),
+        ended=None if ended is None else ended["at"], settings=asked.get("settings", ""),
     )  # fmt: skip
 
 
-def all_work(folder: Folder, audit: str | None = None) -> tuple[Work, ...]:
-    """Every piece of work, or that of one audit, latest first."""
+def all_work(folder: Folder, audit: str | None = None, title: str | None = None) -> Iterator[Work]:
+    """Every piece of work, or that of one audit, or of one title, latest first."""
     place = folder.own / _PLACE
-    keys = sorted((path.name for path in place.iterdir()), reverse=True) if place.is_dir() else []
-    works = [seen(folder, key) for key in keys if (place / key / "asked.json").is_file()]
-    return tuple(work for work in works if audit is None or work.audit == audit)
+    for key in sorted((path.name for path in place.iterdir()), reverse=True) if place.is_dir() else ():
+        asked = _read(place / key / "asked.json") if re.fullmatch(_ID, key) else None
+        if asked is not None and audit in (None, asked["audit"]) and title in (None, asked["title"]):
+            yield seen(folder, key)
 
 
-def latest(folder: Folder, audit: str) -> Work | None:
+def latest(folder: Folder, audit: str, title: str | None = None) -> Work | None:
     """The latest piece of work on an audit."""
-    return next(iter(all_work(folder, audit)), None)
+    return next(all_work(folder, audit, title), None)
+
+
+def changed_since(folder: Folder, audit: str) -> bool:
+    """Whether an audit's settings have changed since its saved figures were made."""
+    saved, settings = folder.file(audit, ".empriv"), folder.file(audit, ".toml")
+    if not (saved.is_file() and settings.is_file()):
+        return False
+    written = saved.stat().st_mtime
+    for work in all_work(folder, audit, AUDIT):
+        if work.state == "done" and work.began <= written <= (work.ended or 0.0):
+            return work.settings != folder.seen(audit)
+    return settings.stat().st_mtime > written  # somebody made it by the command line
 
 
 def cancel(folder: Folder, key: str) -> None:
@@ -145,7 +177,7 @@ def cancel(folder: Folder, key: str) -> None:
 
 def cancel_all(folder: Folder) -> None:
     """End all work, when the app stops."""
-    for work in all_work(folder):
+    for work in list(all_work(folder)):
         cancel(folder, work.key)
 
 
@@ -169,25 +201,34 @@ def _alive(key: str, place: Path, began: float) -> bool:
     return False
 
 
-def _place(folder: Folder, key: str) -> Path:
-    import re
+def _forget(folder: Folder, audit: str) -> None:
+    """Delete what is remembered of work long ago."""
+    for work in list(all_work(folder, audit))[_REMEMBERED:]:
+        if not work.running:
+            shutil.rmtree(_place(folder, work.key), ignore_errors=True)
 
+
+def _place(folder: Folder, key: str) -> Path:
     if not re.fullmatch(_ID, key):
         raise InputError("The work must be one that was started here.")
     return folder.own / _PLACE / key
 
 
-def _said(place: Path, state: str) -> str:
-    name = "out.txt" if state == "done" else "error.txt"
+def _said(place: Path, state: str, code: int | None) -> str:
+    """What was printed; of a failure or a refusal, the sentence that says why."""
+    printed, complaints = _text(place / "out.txt"), _text(place / "error.txt")
+    if state == "running" or (state == "done" and (printed or not code)):
+        return printed
+    lines = complaints.splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith(("Error", "Refused"))), 0)
+    return "\n".join(lines[first:]).removeprefix("Error: ")
+
+
+def _text(path: Path) -> str:
     try:
-        text = (place / name).read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-    if state != "failed":
-        return text.strip()
-    lines = text.strip().splitlines()
-    first = next((number for number, line in enumerate(lines) if line.startswith(("Error", "Refused", "Usage"))), 0)
-    return "\n".join(lines[first:])
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -211,6 +252,7 @@ def run(place: Path) -> int:
         fcntl.flock(owner, fcntl.LOCK_EX)
     asked = _read(place / "asked.json")
     assert asked is not None
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a server in the background hands on that it is ignored
     code: Any = 1
     try:
         main(asked["arguments"])

@@ -14,6 +14,8 @@ from empriv.words.sentences import amount, databases, number, percent, show_only
 FAR = 10  # so many times the databases there are is too far to wait for
 PUBLISH, WITH_NOISE, NOT_YET, NO_TARGET = "Publish", "Publish with noise", "Do not publish yet", "No decision"
 CHANGED = "Publish changed"
+KINDS = {PUBLISH: "publish", WITH_NOISE: "change", CHANGED: "change", NOT_YET: "stop"}
+"""How pages mark a decision; "open" where there is none."""
 
 
 @dataclass(frozen=True)

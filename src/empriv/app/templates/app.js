@@ -1,6 +1,7 @@
 // What a page of the app does by itself. Pages work without it, except for what is said to be live.
 //   data-load="/address"              the element is filled from there once the page is shown
-//   data-poll="/address"              the element is replaced from there every second, until the answer has no data-poll
+//   data-poll="/address"              the element is replaced from there every second, until the answer has no data-poll; if the
+//                                   answer has data-reload, the page is asked for anew, or the one that it names
 //   form data-live="/address" data-into="#id"   whatever is changed in the form is sent there, and the answer put into #id
 //   input data-shows="#id"            a slider's value is put into #id
 //   data-print="#frame"               prints the page in a frame
@@ -44,7 +45,11 @@ async function poll(place) {
     const box = document.createElement("div");
     box.innerHTML = html;
     const next = box.firstElementChild;
-    if (next && next.dataset.reload !== undefined) { location.reload(); return; }
+    if (next && next.dataset.reload !== undefined) {
+      if (next.dataset.reload) location.assign(next.dataset.reload);
+      else location.reload();
+      return;
+    }
     place.replaceWith(...box.childNodes);
     if (next) dress(next.parentElement);
   } catch {

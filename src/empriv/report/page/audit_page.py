@@ -33,7 +33,7 @@ from empriv.report.page.rendering import (
     safe_svg,
     times,
 )
-from empriv.words.decision import CHANGED, NOT_YET, PUBLISH, WITH_NOISE, Decision
+from empriv.words.decision import KINDS, Decision
 from empriv.words.facts import Figure
 from empriv.words.sentences import databases, number, people, percent
 from empriv.words.summary import figure_sentence, tail_sentence
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 FIRST_ROWS = 50
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
-KINDS = {PUBLISH: "publish", WITH_NOISE: "change", CHANGED: "change", NOT_YET: "stop"}
 _SHOWN_COUNTS = (1, 7, 30, 365)
 _UNCHECKED = (
     "Individuals who were never in these databases and behave like nobody in them.",

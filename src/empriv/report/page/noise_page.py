@@ -24,10 +24,10 @@ from empriv.noise.noise import Noise
 from empriv.report.charts.answers import answers_chart, answers_of, predictable
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.released import released_chart
-from empriv.report.page.audit_page import KINDS, Card, record_of
+from empriv.report.page.audit_page import Card, record_of
 from empriv.report.page.rendering import label, page_path, payload_of, picture_of, render
 from empriv.validate.verdict import Verdict
-from empriv.words.decision import PUBLISH, Decision
+from empriv.words.decision import KINDS, PUBLISH, Decision
 from empriv.words.sentences import amount, number, percent
 
 _MOST_DRAWN = 4  # numbers of several

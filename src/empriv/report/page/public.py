@@ -23,7 +23,6 @@ from empriv.measuring import RiskContract
 from empriv.report.charts.curves import banded_chart
 from empriv.report.gather import gather
 from empriv.report.page.audit_page import (
-    KINDS,
     SEVERITIES,
     Card,
     asked_columns,
@@ -37,7 +36,7 @@ from empriv.results import FloatArray
 from empriv.scale.tallied import TalliedRisk
 from empriv.validate.bounds.analytic import floor
 from empriv.words import sentences as words
-from empriv.words.decision import NO_TARGET, Decision
+from empriv.words.decision import KINDS, NO_TARGET, Decision
 from empriv.words.facts import Figure
 from empriv.words.sentences import number, percent
 from empriv.words.summary import figure_sentence

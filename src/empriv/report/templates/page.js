@@ -191,6 +191,11 @@
     window.addEventListener("afterprint", function () { record.open = open; });
   }
 
+  // In a frame, whoever framed it may ask for the paper.
+  window.addEventListener("message", function (event) {
+    if (event.source === window.parent && event.data === "print") window.print();
+  });
+
   // A link to a folded part opens it.
   for (const link of document.querySelectorAll(".contents a")) {
     link.addEventListener("click", function () {
