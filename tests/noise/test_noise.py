@@ -131,3 +131,20 @@ def test_json_holds_no_results(risk: empriv.Risk) -> None:
     assert figures["achieved_delta"] <= 0.1
     assert not any(str(value) in str(figures) for value in risk.results.q)
     assert replace(_noise(risk), notes=()).notes == ()
+
+
+def test_noise_whose_certificate_is_sharper_than_the_measurement_may_be_released(tmp_path: Path) -> None:
+    """Somebody without whom the results spread far less must be hidden by the noise alone: so it is certified."""
+    q = np.random.default_rng(5).normal(100.0, 10.0, 60)
+    risk = empriv.measure(q, (100.0 + 0.2 * (q - 100.0))[None])
+    noise = empriv.design_noise(risk, epsilon=1.0, delta=0.5, method="classical", granularity=0.25)
+    assert noise.certificate.risk is not noise.risk
+    noise.check_release()
+    noise.save(tmp_path / "noise.empriv")
+    loaded = empriv.load(tmp_path / "noise.empriv")
+    assert loaded.release(100.0) % 0.25 == 0.0
+    other = empriv.design_noise(
+        empriv.measure(q, q[None] - 1.0), epsilon=1.0, delta=0.5, method="classical", granularity=0.25
+    )
+    with pytest.raises(CertificateError, match="of its own"):
+        replace(noise, certificate=replace(other.certificate, law=noise.law)).check_release()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from empriv.app.folder import Folder
-from empriv.app.work import Work, all_work
+from empriv.app.work import Work, all_work, changed_since
 from empriv.base.harmless import shortened, visible
 from empriv.base.storage import kind_of
 
@@ -22,7 +22,6 @@ NOT_RUN, RUNNING, AUDITED, CHANGED, DAMAGED = "not run yet", "running", "audited
 ENDINGS = (".toml", ".empriv")
 _FIGURES = "empriv audit figures"
 _MOST_BYTES = 1 << 24  # of a file with figures: those of ten thousand cells fit
-_AT_ONCE = 2.0  # seconds between the files that one command writes
 _SHOWN = 300
 _NOT_AN_AUDIT = {
     "noise": "Saved noise, which `empriv release` takes.",
@@ -113,7 +112,7 @@ def look_at(folder: Folder, name: str, work: Work | None) -> Listed:
     decision = figures.get("decision")
     line = str(decision.get("line", "")) if isinstance(decision, dict) else ""
     done = kind == "audit" or bool(figures)
-    state = _state(work, damage, done=done, changed=_changed(written, work))
+    state = _state(work, damage, done=done, changed=changed_since(folder, name))
     return Listed(
         name, state, _short(asked), _short(damage if state == DAMAGED else line), figures, kind == "audit", work,
         max(written.values(), default=0.0),
@@ -169,17 +168,6 @@ def _state(work: Work | None, damage: str, *, done: bool, changed: bool) -> str:
     if work is not None and work.state in ("failed", "cancelled", "lost"):
         return work.state
     return NOT_RUN
-
-
-def _changed(written: Mapping[str, float], work: Work | None) -> bool:
-    """Whether the settings were written after the audit was begun, or, if somebody else ran it, after it was done."""
-    results = [at for ending, at in written.items() if ending != ".toml"]
-    if ".toml" not in written or not results:
-        return False
-    done = max(results) + _AT_ONCE  # the command may write its settings last
-    if work is not None and work.state == "done" and work.arguments[:1] == ("audit",):
-        done = min(done, work.began)
-    return written[".toml"] > done
 
 
 def _count(number: Any) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from pathlib import Path
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,6 +11,7 @@ from starlette.routing import Route
 
 from empriv.app.folder import Folder
 from empriv.app.guard import written_page
+from empriv.app.listing import figures_of_file
 from empriv.app.pages import folder_of, form_of, go, show
 from empriv.app.work import latest, start
 from empriv.cli.config import Settings
@@ -47,8 +45,8 @@ async def written(request: Request) -> Response:
     ending = PAGES.get(request.path_params["page"])
     if ending is None:
         raise HTTPException(404)
-    path = folder_of(request).file(request.path_params["name"], ending)
-    if not path.is_file() or path.is_symlink() or path.stat().st_size > _MOST_BYTES:
+    path = folder_of(request).written(request.path_params["name"], ending)
+    if path is None or path.stat().st_size > _MOST_BYTES:
         raise HTTPException(404)
     return written_page(path.read_text(encoding="utf-8", errors="replace"))
 
@@ -64,27 +62,17 @@ def page_arguments(name: str, settings: Settings, *, public: bool = False) -> tu
 
 def decision_of(folder: Folder, name: str) -> Decision | None:
     """What was decided, by the figures that the command wrote; None if no target was given, or nothing is written."""
-    figures = figures_of(folder.file(name, ".json"))
-    facts = figures.get("decision")
+    facts = figures_of_file(folder, name).get("decision")
     try:
         return None if facts is None else Decision(**{key: str(value) for key, value in facts.items()})
     except (AttributeError, TypeError):
         return None
 
 
-def figures_of(path: Path) -> dict[str, Any]:
-    """The figures of an audit; nothing if there are none that can be read."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) and content.get("format") == "empriv audit figures" else {}
-
-
 def _page(request: Request, *, errors: dict[str, str] | None = None, status: int = 200) -> Response:
     folder, name = folder_of(request), request.path_params["name"]
     made = decision_of(folder, name)
-    pages = [key for key, ending in PAGES.items() if folder.file(name, ending).is_file()]
+    pages = [key for key, ending in PAGES.items() if folder.written(name, ending) is not None]
     work = latest(folder, name)
     saved = folder.saved(name) or folder.saved(name, "scan")
     return show(

@@ -89,6 +89,7 @@ def _listening(port: int) -> socket.socket:
     except OSError:
         listening.close()
         raise InputError(f"`--port` must be free, got {port}, which another program uses. Hint: --port 0.") from None
+    listening.listen()  # whoever opens the address before the server is ready waits for it
     return listening
 
 

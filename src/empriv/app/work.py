@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ _PLACE = "work"
 _ID = r"[0-9]{20}-[0-9a-f]{8}"
 _GRACE_SECONDS = 5.0
 _REMEMBERED = 8  # pieces of work of one audit
+_RESULTS = (".empriv", ".json")
+_AT_ONCE = 2.0  # seconds between the files that one command writes
 AUDIT = "Audit"
 """Title of the work that makes an audit."""
 DONE_CODES = (0, 3, 4)  # the command did its work, whatever the verdict
@@ -90,8 +92,9 @@ def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, p
     key = f"{moment}-{secrets.token_hex(4)}"
     place = folder.own / _PLACE / key
     place.mkdir(parents=True, mode=0o700)
-    asked = {"audit": audit, "title": title, "arguments": list(arguments), "began": now}
-    write_atomically(place / "asked.json", json.dumps({**asked, "settings": folder.seen(audit)}).encode())
+    asked: dict[str, Any] = {"audit": audit, "title": title, "arguments": list(arguments), "began": now}
+    asked["settings"] = folder.seen(audit) if audit in folder.audits() else ""
+    write_atomically(place / "asked.json", json.dumps(asked).encode())
     with _private(place / "out.txt") as out, _private(place / "error.txt") as error:
         process = subprocess.Popen(
             [sys.executable, "-m", "empriv.app.work", str(place)], cwd=folder.path,
@@ -112,6 +115,8 @@ def seen(folder: Folder, key: str) -> Work:
     asked = _read(place / "asked.json")
     if asked is None:
         raise InputError("The work must be one that was started here.")
+    if key in _processes:
+        _processes[key].poll()  # so that nothing is left of one that has ended
     ended, progress = _read(place / "ended.json"), _read(place / "progress.json") or {}
     code = None if ended is None else int(ended["code"])
     state = "running"
@@ -146,15 +151,17 @@ def latest(folder: Folder, audit: str, title: str | None = None) -> Work | None:
 
 
 def changed_since(folder: Folder, audit: str) -> bool:
-    """Whether an audit's settings have changed since its saved figures were made."""
-    saved, settings = folder.file(audit, ".empriv"), folder.file(audit, ".toml")
-    if not (saved.is_file() and settings.is_file()):
+    """Whether an audit's settings have changed since its figures were made."""
+    settings = folder.written(audit, ".toml")
+    results = [path.stat().st_mtime for end in _RESULTS if (path := folder.written(audit, end)) is not None]
+    if settings is None or not results:
         return False
-    written = saved.stat().st_mtime
+    made = results[0]
     for work in all_work(folder, audit, AUDIT):
-        if work.state == "done" and work.began <= written <= (work.ended or 0.0):
+        if work.state == "done" and work.began <= made <= (work.ended or 0.0):
             return work.settings != folder.seen(audit)
-    return settings.stat().st_mtime > written  # somebody made it by the command line
+    # Somebody made it by the command line, which may write the settings last.
+    return settings.stat().st_mtime > max(results) + _AT_ONCE
 
 
 def cancel(folder: Folder, key: str) -> None:
@@ -245,7 +252,12 @@ def _private(path: Path) -> Any:
 
 def run(place: Path) -> int:
     """Run the command of some work, in its own process; its exit code."""
+    from empriv.base.progress import Standing, listening
     from empriv.cli.main import main
+
+    def tell(standing: Standing) -> None:
+        with contextlib.suppress(OSError):  # a full disk is told by the work itself
+            write_atomically(place / "progress.json", json.dumps(asdict(standing)).encode())
 
     owner = os.open(place / "owner", os.O_RDWR | os.O_CREAT, 0o600)
     if sys.platform != "win32":
@@ -255,7 +267,8 @@ def run(place: Path) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a server in the background hands on that it is ignored
     code: Any = 1
     try:
-        main(asked["arguments"])
+        with listening(tell):
+            main(asked["arguments"])
     except SystemExit as left:
         code = left.code
     finally:

@@ -1,0 +1,271 @@
+"""Running an audit from the browser: the run, its files, cancelling, a server that is killed, and the decision."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from app.conftest import PATIENCE, RunningDesk, Visitor, sales, wait_for
+from empriv.app.folder import Folder
+from empriv.app.watch_run import arguments_of, plan_of, step_for, what_needs_trust
+from empriv.app.work import AUDIT, all_work, cancel, changed_since, latest, seen, start
+from empriv.cli.config import Settings
+
+SETTINGS = Settings(
+    files=("sales.csv",), database="day", individual=("client",), query=("avg(amount)",),
+    target=("delta <= 0.9 at 0.5",), epsilon=(0.5,), unit="eur", adversary=("none",), presence="random",
+)  # fmt: skip
+
+
+def put(folder: Path, name: str = "shop", settings: Settings = SETTINGS) -> Folder:
+    """Rows and settings of a small audit, as a person at the command line would have them."""
+    opened = Folder.opened(folder)
+    (folder / "sales.csv").write_bytes(sales(days=32, people=6))
+    opened.write(name, settings)
+    return opened
+
+
+def ended(visitor: Visitor, name: str) -> str:
+    """The page of the run once nothing is under way."""
+    assert wait_for(lambda: "data-reload" in visitor.get(f"/audits/{name}/run/progress").text)
+    return visitor.get(f"/audits/{name}/run").text
+
+
+def slow(folder: Folder, name: str) -> None:
+    """Settings of an audit that lasts until somebody ends it."""
+    folder.write(name, replace(SETTINGS, query=("(SELECT count(*) FROM range(100000000000)) + avg(amount)",)))
+
+
+@pytest.fixture(scope="module")
+def audited(desk: RunningDesk) -> Folder:
+    """A small audit that was run from its page."""
+    folder = put(desk.folder)
+    visitor = desk.visitor()
+    page = visitor.post("/audits/shop/run", {})
+    assert "under-way" in page.text
+    assert "See the decision" in ended(visitor, "shop")
+    return folder
+
+
+def test_a_run_from_the_page_writes_what_the_command_writes(audited: Folder, tmp_path: Path, visitor: Visitor) -> None:
+    put(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "empriv", *arguments_of("shop")], cwd=tmp_path, check=False, capture_output=True
+    )
+    assert done.returncode in (0, 3, 4), done.stderr
+    by_page, by_command = (json.loads((place / "shop.json").read_text()) for place in (audited.path, tmp_path))
+    assert by_page == by_command
+    assert by_page["decision"]["line"]
+    assert audited.saved("shop")
+    command = re.search(r"<code>(empriv audit[^<]*)</code>", visitor.get("/audits/shop/run").text)
+    assert command is not None
+    assert command[1].split()[1:] == list(arguments_of("shop"))
+
+
+def test_decision_is_said_and_its_page_is_framed_without_the_rights_of_the_app(
+    audited: Folder, visitor: Visitor
+) -> None:
+    page = visitor.get("/audits/shop/decision").text
+    assert json.loads((audited.path / "shop.json").read_text())["decision"]["line"].split(" (")[0] in page
+    frame = re.search(r"<iframe[^>]*>", page)
+    assert frame is not None
+    assert 'sandbox="allow-scripts allow-modals"' in frame[0]
+    written = visitor.get("/audits/shop/written/report")
+    assert written.text == (audited.path / "shop.html").read_text(encoding="utf-8")
+    assert "sandbox allow-scripts" in written.headers["content-security-policy"]
+    for other in ("toml", "key", "..%2f..%2fetc%2fpasswd", "json"):
+        assert visitor.get(f"/audits/shop/written/{other}").status == 404
+    (audited.path / "other.html").symlink_to("/etc/hostname")
+    assert visitor.get("/audits/other/written/report").status == 404
+
+
+def test_settings_that_change_after_the_run_are_told_wherever_the_old_figures_are(
+    audited: Folder, visitor: Visitor
+) -> None:
+    before = audited.settings("shop")
+    changed = "settings that have changed since"
+    assert changed not in visitor.get("/audits/shop/decision").text
+    audited.write("shop", replace(before, unit="guilder"))
+    try:
+        assert all(changed in visitor.get(f"/audits/shop/{step}").text for step in ("run", "decision"))
+    finally:
+        audited.write("shop", before)  # the same settings again: the figures are theirs
+    assert changed not in visitor.get("/audits/shop/decision").text
+
+
+def test_an_audit_of_the_command_line_is_of_changed_settings_once_they_are_younger(tmp_path: Path) -> None:
+    folder = put(tmp_path)
+    saved, settings = folder.file("shop", ".empriv"), folder.file("shop", ".toml")
+    assert not changed_since(folder, "shop")
+    saved.write_bytes(b"")
+    os.utime(settings, (1000, 1000))
+    assert not changed_since(folder, "shop")
+    os.utime(saved, (500, 500))
+    assert changed_since(folder, "shop")
+
+
+def test_what_is_missing_is_named_with_the_step_that_asks_for_it(desk: RunningDesk, visitor: Visitor) -> None:
+    Folder.opened(desk.folder).write("begun", Settings(files=("sales.csv",)))
+    page = visitor.get("/audits/begun/run").text
+    for point in plan_of(Settings(files=("sales.csv",))):
+        if point.lacks:
+            assert point.lacks in page
+            assert f'href="/audits/begun/{point.step}"' in page
+    refused = visitor.post("/audits/begun/run", {}, page="/new")
+    assert refused.status == 409  # the form is of another page
+    refused = visitor.post("/audits/begun/run", {"seen": Folder.opened(desk.folder).seen("begun")}, page="/new")
+    assert refused.status == 400
+    assert "Say which column tells the databases apart." in refused.text
+    assert latest(Folder.opened(desk.folder), "begun") is None
+
+
+def test_a_failed_run_says_why_and_where_to_mend_it(audited: Folder, visitor: Visitor) -> None:
+    audited.write("wrong", replace(SETTINGS, query=("avg(amounts)",)))
+    visitor.post("/audits/wrong/run", {})
+    page = ended(visitor, "wrong")
+    assert "The last run failed" in page
+    assert "amounts" in page
+    assert 'href="/audits/wrong/statistic">Mend it' in page
+    assert not audited.file("wrong", ".empriv").exists()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "step"),
+    [
+        ("`individual` must name a column, got 'x'.", "people"),
+        ("The file must exist, got 'sales.csv'.", "data"),
+        ("The query must give one row. Hint: an aggregate.", "statistic"),
+        ("`--target` must read like this.", "promise"),
+        ("There is not enough memory.", None),
+    ],
+)
+def test_step_that_can_mend_an_error(sentence: str, step: str | None) -> None:
+    assert step_for(sentence) == step
+
+
+def test_what_needs_trust_is_what_the_command_would_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert not what_needs_trust(SETTINGS)
+    assert not what_needs_trust(replace(SETTINGS, report="/elsewhere/page.html"))  # the command is told where to write
+    assert "/etc/passwd" in what_needs_trust(replace(SETTINGS, files=("/etc/passwd.csv",)))
+
+
+def test_settings_that_lead_out_of_the_folder_are_run_only_if_somebody_says_so(
+    audited: Folder, tmp_path: Path, visitor: Visitor
+) -> None:
+    elsewhere = tmp_path / "elsewhere.csv"
+    elsewhere.write_bytes(b"day,client,amount\n")
+    audited.write("outside", replace(SETTINGS, files=(str(elsewhere),)))
+    assert "outside the file&#39;s folder" in visitor.get("/audits/outside/run").text
+    assert visitor.post("/audits/outside/run", {}).status == 400
+    assert latest(audited, "outside") is None
+    assert "--trust-config" in visitor.get("/audits/outside/run").text
+
+
+def test_two_audits_run_at_once_a_second_click_starts_nothing_and_a_cancelled_run_leaves_no_file(
+    desk: RunningDesk, audited: Folder
+) -> None:
+    one, other = desk.visitor(), desk.visitor()
+    for name in ("first", "second"):
+        slow(audited, name)
+        one.post(f"/audits/{name}/run", {})
+    assert all("data-poll" in other.get(f"/audits/{name}/run/progress").text for name in ("first", "second"))
+    other.post("/audits/first/run", {})
+    assert len(list(all_work(audited, "first"))) == 1
+    one.post("/audits/first/run/stop", {}, page="/audits/first/run")
+    assert "The last run was cancelled" in ended(other, "first")
+    assert "data-poll" in other.get("/audits/second/run/progress").text  # it goes on
+    one.post("/audits/second/run/stop", {}, page="/audits/second/run")
+    assert "cancelled" in ended(other, "second")
+    left = sorted(path.name for path in audited.path.glob("first*"))
+    assert left == ["first.toml"]
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Visitor]]:
+    """A server in a process of its own, and somebody who has entered."""
+    command = [sys.executable, "-m", "empriv", "app", "--no-browser", "--folder", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = urlsplit(process.stdout.readline().split()[-1])
+            assert address.port is not None
+            visitor = Visitor(address.port)
+            visitor.get(f"/?{address.query}")
+            yield process, visitor
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE)
+
+
+@pytest.mark.slow
+def test_work_outlives_a_killed_server_and_the_next_server_shows_it(tmp_path: Path) -> None:
+    folder = put(tmp_path, settings=replace(SETTINGS, target=()))
+    slow(folder, "endless")
+    with served(tmp_path) as (server, visitor):
+        visitor.post("/audits/shop/run", {})
+        visitor.post("/audits/endless/run", {})
+        server.kill()
+        server.wait(PATIENCE)
+    keys = {name: work.key for name in ("shop", "endless") if (work := latest(folder, name)) is not None}
+    assert wait_for(lambda: seen(folder, keys["shop"]).state == "done")
+    assert not list(tmp_path.glob(".*.tmp"))
+    with served(tmp_path) as (_, visitor):
+        assert "See the decision" in visitor.get("/audits/shop/run").text  # it ended while the server was away
+        assert "data-poll" in visitor.get("/audits/endless/run/progress").text  # it goes on
+        visitor.post("/audits/endless/run/stop", {}, page="/audits/endless/run")
+        assert "cancelled" in visitor.get("/audits/endless/run").text
+    assert seen(folder, keys["endless"]).state == "cancelled"
+
+
+def test_work_whose_process_was_killed_is_told_as_lost(tmp_path: Path) -> None:
+    folder = put(tmp_path)
+    slow(folder, "endless")
+    work = start(folder, "endless", AUDIT, arguments_of("endless"))
+    place = folder.own / "work" / work.key
+    assert wait_for(lambda: (place / "owner").exists())
+    os.kill(json.loads((place / "process.json").read_text())["pid"], signal.SIGKILL)
+    assert wait_for(lambda: seen(folder, work.key).state == "lost")
+    start(folder, "endless", AUDIT, arguments_of("endless"))  # and it can be run again
+    again = latest(folder, "endless")
+    assert again is not None
+    assert again.key != work.key
+    cancel(folder, again.key)
+    assert seen(folder, again.key).state == "cancelled"
+
+
+def test_what_is_private_reaches_the_command_by_its_input_and_no_file(tmp_path: Path) -> None:
+    folder = put(tmp_path)
+    secret = "31.41592653"
+    work = start(folder, "shop", "Release", ["release", "missing.empriv", "--value", "-"], private=secret)
+    assert wait_for(lambda: not seen(folder, work.key).running)
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(secret.encode() in content for content in written)
+    assert secret not in json.dumps(seen(folder, work.key).arguments)
+
+
+def test_stage_share_and_time_left_are_told_while_it_runs(tmp_path: Path) -> None:
+    folder = put(tmp_path)
+    slow(folder, "endless")
+    work = start(folder, "endless", AUDIT, arguments_of("endless"))
+    try:
+        assert wait_for(lambda: seen(folder, work.key).stage)
+        assert 0 <= seen(folder, work.key).share <= 1
+    finally:
+        began = time.monotonic()
+        cancel(folder, work.key)
+    assert time.monotonic() - began < PATIENCE
