@@ -25,6 +25,7 @@ BoolArray = npt.NDArray[np.bool_]
 Answer = TypeVar("Answer")
 
 _KNOTS = 60_000  # knots of a block of individuals held at once
+_GIVEN = 400_000  # values given to compiled code at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,23 @@ class Ground:
     def smooth_points(self) -> bool:
         """Whether anything is left to fit a density to."""
         return bool(np.isfinite(self.marked.points).any())
+
+    @property
+    def together(self) -> int:
+        """Individuals that compiled code is given at once."""
+        return max(8, min(256, _GIVEN // len(self.values.points)))
+
+    @property
+    def smooth_everywhere(self) -> bool:
+        """Whether no outcome is an atom, but for atoms that single individuals have of their own."""
+        return not len(self.marked.names)
+
+    @property
+    def alone(self) -> BoolArray:
+        """(individuals,) who has an atom of their own."""
+        out = np.zeros(self.n_individuals, bool)
+        out[[row for row, _ in self.marked.own]] = True
+        return out
 
     def blocks(self, rows: IntArray, *, by: FloatArray | None = None, most: int | None = None) -> Iterator[IntArray]:
         """Individuals in blocks, of ``most`` or as many as memory suggests.

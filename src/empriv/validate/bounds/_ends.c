@@ -129,15 +129,26 @@ static long end_runs(const double *x, const char *sides, long knots, double gap)
     return most;
 }
 
+/* Whether neighbours among sorted values are within the tolerance. */
+static int neighbours(const double *x, long count, double tolerance)
+{
+    int any = 0;
+    for (long k = 1; k < count; k++)
+        any |= x[k] - x[k - 1] <= tolerance;
+    return any;
+}
+
 /* For each of `count` individuals, `rows`: the largest bound over half-lines for each of `size` values of e, the end
- * runs, and whether three values are within `tolerance`. `points` are sorted, `place` is where each database's point
- * stands among them. `scratch` has room for 10 n doubles, `sides` for 2 n bytes. */
-void empriv_ends(long count, const long long *rows, long n, const double *points, const int *place,
+ * runs, and whether three values are within `tolerance`; of those who are `inner`, ties alone. `points` are sorted,
+ * `place` is where each database's point stands among them. `scratch` has room for 10 n doubles, `sides` for 2 n
+ * bytes. */
+void empriv_ends(long count, const long long *rows, const char *inner, long n, const double *points, const int *place,
                  const long long *starts, const int *entry_database, const double *entries, long depth, long size,
                  const double *e, double z, double c, double gap, double tolerance, double *best, long long *runs,
                  char *tied, double *scratch, char *sides)
 {
     const Asked asked = {n, depth, size, e, z, c};
+    const int pairs = neighbours(points, n, tolerance);
     double *sorted = scratch, *own = sorted + n, *partner = own + n, *x = partner + n;
     Point *moved = (Point *)(x + 2 * n);
     char *is_moved = sides;
@@ -171,7 +182,12 @@ void empriv_ends(long count, const long long *rows, long n, const double *points
         double *found = best + row * size;
         for (long k = 0; k < size; k++)
             found[k] = -INFINITY;
-        for (int sign = 1; sign >= -1; sign -= 2) {
+        tied[row] = 0, runs[row] = 0;
+        /* of three alike, two are of the same sample */
+        const int maybe = pairs || neighbours(sorted, n, tolerance);
+        if (inner[row] && !maybe)
+            continue;
+        for (int sign = 1; sign >= -1 && !inner[row]; sign -= 2) {
             half_lines(&asked, points, sorted, partner, sign, found);
             half_lines(&asked, sorted, points, own, sign, found);
         }
@@ -180,10 +196,10 @@ void empriv_ends(long count, const long long *rows, long n, const double *points
             x[k] = with_all ? points[i++] : sorted[j++];
             sides[k] = (char)!with_all;
         }
-        tied[row] = 0;
-        for (long k = 2; k < 2 * n && !tied[row]; k++)
+        for (long k = 2; k < 2 * n && maybe && !tied[row]; k++)
             tied[row] = x[k] - x[k - 2] <= tolerance;
-        runs[row] = end_runs(x, sides, 2 * n, gap);
+        if (!inner[row])
+            runs[row] = end_runs(x, sides, 2 * n, gap);
     }
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,9 @@ import numpy as np
 from empriv.measuring.line.atoms import lattice
 from empriv.measuring.line.screening import log_reach
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds import ends
+from empriv.validate.bounds import ends, structure
 from empriv.validate.bounds.half_lines import edges_of_draws
 from empriv.validate.bounds.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, groups, quantile
-from empriv.validate.bounds.structure import raise_bounds
 from empriv.validate.ground import BoolArray, Ground
 
 _ENDS = 512  # individuals whose ends are looked at together
@@ -61,9 +61,16 @@ def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
     shifts = ground.shifts * ground.bandwidth
     inner = _inner(ground) if calm.one_pair else np.zeros(ground.n_individuals, bool)
     moving = np.flatnonzero((shifts >= calm.smooth) | (~inner & (shifts >= min(calm.edges, calm.runs))))
-    looks = _Looks.all(ground.n_individuals)
+    reaches = _reaches(ground, moving)
+    all_of_them = np.ones(len(out), bool)
+    looks = _Looks(all_of_them, np.full(len(out), np.inf), reaches.total, all_of_them)
     if ends.ends is not None and ground.draws == 1:
-        looks = _looked_at_ends(ground, moving, grid, level, out)
+        tied = _looked_at_ends(ground, moving, inner, grid, level, out)
+        # An empty set says nothing of the second look without tied values.
+        looks = _Looks(~all_of_them, np.where(tied, np.inf, reaches.smooth), reaches.total, all_of_them)
+    if structure.compiled is not None and ground.smooth_everywhere:  # then smooth sets are left to `structure`
+        looks = looks.without_sets(~ground.alone)
+    reaches = replace(reaches, total=np.where(looks.sets, 0.0, reaches.total))
 
     def task(rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         return _block(ground, rows, grid, level, calm, inner[rows], looks.some(rows))
@@ -73,7 +80,8 @@ def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
         out[rows] = np.maximum(out[rows], upper)
         exponent += losses
         spread += sums
-    raise_bounds(ground, grid, level, narrowing(n), out)
+    losses, sums = structure.raise_bounds(ground, grid, level, narrowing(n), out, reaches=reaches)
+    exponent, spread = exponent + losses, spread + sums
     upper_i = np.minimum(np.maximum(out, floor(n, level)), 1.0)
     return Upper(upper_i, total_bound(exponent, spread, level), exponent, spread)
 
@@ -84,39 +92,47 @@ class _Looks(NamedTuple):
     ends: BoolArray
     smooth: FloatArray
     total: FloatArray
+    sets: BoolArray  # whose smooth sets are looked at here
 
-    @staticmethod
-    def all(count: int) -> _Looks:
-        return _Looks(np.ones(count, bool), np.full(count, np.inf), np.full(count, np.inf))
+    def without_sets(self, rows: BoolArray) -> _Looks:
+        """Only ties and ends of these individuals."""
+        tied = np.where(np.isinf(self.smooth), self.smooth, 0.0)
+        smooth, total = np.where(rows, tied, self.smooth), np.where(rows, 0.0, self.total)
+        return _Looks(self.ends, smooth, total, ~rows)
 
     def some(self, rows: IntArray) -> _Looks:
-        return _Looks(self.ends[rows], self.smooth[rows], self.total[rows])
+        return _Looks(self.ends[rows], self.smooth[rows], self.total[rows], self.sets[rows])
 
 
-def _looked_at_ends(ground: Ground, rows: IntArray, grid: FloatArray, level: float, out: FloatArray) -> _Looks:
-    """Half-lines and end runs of these individuals, compiled, into ``out``; and what is left to do.
+def _reaches(ground: Ground, rows: IntArray) -> structure.Reaches:
+    """How far densities of these individuals are apart at most. The others' stay within any epsilon asked for."""
+    widths = narrowing(ground.n_databases), TOTAL_WIDTH
+    by_width = {width: np.zeros(ground.n_individuals) for width in widths}  # which are the same up to 1,000 databases
+    for width, reach in by_width.items():
+        shifts = ground.shifts[rows] / width
+        reach[rows] = log_reach(ground.marked, rows, bandwidth=width * ground.bandwidth, shifts=shifts)
+    return structure.Reaches(by_width[widths[0]], by_width[widths[1]], TOTAL_WIDTH)
 
-    A smooth set is empty where the densities are proved to stay within e^epsilon of each other. That says nothing of
-    the second look without tied values, so that who has three alike is looked at in any case.
-    """
+
+def _looked_at_ends(
+    ground: Ground, rows: IntArray, inner: BoolArray, grid: FloatArray, level: float, out: FloatArray
+) -> BoolArray:
+    """Half-lines and end runs of these individuals, compiled, into ``out``; and who has three values alike."""
     n, h = ground.n_databases, ground.bandwidth
     tied = np.zeros(ground.n_individuals, bool)
 
     def task(some: IntArray) -> ends.Ends:
         assert ends.ends is not None
         return ends.ends(
-            ground.values, some, np.exp(grid), depth=int(0.05 * n), level=level, gap=5 * h, tolerance=ground.tolerance
-        )
+            ground.values, some, np.exp(grid), inner[some], depth=int(0.05 * n), level=level, gap=5 * h,
+            tolerance=ground.tolerance,
+        )  # fmt: skip
 
     for some, found in ground.in_threads(task, rows, most=_ENDS):
         runs = _run_bound(found.runs, n, level)[:, None]
         out[some] = np.maximum(out[some], np.maximum(found.edges - 1.0 / n, runs))
         tied[some] = found.tied
-    looks = _Looks(np.zeros(ground.n_individuals, bool), *np.zeros((2, ground.n_individuals)))
-    for reach, width in ((looks.smooth, narrowing(n)), (looks.total, TOTAL_WIDTH)):
-        reach[rows] = log_reach(ground.marked, rows, bandwidth=width * h, shifts=ground.shifts[rows] / width)
-    looks.smooth[tied] = np.inf
-    return looks
+    return tied
 
 
 def total_bound(exponent: FloatArray, spread: FloatArray, level: float) -> FloatArray:
@@ -250,12 +266,12 @@ def _block(
         best[runs] = np.maximum(best[runs], _run_bound(alone, n, level)[:, None])
     if smooth.any():
         part, width, columns = merged.some(smooth[some]), narrowing(n) * h, epsilons < looks.smooth[smooth].max()
-        found = (
-            _smooth(part, ground, e[columns], width, level),
-            _guarded(part, ground, e[columns], width, level, calm.ties),
-        )
+        found = _guarded(part, ground, e[columns], width, level, calm.ties)
+        sets = looks.sets[smooth]
+        if sets.any():
+            found[sets] = np.maximum(found[sets], _smooth(part.some(sets), ground, e[columns], width, level))
         place = np.ix_(smooth, columns)
-        best[place] = np.maximum(best[place], np.maximum(*found))
+        best[place] = np.maximum(best[place], found)
     if total.any():
         columns = epsilons < looks.total[total].max()
         losses[columns], sums[columns] = _total(merged.some(total[some]), ground, e[columns])

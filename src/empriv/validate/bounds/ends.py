@@ -44,15 +44,19 @@ def _load() -> Find | None:
         return None
     function = ctypes.CDLL(spec.origin).empriv_ends
     function.argtypes = [
-        LONG, LONGS, LONG, DOUBLES, INTS, LONGS, INTS, DOUBLES, LONG, LONG, DOUBLES, *[DOUBLE] * 4, DOUBLES, LONGS,
-        FLAGS, DOUBLES, BYTES,
+        LONG, LONGS, FLAGS, LONG, DOUBLES, INTS, LONGS, INTS, DOUBLES, LONG, LONG, DOUBLES, *[DOUBLE] * 4, DOUBLES,
+        LONGS, FLAGS, DOUBLES, BYTES,
     ]  # fmt: skip
     function.restype = None
 
     def ends(
-        pairs: Pairs, rows: IntArray, e: FloatArray, *, depth: int, level: float, gap: float, tolerance: float
-    ) -> Ends:
-        """``pairs`` must have one draw for each database, and finite values."""
+        pairs: Pairs, rows: IntArray, e: FloatArray, inner: BoolArray, *, depth: int, level: float, gap: float,
+        tolerance: float,
+    ) -> Ends:  # fmt: skip
+        """``pairs`` must have one draw for each database, and finite values.
+
+        Who is ``inner`` changes nothing at the ends, and is looked at for ties alone: edges are -inf, runs 0.
+        """
         n, count, z = len(pairs.points), len(rows), quantile(level)
         order = np.argsort(pairs.points, kind="stable")
         place = np.empty(n, np.int32)
@@ -62,7 +66,7 @@ def _load() -> Find | None:
             np.ascontiguousarray, (rows, pairs.starts, pairs.entry_database, np.asarray(e, float), pairs.entries)
         )
         function(
-            count, rows, n, pairs.points[order], place, starts, databases, entries, depth, len(e), grid, z,
+            count, rows, inner, n, pairs.points[order], place, starts, databases, entries, depth, len(e), grid, z,
             (1 + 2 * z * z) / 6, gap, tolerance, *found, np.empty(10 * n), np.empty(2 * n, np.int8),
         )  # fmt: skip
         return found

@@ -102,32 +102,60 @@ class Look:
         return np.where(values > self.far, values, values + noise)
 
 
+@dataclass(frozen=True, eq=False)
+class Reaches:
+    """(individuals,) bounds on sup |log p/p_i| at the smooth set's bandwidth, and at another one, ``width`` bandwidths
+    wide, for total risk. A set is empty from there on."""
+
+    smooth: FloatArray
+    total: FloatArray
+    width: float
+
+
 def raise_bounds(
-    ground: Ground, epsilons: FloatArray, level: float, narrow: float, upper: FloatArray, parts: BoundPart | None = None
-) -> None:
+    ground: Ground,
+    epsilons: FloatArray,
+    level: float,
+    narrow: float,
+    upper: FloatArray,
+    parts: BoundPart | None = None,
+    reaches: Reaches | None = None,
+) -> tuple[FloatArray, FloatArray]:
     """Raises everyone's bounds ``upper`` (individuals, epsilons) to the largest that a part gives.
 
-    People who have an atom of their own are left out: their exact leak is compared by counts already.
+    People who have an atom of their own are left out: their exact leak is compared by counts already. Gives the sums
+    that `analytic.total_bound` is made of, of those who are not; 0 without ``reaches``, and where nothing is compiled.
     """
-    alone = np.zeros(ground.n_individuals, bool)
-    alone[[row for row, _ in ground.marked.own]] = True
-    rows = np.flatnonzero((ground.shifts > 0) & ~alone)
+    losses, sums = np.zeros(len(epsilons)), np.zeros((len(epsilons), ground.n_databases))
+    rows = np.flatnonzero((ground.shifts > 0) & ~ground.alone)
     if not len(rows):
-        return
+        return losses, sums
     look, places = _look(ground, epsilons, level, narrow, PARTS if parts is None else parts)
     steps = dict(ground.marked.residues) if look.parts & BoundPart.RESIDUES else {}
     ratios = ground.marked.ratios if look.parts & BoundPart.SPREAD else None
     orders = _orders(look)
 
-    def task(people: IntArray) -> FloatArray:
+    def task(people: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         bandwidths = np.full(len(people), ground.bandwidth)
         if ratios is not None:
             bandwidths *= ratios[people]
-        find = by_numpy if compiled is None else compiled
-        return find(look, orders, places(people), bandwidths, *_marks(ground, people, steps), upper[people])
+        given = places(people), bandwidths, *_marks(ground, people, steps), upper[people]
+        if compiled is None:
+            return by_numpy(look, *given), np.zeros_like(losses), np.zeros_like(sums)
+        within = np.full(len(people), np.inf)
+        if reaches is None:
+            return compiled(look, orders, *given, within, within, 0.0)
+        with np.errstate(over="ignore"):
+            # reaches are for the one bandwidth
+            within = np.where(bandwidths == ground.bandwidth, np.exp(reaches.smooth[people]), np.inf)
+            total = np.exp(reaches.total[people])
+        return compiled(look, orders, *given, within, total, reaches.width * ground.bandwidth)
 
-    for people, raised in ground.in_threads(task, rows):
+    for people, (raised, their_losses, their_sums) in ground.in_threads(task, rows, most=ground.together):
         upper[people] = raised
+        losses += their_losses
+        sums += their_sums
+    return losses, sums
 
 
 def _look(
@@ -202,12 +230,8 @@ def _marks(ground: Ground, rows: IntArray, steps: dict[int, FloatArray]) -> tupl
     return out, counts
 
 
-Find = Callable[..., FloatArray]
-
-
 def by_numpy(
     look: Look,
-    orders: npt.NDArray[np.int32],  # noqa: ARG001 — numpy sorts anew
     without: FloatArray,
     bandwidths: FloatArray,
     at: Marks,
@@ -220,16 +244,23 @@ def by_numpy(
     return np.maximum(upper, structure_in_numpy(look, without, bandwidths, at, counts))
 
 
-def _load() -> Find | None:
+Compiled = Callable[..., tuple[FloatArray, FloatArray, FloatArray]]
+
+
+def _load() -> tuple[Compiled, Callable[..., None]] | tuple[None, None]:
     spec = find_spec("empriv.validate.bounds._structure")
     if spec is None or spec.origin is None:
-        return None
-    function = ctypes.CDLL(spec.origin).empriv_structure
-    function.argtypes = [
-        LONG, LONG, LONG, DOUBLES, DOUBLES, DOUBLES, LONG, BYTES, INTS, LONG, DOUBLES, DOUBLE, DOUBLE, DOUBLES,
-        *[DOUBLE] * 7, DOUBLES, INTS, DOUBLES, LONG, LONG, DOUBLES,
+        return None, None
+    library = ctypes.CDLL(spec.origin)
+    parts, crossed = library.empriv_structure, library.empriv_cross_fit
+    parts.argtypes = [
+        LONG, LONG, LONG, *[DOUBLES] * 4, LONG, BYTES, INTS, LONG, DOUBLES, DOUBLE, DOUBLE, DOUBLES, *[DOUBLE] * 7,
+        DOUBLES, INTS, DOUBLES, LONG, LONG, DOUBLE, *[DOUBLES] * 4,
     ]  # fmt: skip
-    function.restype = ctypes.c_int
+    crossed.argtypes = [
+        LONG, LONG, LONG, DOUBLES, DOUBLES, INTS, DOUBLE, INTS, LONG, LONG, DOUBLES, DOUBLE, *[DOUBLES] * 3
+    ]  # fmt: skip
+    parts.restype = crossed.restype = ctypes.c_int
 
     def structure(
         look: Look,
@@ -239,21 +270,44 @@ def _load() -> Find | None:
         at: Marks,
         counts: npt.NDArray[np.int32],
         upper: FloatArray,
-    ) -> FloatArray:
+        within: FloatArray,
+        within_total: FloatArray,
+        total: float,
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """``upper`` raised to the parts, and sums of total risk at the bandwidth ``total``, if that is not 0."""
         z, longest = quantile(look.level), look.longest
-        out = np.array(upper, order="C")
+        out, losses, sums = np.array(upper, order="C"), np.zeros(len(look.e)), np.zeros((len(look.e), look.n))
         log_factorials = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, 2 * longest + 1)))))
-        failed = function(
-            len(without), look.n, look.draws, look.points, np.ascontiguousarray(without), bandwidths, at.shape[1], at,
-            counts, len(look.e), look.e, z, (1 + 2 * z * z) / 6, look.shares, look.bandwidth, look.narrow,
-            look.tolerance, look.odds, look.apart, look.lattice, look.far, look.noise, orders, log_factorials, longest,
-            int(look.parts), out,
+        failed = parts(
+            len(without), look.n, look.draws, look.points, np.ascontiguousarray(without), bandwidths, within,
+            at.shape[1], at, counts, len(look.e), look.e, z, (1 + 2 * z * z) / 6, look.shares, look.bandwidth,
+            look.narrow, look.tolerance, look.odds, look.apart, look.lattice, look.far, look.noise, orders,
+            log_factorials, longest, int(look.parts), total, within_total, out, losses, sums,
         )  # fmt: skip
         if failed:
             raise MemoryError
-        return out
+        return out, losses, sums
 
-    return structure
+    def cross_fit(
+        points: FloatArray,
+        without: FloatArray,
+        draws: int,
+        width: float,
+        fold: IntArray,
+        e: FloatArray,
+        z: float,
+        out: tuple[FloatArray, FloatArray, FloatArray],
+    ) -> None:
+        """Adds these individuals to scores, values and sums of a `CrossFitted`."""
+        failed = crossed(
+            len(without), len(points) // draws, draws, points, np.ascontiguousarray(without),
+            np.argsort(points, kind="stable").astype(np.int32), width, fold.astype(np.int32), out[0].shape[1], len(e),
+            e, z, *out,
+        )  # fmt: skip
+        if failed:
+            raise MemoryError
+
+    return structure, cross_fit
 
 
-compiled = _load()
+compiled, compiled_cross_fit = _load()
