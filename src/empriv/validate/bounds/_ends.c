@@ -142,7 +142,7 @@ static int neighbours(const double *x, long count, double tolerance)
  * runs, and whether three values are within `tolerance`; of those who are `inner`, ties alone. `points` are sorted,
  * `place` is where each database's point stands among them. `scratch` has room for 10 n doubles, `sides` for 2 n
  * bytes. */
-void empriv_ends(long count, const long long *rows, const char *inner, long n, const double *points, const int *place,
+void empriv_at_ends(long count, const long long *rows, const char *inner, long n, const double *points, const int *place,
                  const long long *starts, const int *entry_database, const double *entries, long depth, long size,
                  const double *e, double z, double c, double gap, double tolerance, double *best, long long *runs,
                  char *tied, double *scratch, char *sides)

@@ -663,7 +663,7 @@ static void leave(const Room *room)
  * (0) or is one of two atoms, with `marked` (rows,) steps in use. The densities of somebody at bandwidth `narrow` are
  * known to stay within a factor `reach` (rows,) of each other. With `total` > 0, its bandwidth: adds to `losses`
  * (epsilons,) and `sums` (epsilons, n), for everybody whose densities there do not stay within `reach_total`. */
-int empriv_structure(long rows, long n, long draws, const double *points, const double *without,
+int empriv_parts(long rows, long n, long draws, const double *points, const double *without,
                      const double *bandwidths, const double *reach, long steps, const signed char *marks,
                      const int *marked, long size, const double *e, double z, double c, const double *shares,
                      double bandwidth, double narrow, double tolerance, double odds, double apart, double lattice,

@@ -42,7 +42,7 @@ def _load() -> Find | None:
     spec = find_spec("empriv.validate.bounds._ends")
     if spec is None or spec.origin is None:
         return None
-    function = ctypes.CDLL(spec.origin).empriv_ends
+    function = ctypes.CDLL(spec.origin).empriv_at_ends
     function.argtypes = [
         LONG, LONGS, FLAGS, LONG, DOUBLES, INTS, LONGS, INTS, DOUBLES, LONG, LONG, DOUBLES, *[DOUBLE] * 4, DOUBLES,
         LONGS, FLAGS, DOUBLES, BYTES,

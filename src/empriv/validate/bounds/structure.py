@@ -252,7 +252,7 @@ def _load() -> tuple[Compiled, Callable[..., None]] | tuple[None, None]:
     if spec is None or spec.origin is None:
         return None, None
     library = ctypes.CDLL(spec.origin)
-    parts, crossed = library.empriv_structure, library.empriv_cross_fit
+    parts, crossed = library.empriv_parts, library.empriv_cross_fit
     parts.argtypes = [
         LONG, LONG, LONG, *[DOUBLES] * 4, LONG, BYTES, INTS, LONG, DOUBLES, DOUBLE, DOUBLE, DOUBLES, *[DOUBLE] * 7,
         DOUBLES, INTS, DOUBLES, LONG, LONG, DOUBLE, *[DOUBLES] * 4,
