@@ -96,6 +96,16 @@ def by_field(error: EmprivError, *fields: str) -> dict[str, str]:
     return {"": sentence}
 
 
+def by_label(error: EmprivError, labels: Mapping[str, str]) -> dict[str, str]:
+    """`by_field`, with the labels that people read in the place of names."""
+    return {field: in_words(sentence, labels) for field, sentence in by_field(error, *labels).items()}
+
+
+def in_words(sentence: object, labels: Mapping[str, str]) -> str:
+    """A sentence with labels in the place of names of fields."""
+    return re.sub(r"`(\w+)`", lambda name: labels.get(name[1], name[0]), str(sentence))
+
+
 async def forged(request: Request, error: Exception) -> Response:
     del request, error
     return PlainTextResponse("This form is not from a page of this desk, or the desk was started anew.", 403)

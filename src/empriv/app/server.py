@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app import choose_data, desk, see_decision, watch_run
+from empriv.app import choose_data, desk, promise, see_decision, statistic, watch_run, who_and_when
 from empriv.app.aside import Aside, warm_up
 from empriv.app.folder import Folder
 from empriv.app.guard import Guard, Key
@@ -45,6 +45,9 @@ def application(folder: Folder, key: Key) -> Guard:
         Route("/asset/{file}", _asset),
         *desk.ROUTES,
         *choose_data.ROUTES,
+        *who_and_when.ROUTES,
+        *statistic.ROUTES,
+        *promise.ROUTES,
         *watch_run.ROUTES,
         *see_decision.ROUTES,
     ]

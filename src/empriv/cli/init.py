@@ -101,7 +101,9 @@ def _individual(seen: TableSeen) -> list[str]:
     if others:
         lines.insert(0, f"# It may also be: {_named(others)}.")
     if first in seen.row_numbers:
-        lines.insert(0, "# It differs in every row: does it number rows, rather than people?")
+        from empriv.collecting.looking import ROW_NUMBERS
+
+        lines.insert(0, f"# {ROW_NUMBERS}")
     return lines
 
 

@@ -1,20 +1,27 @@
 """`look`: which columns of a table may say whom a row belongs to, when it was, and what was measured.
 
 By names, types and counts of different values alone. `empriv init` writes down what it suggests, and a person decides.
-`first_rows` is for the eyes of that person: the only function here that gives values.
+`count` says how many databases and people a choice makes, and `gives` what a query gives, before anything is run.
+`first_rows` is for the eyes of that person: it gives values, and `gives` the names of groups.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from empriv.collecting.engines.engine import Engine, Session
-from empriv.collecting.names import DATA
+from empriv.collecting.names import DATA, INDIVIDUAL, MASTER
+from empriv.collecting.queries import query_of
 from empriv.collecting.sources import Databases, Draws, Source, table_of
+from empriv.collecting.sql.advice import out_of_order
+from empriv.collecting.sql.evaluate import explain
+from empriv.collecting.sql.statement import components_of, count_individuals
 from empriv.collecting.sql.templates import fill
+from empriv.errors import QueryError
 
 # Parts of names that people give to such columns.
 _PEOPLE = {
@@ -31,6 +38,17 @@ _AMOUNTS = {
 }  # fmt: skip
 _CODES = {"zip", "postcode", "code", "phone", "lat", "lon", "latitude", "longitude"}
 LEAST_DATABASES = 30  # below which random samples are suggested instead
+ROW_NUMBERS = "It differs in every row: does it number rows, rather than people?"
+# Words of SQL that are no names unless they are quoted.
+_RESERVED = (
+    "all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case cast check "
+    "collate collation column columns concurrently constraint create cross cube default deferrable desc describe "
+    "distinct do else end except false fetch for foreign freeze from full generated glob group having if ilike in "
+    "initially inner intersect into is isnull join lambda lateral leading left like limit lock map natural not notnull "
+    "null offset on only or order outer overlaps pivot pivot_longer pivot_wider placing positional primary qualify "
+    "references returning right rollup select semi show similar some struct summarize symmetric table tablesample then "
+    "to trailing true try_cast tuple union unique unpack unpivot using variadic verbose when where window with"
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +61,9 @@ class ColumnSeen:
     kind : "integer", "decimal", "double", "boolean" or "other"
     filled, different : rows in which it is not NULL, and how many different values it has
     times, moments : rows in which it can be read as a time, and in which that is not midnight
+    zoned : rows in which it is a moment, whose day depends on the time zone
     days, weeks : different days and weeks
+    as_text : whether its times are written as text
     """
 
     name: str
@@ -54,6 +74,8 @@ class ColumnSeen:
     moments: int = 0
     days: int = 0
     weeks: int = 0
+    zoned: int = 0
+    as_text: bool = False
 
     @property
     def words(self) -> set[str]:
@@ -64,9 +86,16 @@ class ColumnSeen:
     def is_time(self) -> bool:
         return self.kind == "other" and self.filled > 0 and self.times == self.filled
 
+    @property
+    def is_number(self) -> bool:
+        return self.kind in ("integer", "decimal", "double")
+
     def cut(self, unit: str) -> str:
-        """The expression that puts the rows of a day, or of a week, in one database."""
-        return self.name if unit == "day" and self.moments == 0 else f"date_trunc('{unit}', {in_sql(self.name)})"
+        """The expression that puts the rows of a day, a week or a month in one database."""
+        if unit == "day" and self.moments == 0:
+            return self.name
+        column = in_sql(self.name)
+        return f"date_trunc('{unit}', {f'CAST({column} AS TIMESTAMP)' if self.as_text else column})"
 
 
 @dataclass(frozen=True)
@@ -93,15 +122,71 @@ class TableSeen:
     closely: tuple[ColumnSeen, ...] = ()
 
 
+@dataclass(frozen=True)
+class Counted:
+    """How many databases and individuals a cut makes.
+
+    Attributes
+    ----------
+    rows, unidentified : all rows, and those that belong to nobody
+    databases, individuals : how many there are, as rows of nobody are kept, dropped, or refused
+    out_of_order : what to say of databases named by dates that do not sort, if they are
+    """
+
+    rows: int
+    unidentified: int
+    databases: int
+    individuals: int
+    out_of_order: str | None = None
+
+
 def in_sql(column: str) -> str:
     """A column's name as a query has it: quoted only where it must be."""
-    return str(exp.to_identifier(column, quoted=not re.fullmatch(r"[a-z_]\w*", column)).sql(dialect="duckdb"))
+    quoted = not re.fullmatch(r"[a-z_]\w*", column, re.ASCII) or column in _RESERVED.split() or not _is_name(column)
+    return str(exp.to_identifier(column, quoted=quoted).sql(dialect="duckdb"))
 
 
 def look(engine: Engine, source: Source) -> TableSeen:
     """Look at a table."""
     with engine.session(_whole(source)) as session:
         return _judged(*_seen(session))
+
+
+def count(engine: Engine, data: Databases) -> Counted:
+    """Count databases and individuals, whether or not some rows are nobody's."""
+    with engine.session(replace(data, unidentified="keep")) as session:
+        every_row = MASTER if session.drawn else DATA
+        counts = exp.select("COUNT(*) AS n", f"COUNT({INDIVIDUAL}) AS known").from_(every_row)
+        rows, known = (int(column.values[0]) for column in session.fetch(counts).values())
+        labels = session.databases
+        counted = Counted(
+            rows, rows - known, len(labels), count_individuals(session), out_of_order(labels, data.database)
+        )
+    if counted.unidentified and known and data.unidentified == "drop":
+        with engine.session(data) as session:
+            return replace(counted, databases=len(session.databases))
+    return counted
+
+
+@dataclass(frozen=True)
+class Gives:
+    """What a query gives of each database: ``names`` of several numbers, None if it gives one or nobody can tell yet.
+
+    ``slow`` says why it takes long, if it does.
+    """
+
+    names: tuple[str, ...] | None
+    slow: str | None
+
+
+def gives(engine: Engine, data: Databases, query: str) -> Gives:
+    """See whether a query can be audited, as far as that shows before it is run."""
+    asked = query_of(query)
+    with engine.session(data) as session:
+        statement = explain(session, asked)
+        slow = statement if statement.startswith("The query runs once per individual") else None
+        names = components_of(session, asked) if slow is None or not asked.groups else None
+    return Gives(None if names is None else tuple(names), slow)
 
 
 def first_rows(engine: Engine, source: Source, count: int) -> tuple[tuple[str | None, ...], ...]:
@@ -118,6 +203,15 @@ def first_rows(engine: Engine, source: Source, count: int) -> tuple[tuple[str | 
         for column in columns
     ]
     return tuple(zip(*texts, strict=True))
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word stands for a column wherever it stands: current_date does not."""
+    try:
+        tree = parse_one(word, dialect="duckdb")
+    except SqlglotError:
+        return False
+    return isinstance(tree, exp.Column) and tree.name == word
 
 
 def _whole(source: Source) -> Databases:
@@ -139,6 +233,7 @@ def _seen(session: Session) -> tuple[int, list[ColumnSeen]]:
                 "moments": "COUNT(CASE WHEN t > DATE_TRUNC('day', t) THEN 1 END)",
                 "days": "COUNT(DISTINCT DATE_TRUNC('day', t))",
                 "weeks": "COUNT(DISTINCT DATE_TRUNC('week', t))",
+                "zoned": "COUNT(CASE WHEN CAST(x AS VARCHAR) LIKE '%:%+00' THEN 1 END)",  # the session's zone is UTC
             }
         measures += [
             exp.alias_(fill(template, x=x, t=as_time), f"{measure}{number}") for measure, template in templates.items()
@@ -146,10 +241,21 @@ def _seen(session: Session) -> tuple[int, list[ColumnSeen]]:
     counted = {name: int(column.values[0]) for name, column in session.fetch(exp.select(*measures).from_(DATA)).items()}
     seen = []
     for number, name in enumerate(names):
-        parts = ("filled", "different", "times", "moments", "days", "weeks")
+        parts = ("filled", "different", "times", "moments", "days", "weeks", "zoned")
         counts = {part: counted[f"{part}{number}"] for part in parts if f"{part}{number}" in counted}
-        seen.append(ColumnSeen(name, types[name].kind, **counts))
+        column = ColumnSeen(name, types[name].kind, as_text=False, **counts)
+        seen.append(replace(column, as_text=True) if column.is_time and _is_text(session, name) else column)
     return counted["n"], seen
+
+
+def _is_text(session: Session, name: str) -> bool:
+    """Whether a column of times is text, which no engine cuts into weeks."""
+    week = fill("DATE_TRUNC('week', x)", x=exp.column(name, quoted=True))
+    try:
+        session.types(exp.select(exp.alias_(week, "week")).from_(DATA))
+    except QueryError:
+        return True
+    return False
 
 
 def _judged(rows: int, seen: list[ColumnSeen]) -> TableSeen:
@@ -165,7 +271,7 @@ def _judged(rows: int, seen: list[ColumnSeen]) -> TableSeen:
                 row_numbers.append(column.name)
             if named > 0 or (not every_row and column.kind == "other" and column.different > 20):
                 people.append((every_row, -named, -column.different, place, column.name))
-        if column.kind in ("integer", "decimal", "double") and not column.words & (_PEOPLE | _ROWS | _CODES):
+        if column.is_number and not column.words & (_PEOPLE | _ROWS | _CODES):
             named = len(column.words & _AMOUNTS)
             amounts.append((-named, column.kind == "integer", place, column.name))
     cuts = [

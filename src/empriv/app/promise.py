@@ -1,0 +1,318 @@
+"""Step "The promise": what everybody in the data is promised, for how many publications, and against which readers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from empriv.app.folder import LEDGER
+from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, in_words, show
+from empriv.app.table_at_hand import check_sources, reach_of_audit
+from empriv.cli.config import NOBODY, Settings
+from empriv.cli.policy import goal_of
+from empriv.errors import EmprivError, InputError
+from empriv.words.planning import PRESETS, Promise, beyond_reach, failing, opinion, promised
+
+OWN, KEPT = "own", "kept"
+AUTO, NOTHING, SOME, CONTRIBUTION = "auto", "none", "some", "contribution"
+LABELS = {
+    "preset": "The promise", "epsilon": "epsilon", "delta": "delta", "total_risk": "total risk",
+    "times": "The number of publications", "known": "What readers know", "previous": "The number of previous answers",
+    "quantities": "Other statistics", "scope": "The name of the body of data", "ledger": "The ledger",
+}  # fmt: skip
+_MOST_TIMES = 1_000_000
+_MOST_PREVIOUS = 100
+
+
+@dataclass(frozen=True)
+class PromiseTyped:
+    """What the form holds: as typed, whether it can be used or not."""
+
+    preset: str = "usual"
+    epsilon: str = "0.1"
+    delta: str = "0.05"
+    total_risk: str = ""
+    times: str = "1"
+    known: str = AUTO
+    calendar: str = ""
+    previous: str = "0"
+    quantities: str = ""
+    presence: str = "both"
+    ledger: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True)
+class LedgerAtHand:
+    """What a ledger holds, in words; ``releases`` are those of the audit's own scope and of others."""
+
+    releases: int
+    limits: str
+    lines: tuple[str, ...] = ()
+
+
+async def promise(request: Request) -> Response:
+    """What is promised."""
+    folder, name = folder_of(request), request.path_params["name"]
+    settings = folder.settings(name)
+    if request.method == "GET":
+        return _page(request, settings, typed_from(settings, there=folder.ledger.is_file()))
+    form = await form_of(request)
+    if changed_elsewhere(request, form):
+        return _page(request, settings, typed_from(settings, there=folder.ledger.is_file()), {"": ELSEWHERE}, 409)
+    typed = typed_in(form)
+    try:
+        chosen = settings_from(settings, typed)
+        quantities = _quantities(typed)
+        if quantities and settings.individual and settings.files:
+            check_sources(folder, settings)
+            await aside_of(request).ask(check_quantities, chosen, quantities)
+        folder.write(name, chosen)
+    except EmprivError as error:
+        return _page(request, settings, typed, by_label(error, LABELS), 400)
+    return go(request, "run")
+
+
+async def promise_live(request: Request) -> Response:
+    """The whole promise in words, while it is made, and whether the data can show that it is kept."""
+    form = await form_of(request)
+    settings = folder_of(request).settings(request.path_params["name"])
+    typed = typed_in(form)
+    try:
+        chosen = settings_from(settings, typed)
+        earlier = 0
+        if chosen.ledger is not None:
+            earlier = (await aside_of(request).ask(ledger_at_hand, chosen.ledger)).releases
+        sentences = promise_of(chosen, earlier)
+    except EmprivError as error:
+        return show(request, "problem.html", sentence=in_words(error, LABELS))
+    warning = None
+    if chosen.individual and chosen.files:
+        try:
+            reach = await reach_of_audit(request, chosen)
+            limits = [goal_of([text])["delta"] for text in chosen.target]
+            smallest = min((limit for limit in limits if limit is not None), default=math.inf)
+            warning = beyond_reach(reach.databases, reach.least_delta, smallest)
+        except EmprivError as error:
+            warning = str(error)
+    return show(request, "promise_said.html", sentences=sentences, warning=warning, targets=chosen.target)
+
+
+async def ledger_shown(request: Request) -> Response:
+    """What was released before."""
+    settings = folder_of(request).settings(request.path_params["name"])
+    try:
+        held = await aside_of(request).ask(ledger_at_hand, settings.ledger or LEDGER)
+    except EmprivError as error:
+        return show(request, "problem.html", sentence=str(error))
+    return show(request, "promise_ledger.html", held=held)
+
+
+def ledger_at_hand(path: str) -> LedgerAtHand:
+    """What a ledger holds; called beside the server."""
+    from empriv.cli.ledger import policy_words
+    from empriv.ledger import Ledger, ReleaseEntry
+
+    ledger = Ledger(path, create=False)
+    releases = [entry for entry in ledger.entries() if isinstance(entry, ReleaseEntry)]
+    lines = tuple(f"{entry.time[:10]}: {' '.join(entry.query.split())}" for entry in releases[-5:][::-1])
+    return LedgerAtHand(len(releases), policy_words(ledger.policy), lines)
+
+
+def check_quantities(settings: Settings, quantities: tuple[str, ...]) -> None:
+    """Refuse what cannot be computed of each database; called beside the server."""
+    from empriv.cli.inputs import source_of
+    from empriv.cli.running import engine_of, limits_of
+    from empriv.collecting.looking import gives
+
+    for number, quantity in enumerate(quantities, start=1):
+        try:
+            with engine_of(limits_of(settings)) as engine:
+                given = gives(engine, source_of(settings), quantity)
+        except EmprivError as error:
+            raise InputError(f"`quantities` must be SQL in every line. Line {number}: {error}") from None
+        if given.names is not None:
+            raise InputError(f"`quantities` must be one number in every line, got several in line {number}.")
+
+
+def typed_in(form: FormData) -> PromiseTyped:
+    """What a form holds."""
+    fields = PromiseTyped.__dataclass_fields__
+    return PromiseTyped(**{field: str(form.get(field) or "").strip() for field in fields})
+
+
+def typed_from(settings: Settings, *, there: bool) -> PromiseTyped:
+    """What a form holds at first; ``there`` says whether something was released before."""
+    words = set(settings.adversary)
+    quantities = [text for text in settings.adversary if text not in ("calendar", "previous", "public", AUTO, NOBODY)]
+    previous = max(settings.previous, 1 if words & {"previous", "public"} else 0)
+    known = AUTO
+    if settings.own_contribution:
+        known = CONTRIBUTION
+    elif settings.adversary == (NOBODY,):
+        known = NOTHING
+    elif words - {AUTO} or settings.previous:
+        known = SOME
+    typed = PromiseTyped(
+        times=str(settings.times or 1), known=known, calendar="yes" if words & {"calendar", "public"} else "",
+        previous=str(previous), quantities="\n".join(quantities), presence=settings.presence, scope=settings.scope,
+        ledger="yes" if settings.ledger is not None or (there and not settings.target) else "",
+    )  # fmt: skip
+    if not settings.target:
+        return typed
+    try:
+        goal = goal_of(settings.target)
+    except InputError:
+        return replace(typed, preset=KEPT)
+    epsilon, delta, total = goal["epsilon"], goal["delta"], goal["total_risk"]
+    preset = next(
+        (key for key, (_, e, d, _) in PRESETS.items() if (epsilon, delta, total) == (e, d, None)), OWN
+    )  # fmt: skip
+    shown = [("" if value is None else f"{value:g}") for value in (epsilon, delta, total)]
+    return replace(typed, preset=preset, epsilon=shown[0], delta=shown[1], total_risk=shown[2])
+
+
+def settings_from(settings: Settings, typed: PromiseTyped) -> Settings:
+    """Settings with what was typed; an error names the field that is wrong."""
+    target = _target(settings, typed)
+    times = _whole_number("times", typed.times, 1, _MOST_TIMES)
+    adversary: tuple[str, ...] = (AUTO,)
+    previous, spread, buckets = 0, settings.spread, settings.buckets
+    if typed.known == SOME:
+        quantities = _quantities(typed)
+        previous = _whole_number("previous", typed.previous or "0", 0, _MOST_PREVIOUS)
+        adversary = (*(("calendar",) if typed.calendar else ()), *quantities)
+        if not adversary and not previous:
+            raise InputError("`known` must be something: tick the calendar, count answers, or write a statistic.")
+        if typed.calendar or previous or not quantities:
+            buckets = None
+    elif typed.known in (NOTHING, CONTRIBUTION):
+        adversary = (NOBODY,) if typed.known == NOTHING else ()
+        spread = buckets = None
+    elif typed.known == AUTO:
+        buckets = None
+    else:
+        raise InputError("`known` must be chosen.")
+    if typed.presence not in ("both", "random"):
+        raise InputError("`presence` must be both or random.")
+    chosen = replace(
+        settings, target=target, epsilon=_epsilons(target), times=None if times == 1 else times, adversary=adversary,
+        previous=previous, spread=spread, buckets=buckets, own_contribution=typed.known == CONTRIBUTION,
+        presence=typed.presence, ledger=(settings.ledger or LEDGER) if typed.ledger else None, scope=typed.scope,
+    )  # fmt: skip
+    chosen.check_adversary()
+    return chosen
+
+
+def promise_of(settings: Settings, earlier: int) -> tuple[str, ...]:
+    """The whole promise in words, one sentence or more for each target."""
+    goals = [goal_of(settings.target)] if _together(settings.target) else [goal_of([text]) for text in settings.target]
+    known, times = _known_in_words(settings), settings.times or 1
+    there, sampled = settings.presence == "both", settings.subsamples is not None
+    return tuple(
+        promised(
+            Promise(
+                float(goal["epsilon"] or 0), goal["delta"], goal["total_risk"], times, known, there, earlier, sampled
+            )
+        )
+        for goal in goals
+    )
+
+
+def _known_in_words(settings: Settings) -> tuple[str, ...]:
+    from empriv.base.harmless import shortened
+
+    if settings.own_contribution:
+        return ("their own contribution",)
+    if settings.adversary == (NOBODY,):
+        return ()
+    if set(settings.adversary) <= {AUTO} and not settings.previous:
+        return ("the calendar", "previous answers")
+    quantities = [text for text in settings.adversary if text not in ("calendar", "previous", "public", AUTO)]
+    words = [shortened(" ".join(text.split()), 40) for text in quantities]
+    words += ["the calendar"] if {"calendar", "public"} & set(settings.adversary) else []
+    last = max(settings.previous, 1 if {"previous", "public"} & set(settings.adversary) else 0)
+    words += [] if not last else ["the previous answer" if last == 1 else f"the last {last} answers"]
+    return tuple(words)
+
+
+def _target(settings: Settings, typed: PromiseTyped) -> tuple[str, ...]:
+    if typed.preset == KEPT and settings.target:
+        return settings.target
+    if typed.preset in PRESETS:
+        _, epsilon, delta, _ = PRESETS[typed.preset]
+        return (f"delta <= {delta:g} at {epsilon:g}",)
+    if typed.preset != OWN:
+        raise InputError("`preset` must be chosen.")
+    epsilon = _number("epsilon", typed.epsilon, math.inf)
+    limits = {name: getattr(typed, name) for name in ("delta", "total_risk") if getattr(typed, name)}
+    if not limits:
+        raise InputError("`delta` must be a number from 0 to 1, or total risk one.")
+    return tuple(f"{name} <= {_number(name, text, 1.0):g} at {epsilon:g}" for name, text in limits.items())
+
+
+def _number(field: str, text: str, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= most or math.isinf(value):
+        raise InputError(f"`{field}` must be a number {'of at least 0' if math.isinf(most) else 'from 0 to 1'}.")
+    return value + 0.0
+
+
+def _whole_number(field: str, text: str, least: int, most: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        raise InputError(f"`{field}` must be a whole number from {least} to {most:,}.")
+    return value
+
+
+def _quantities(typed: PromiseTyped) -> tuple[str, ...]:
+    if typed.known != SOME:
+        return ()
+    return tuple(line.strip() for line in typed.quantities.splitlines() if line.strip())
+
+
+def _together(target: tuple[str, ...]) -> bool:
+    try:
+        goal_of(target)
+    except InputError:
+        return False
+    return True
+
+
+def _epsilons(target: tuple[str, ...]) -> tuple[float, ...]:
+    return tuple(sorted({float(goal_of([text])["epsilon"] or 0.0) for text in target}))
+
+
+def _page(
+    request: Request, settings: Settings, typed: PromiseTyped, errors: Mapping[str, str] | None = None,
+    status: int = 200,
+) -> Response:  # fmt: skip
+    presets = [
+        (key, title, why, f"{opinion(epsilon)} {failing(delta)}", f"epsilon {epsilon:g}, delta {delta:g}")
+        for key, (title, epsilon, delta, why) in PRESETS.items()
+    ]
+    content: dict[str, Any] = {
+        "settings": settings, "typed": typed, "presets": presets,
+        "ledger": settings.ledger or (LEDGER if folder_of(request).ledger.is_file() else None),
+    }  # fmt: skip
+    return show(request, "promise.html", step="promise", errors=errors or {}, status=status, **content)
+
+
+ROUTES = [
+    Route("/audits/{name}/promise", promise, methods=["GET", "POST"]),
+    Route("/audits/{name}/promise/said", promise_live, methods=["POST"]),
+    Route("/audits/{name}/promise/ledger", ledger_shown),
+]

@@ -1,0 +1,292 @@
+"""Step "The statistic": what is published, put together from choices or written as SQL, alone or one of a list.
+
+The audit's TOML holds the query. The choices that made it are remembered in .empriv-app; a query that was not made so,
+or was changed since, is shown as SQL.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from empriv.app.folder import Folder
+from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
+from empriv.app.table_at_hand import TableAtHand, table_if_known, table_of_audit
+from empriv.base.storage import write_atomically
+from empriv.cli.config import Settings
+from empriv.errors import EmprivError, InputError
+
+BUILD, SQL = "build", "sql"
+MEASURES = {
+    "mean": ("Mean", "the average of a column"),
+    "sum": ("Sum", "a column added up"),
+    "count": ("Count", "how many rows there are"),
+    "rate": ("Rate", "the share of rows where something holds"),
+    "median": ("Median", "the middle value of a column"),
+    "people": ("People", "how many different people there are"),
+}
+LABELS = {
+    "measure": "The statistic", "column": "The column", "by": "The column of groups", "holds": "What must hold",
+    "unit": "The unit", "query": "The statistic",
+}  # fmt: skip
+OPERATORS = ("=", "≠", "<", "≤", ">", "≥", "is one of", "is empty", "is not empty")
+_MOST_CONDITIONS = 20
+_MOST_STATISTICS = 50
+Row = tuple[str, str, str]  # column, operator, value
+_NO_ROW: Row = ("", "=", "")
+
+
+@dataclass(frozen=True)
+class StatisticTyped:
+    """What the form holds: as typed, whether it can be used or not."""
+
+    mode: str = BUILD
+    measure: str = "mean"
+    column: str = ""
+    by: str = ""
+    holds: Row = _NO_ROW
+    where: tuple[Row, ...] = ()
+    query: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class StatisticShown:
+    """The SQL of what was typed, what it gives in a sentence, why it takes long, and what is wrong with which field."""
+
+    sql: str = ""
+    gives: str = ""
+    slow: str = ""
+    errors: tuple[tuple[str, str], ...] = ()
+
+
+async def statistic(request: Request) -> Response:
+    """What is published."""
+    folder, name = folder_of(request), request.path_params["name"]
+    settings = folder.settings(name)
+    if request.method == "GET":
+        if table_if_known(request, settings) is None and "wait" not in request.query_params:
+            return show(
+                request,
+                "statistic.html",
+                step="statistic",
+                settings=settings,
+                table=None,
+                which=_which(request, settings),
+            )
+        return await _whole(request, settings)
+    form = await form_of(request)
+    if changed_elsewhere(request, form):
+        return await _whole(request, settings, errors={"": ELSEWHERE}, status=409)
+    typed, which, do = typed_in(form), _which(request, settings), form.get("do")
+    if do == "more":
+        return await _whole(request, settings, typed=replace(typed, where=(*typed.where, _NO_ROW)))
+    queries = list(settings.query)
+    if do == "remove":
+        del queries[which : which + 1]
+        folder.write(name, replace(settings, query=tuple(queries)))
+        return go(request, "statistic")
+    try:
+        table = await table_of_audit(request, settings)
+        shown = await aside_of(request).ask(look_closer, settings, _facts(table), typed)
+    except EmprivError as error:
+        return await _whole(request, settings, typed=typed, errors={"": str(error)}, status=400)
+    errors = dict(shown.errors)
+    others = [query for place, query in enumerate(queries) if place != which]
+    if not errors and shown.sql in others:
+        errors["query"] = "The statistic must be another than those that are there already."
+    if not errors and len(others) >= _MOST_STATISTICS:
+        errors["query"] = f"The statistic must be one of at most {_MOST_STATISTICS}."
+    if errors:
+        return await _whole(request, settings, typed=typed, errors=errors, status=400)
+    queries[which : which + 1] = [shown.sql]
+    folder.write(name, replace(settings, query=tuple(queries), unit=typed.unit))
+    built = {query: fields for query, fields in _built(folder, name).items() if query in queries}
+    built.pop(shown.sql, None)
+    if typed.mode == BUILD:
+        built[shown.sql] = asdict(replace(typed, query="", unit=""))
+    _remember(folder, name, built)
+    if do == "another":
+        return RedirectResponse(f"/audits/{name}/statistic?which={len(queries)}", status_code=303)
+    return go(request, "promise")
+
+
+async def statistic_form(request: Request) -> Response:
+    """The form, which the page asks for once it is there: to fill it, the rows must be looked at."""
+    settings = folder_of(request).settings(request.path_params["name"])
+    try:
+        table = await table_of_audit(request, settings)
+    except EmprivError as error:
+        return show(request, "no_table.html", sentence=str(error))
+    return show(request, "statistic_form.html", **_content(request, settings, table, None))
+
+
+async def shown_live(request: Request) -> Response:
+    """The SQL of what is typed, and what it gives."""
+    form = await form_of(request)
+    settings = folder_of(request).settings(request.path_params["name"])
+    try:
+        table = await table_of_audit(request, settings)
+        shown = await aside_of(request).ask(look_closer, settings, _facts(table), typed_in(form))
+    except EmprivError as error:
+        return show(request, "problem.html", sentence=str(error))
+    return show(request, "statistic_shown.html", shown=shown, settings=settings)
+
+
+def look_closer(settings: Settings, facts: tuple[tuple[Any, ...], ...], typed: StatisticTyped) -> StatisticShown:
+    """The SQL of what was typed, and whether it can be audited; called beside the server."""
+    from empriv.base.arguments import unit_name
+    from empriv.cli.inputs import source_of
+    from empriv.cli.running import engine_of, limits_of
+    from empriv.collecting import explain
+    from empriv.collecting.building import RowCondition, Statistic, written
+    from empriv.collecting.looking import ColumnSeen, gives
+
+    places = [place for place, row in enumerate(typed.where) if row[0]]
+    sql = ""
+    try:
+        unit_name(typed.unit)
+        if typed.mode == SQL:
+            sql = typed.query.strip()
+            if not sql:
+                raise InputError("`query` must be SQL, such as avg(amount).")
+        else:
+            chosen = Statistic(
+                measure=typed.measure, column=typed.column or None, by=typed.by or None,
+                where=tuple(RowCondition(*typed.where[place]) for place in places),
+                holds=RowCondition(*typed.holds) if typed.measure == "rate" else None,
+            )  # fmt: skip
+            sql = written(chosen, [ColumnSeen(*column) for column in facts], settings.individual)
+        if not settings.individual:
+            explain(None, sql)
+            return StatisticShown(sql)
+        with engine_of(limits_of(settings)) as engine:
+            given = gives(engine, source_of(settings), sql)
+    except EmprivError as error:
+        labels = {**LABELS, **{f"where_{k}": f"Condition {place + 1}" for k, place in enumerate(places)}}
+        ((field, sentence),) = by_label(error, labels).items()
+        if field.startswith("where_"):  # of those that are filled in, to those that are shown
+            field = f"where_{places[int(field.removeprefix('where_'))]}"
+        return StatisticShown(sql, errors=((field or "query", sentence),))
+    return StatisticShown(sql, _given_in_words(given.names), given.slow or "")
+
+
+def typed_in(form: FormData) -> StatisticTyped:
+    """What a form holds."""
+
+    def text(field: str) -> str:
+        return str(form.get(field) or "")
+
+    columns, operators, values = (
+        [str(part) for part in form.getlist(f"where_{part}")][:_MOST_CONDITIONS]
+        for part in ("column", "operator", "value")
+    )
+    return StatisticTyped(
+        mode=text("mode") or BUILD, measure=text("measure"), column=text("column"), by=text("by"),
+        holds=(text("holds_column"), text("holds_operator"), text("holds_value")),
+        where=tuple(zip(columns, operators, values, strict=False)), query=text("query"), unit=text("unit").strip(),
+    )  # fmt: skip
+
+
+def typed_from(settings: Settings, which: int, table: TableAtHand, built: Mapping[str, Any]) -> StatisticTyped:
+    """What a form holds at first: the choices that made the query, its SQL, or what is likeliest."""
+    if which >= len(settings.query):
+        likely = table.numbers[:1]
+        return StatisticTyped(measure="mean" if likely else "count", column="".join(likely), unit=settings.unit)
+    query = settings.query[which]
+    typed = _from_memory(built.get(query))
+    named = () if typed is None else (typed.column, typed.by, typed.holds[0], *(row[0] for row in typed.where))
+    if typed is None or any(name and name not in table.names for name in named):
+        return StatisticTyped(mode=SQL, query=query, unit=settings.unit)
+    return replace(typed, query=query, unit=settings.unit)
+
+
+def _from_memory(fields: Any) -> StatisticTyped | None:
+    """Choices as they were remembered; None if a file that anybody may change holds something else."""
+    try:
+        rows = [tuple(map(str, row)) for row in (fields["holds"], *fields["where"])]
+        if any(len(row) != 3 for row in rows):
+            return None
+        texts = {name: str(fields[name]) for name in ("mode", "measure", "column", "by")}
+    except (TypeError, KeyError):
+        return None
+    holds, *where = rows
+    return StatisticTyped(**texts, holds=holds, where=tuple(where))  # type: ignore[arg-type]
+
+
+def _given_in_words(names: tuple[str, ...] | None) -> str:
+    if names is None:
+        return "This can be audited. It gives one number of each database."
+    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return f"This can be audited. It gives a table of {len(names):,} numbers of each database: {shown}."
+
+
+def _facts(table: TableAtHand) -> tuple[tuple[Any, ...], ...]:
+    return tuple(column.facts for column in table.columns)
+
+
+def _which(request: Request, settings: Settings) -> int:
+    """Which statistic of the list the page is about; the one after the last is new."""
+    text = request.query_params.get("which", "0")
+    return min(int(text), len(settings.query)) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+
+
+def _memory_of(folder: Folder, name: str) -> Path:
+    return folder.own / "built" / folder.file(name, ".json").name
+
+
+def _built(folder: Folder, name: str) -> dict[str, Any]:
+    """The choices that made each query of an audit."""
+    try:
+        content = json.loads(_memory_of(folder, name).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _remember(folder: Folder, name: str, built: Mapping[str, Any]) -> None:
+    path = _memory_of(folder, name)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_atomically(path, json.dumps(built).encode())
+
+
+async def _whole(
+    request: Request, settings: Settings, *, typed: StatisticTyped | None = None,
+    errors: Mapping[str, str] | None = None, status: int = 200,
+) -> Response:  # fmt: skip
+    """The page with its form."""
+    try:
+        table = await table_of_audit(request, settings)
+    except EmprivError as error:
+        return show(
+            request, "statistic.html", step="statistic", settings=settings, table=None, errors={"": str(error)},
+            which=_which(request, settings), status=400 if status == 200 else status,
+        )  # fmt: skip
+    content = _content(request, settings, table, typed)
+    return show(request, "statistic.html", step="statistic", status=status, errors=errors or {}, **content)
+
+
+def _content(request: Request, settings: Settings, table: TableAtHand, typed: StatisticTyped | None) -> dict[str, Any]:
+    which = _which(request, settings)
+    built = _built(folder_of(request), request.path_params["name"])
+    typed = typed or typed_from(settings, which, table, built)
+    blank = 0 if typed.where and not typed.where[-1][0] else 1  # one to fill in
+    return {
+        "settings": settings, "table": table, "which": which, "measures": MEASURES, "operators": OPERATORS,
+        "typed": replace(typed, where=(*typed.where, *[_NO_ROW] * blank)),
+    }  # fmt: skip
+
+
+ROUTES = [
+    Route("/audits/{name}/statistic", statistic, methods=["GET", "POST"]),
+    Route("/audits/{name}/statistic/form", statistic_form),
+    Route("/audits/{name}/statistic/shown", shown_live, methods=["POST"]),
+]

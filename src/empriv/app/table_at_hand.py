@@ -1,0 +1,193 @@
+"""The table of an audit as its pages need it: columns, what they may be, and how many databases a choice makes.
+
+Looking takes a process beside the server, and is remembered until a file changes, so that pages are there at once.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import astuple, dataclass, replace
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from empriv.app.choose_data import kind_in_words
+from empriv.app.folder import Folder
+from empriv.app.pages import aside_of, folder_of
+from empriv.cli.config import Settings
+from empriv.errors import InputError
+
+T = TypeVar("T")
+UNITS = ("day", "week", "month")
+_REMEMBERED = 64
+
+
+@dataclass(frozen=True)
+class ColumnAtHand:
+    """A column; ``facts`` are all that was seen of it, for who looks closer beside the server.
+
+    ``cuts`` are the expressions that make a database of each of `UNITS`, if it is a time.
+    """
+
+    name: str
+    says: str
+    filled: int
+    different: int
+    is_number: bool
+    is_time: bool
+    moments: bool
+    zoned: bool
+    cuts: tuple[str, ...]
+    facts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class TableAtHand:
+    """A table, with columns that may say whom a row belongs to and expressions that may cut it, likeliest first."""
+
+    rows: int
+    columns: tuple[ColumnAtHand, ...]
+    individuals: tuple[str, ...]
+    databases: tuple[tuple[str, int], ...]
+    amounts: tuple[str, ...]
+    files: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def times(self) -> tuple[ColumnAtHand, ...]:
+        return tuple(column for column in self.columns if column.is_time)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns of numbers, likeliest first."""
+        return (*self.amounts, *(c.name for c in self.columns if c.is_number and c.name not in self.amounts))
+
+
+@dataclass(frozen=True)
+class DataReach:
+    """How far the databases of a choice reach: counts, the smallest delta that they support, and what to warn of."""
+
+    rows: int
+    unidentified: int
+    databases: int
+    individuals: int
+    least_delta: float
+    enough: int
+    warnings: tuple[str, ...]
+
+
+async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
+    """Look at the table, unless it was looked at before."""
+    check_sources(folder_of(request), settings)
+    return await _remembered(request, _rows_of(request, settings), look_at, settings)
+
+
+def table_if_known(request: Request, settings: Settings) -> TableAtHand | None:
+    """The table, if it was looked at before."""
+    table: TableAtHand | None = _memory(request).get((look_at, _rows_of(request, settings)))
+    return table
+
+
+async def reach_of_audit(request: Request, settings: Settings) -> DataReach:
+    """Count databases and people."""
+    check_sources(folder_of(request), settings)
+    key = (
+        _rows_of(request, settings), settings.individual, settings.database, settings.subsamples, settings.fraction,
+        settings.unidentified, settings.timezone,
+    )  # fmt: skip
+    return await _remembered(request, key, count_of, settings)
+
+
+def check_sources(folder: Folder, settings: Settings) -> None:
+    """Refuse rows outside the folder: somebody else may have written the audit's TOML."""
+    from empriv.collecting.sources import is_sql
+
+    if not settings.files:
+        raise InputError("`files` must be chosen first. Hint: the step Data.")
+    for text in (*settings.files, *settings.tables.values()):
+        if text in folder.named:
+            continue
+        if is_sql(text):
+            raise InputError("`files` must be files or a server here: SQL as a source is for the command line.")
+        path = text if "://" in text else text.partition("::")[0]
+        matches = list(glob.iglob(path, root_dir=folder.path, recursive=True)) if glob.has_magic(path) else []  # noqa: PTH207
+        literal = [path] if not matches or (folder.path / path).exists() else []
+        for match in (*matches, *literal):
+            folder.check_source(match)
+
+
+def look_at(settings: Settings) -> TableAtHand:
+    """What a table holds; called beside the server."""
+    from empriv.cli.inputs import one_table, paths_read
+    from empriv.cli.running import engine_of
+    from empriv.collecting.looking import look
+
+    with engine_of({}) as engine:
+        seen = look(engine, one_table(settings))
+    columns = tuple(
+        ColumnAtHand(
+            column.name, kind_in_words(column.kind, column.is_time, column.moments), column.filled, column.different,
+            column.is_number, column.is_time, column.moments > 0, column.zoned > 0,
+            tuple(map(column.cut, UNITS)) if column.is_time else (), astuple(column),
+        )
+        for column in seen.closely
+    )  # fmt: skip
+    files = len(paths_read(replace(settings, tables={})))
+    return TableAtHand(seen.rows, columns, seen.individuals, seen.databases, seen.amounts, files)
+
+
+def count_of(settings: Settings) -> DataReach:
+    """How far databases reach; called beside the server."""
+    from empriv.cli.inputs import source_of
+    from empriv.cli.running import engine_of
+    from empriv.collecting.looking import ROW_NUMBERS, count
+    from empriv.validate.bounds import LEAST_DATABASES
+    from empriv.validate.facts_by_kind import smallest_supported_delta
+    from empriv.words.planning import too_few
+
+    with engine_of({}) as engine:
+        counted = count(engine, source_of(settings))
+    warnings = [counted.out_of_order, too_few(counted.databases, LEAST_DATABASES)]
+    if counted.individuals == counted.rows - counted.unidentified > 1:
+        warnings.append(f"Who a row belongs to: {ROW_NUMBERS[0].lower()}{ROW_NUMBERS[1:]}")
+    if counted.individuals <= 1:
+        warnings.append("There must be several people: what one person adds is all that there is.")
+    return DataReach(
+        counted.rows, counted.unidentified, counted.databases, counted.individuals,
+        smallest_supported_delta(counted.databases), LEAST_DATABASES, tuple(filter(None, warnings)),
+    )  # fmt: skip
+
+
+def _rows_of(request: Request, settings: Settings) -> tuple[Any, ...]:
+    """By what the rows are known again: where they are, and when files last changed."""
+    marks = []
+    for text in settings.files:
+        with suppress(OSError, ValueError):
+            state = (folder_of(request).path / text).stat()
+            marks.append((text, state.st_mtime_ns, state.st_size))
+    return (settings.files, settings.table, settings.sql, tuple(settings.tables.items()), tuple(marks))
+
+
+async def _remembered(request: Request, key: Any, function: Callable[[Settings], T], settings: Settings) -> T:
+    memory = _memory(request)
+    if (function, key) not in memory:
+        answer = await aside_of(request).ask(function, settings)
+        while len(memory) >= _REMEMBERED:
+            memory.pop(next(iter(memory)))
+        memory[function, key] = answer
+    remembered: T = memory[function, key]
+    return remembered
+
+
+def _memory(request: Request) -> dict[Any, Any]:
+    """Of this run of the app alone; rows of a server may change meanwhile, as they may while an audit is run."""
+    state = request.app.state
+    if not hasattr(state, "tables_at_hand"):
+        state.tables_at_hand = {}
+    memory: dict[Any, Any] = state.tables_at_hand
+    return memory

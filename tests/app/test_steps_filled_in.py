@@ -1,0 +1,514 @@
+"""Who and when, the statistic and the promise: what their forms write, show live, keep and refuse."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from html import escape, unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.conftest import RunningDesk, Visitor, sales
+from empriv.cli.config import Settings, read_config, settings_of
+
+HOSTILE = "<img src=x onerror=alert(1)> \"q\" 's' -- " + "very long " * 20 + "end"
+WHO = {
+    "individual": "client", "way": "day", "time": "day", "column": "", "expression": "", "subsamples": "365",
+    "fraction": "0.5", "unidentified": "error", "timezone": "",
+}  # fmt: skip
+MEAN = {
+    "mode": "build", "measure": "mean", "column": "amount", "by": "", "holds_column": "", "holds_operator": "=",
+    "holds_value": "", "query": "", "unit": "", "do": "save",
+}  # fmt: skip
+USUAL = {"preset": "usual", "times": "1", "known": "auto", "presence": "both", "epsilon": "", "delta": "", "scope": ""}
+
+
+def audit_of(desk: RunningDesk, content: bytes, **settings: Any) -> str:
+    """The name of a new audit of some rows."""
+    name = f"a{len(list(desk.folder.glob('*.toml')))}"
+    file = desk.folder / f"{hashlib.sha256(content).hexdigest()[:8]}.csv"
+    if not file.exists():  # rows that were looked at are not looked at again
+        file.write_bytes(content)
+    lines = [f"files = [{json.dumps(file.name)}]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
+    (desk.folder / f"{name}.toml").write_text("\n".join(lines))
+    return name
+
+
+def settings(desk: RunningDesk, name: str) -> Settings:
+    return settings_of(read_config(desk.folder / f"{name}.toml"), {})
+
+
+@pytest.fixture
+def name(desk: RunningDesk) -> str:
+    return audit_of(desk, sales(days=40, people=8))
+
+
+@pytest.fixture
+def ready(desk: RunningDesk) -> str:
+    """An audit for which it is said who and when."""
+    return audit_of(desk, sales(days=40, people=8), individual=["client"], database="day")
+
+
+def waiting(visitor: Visitor, path: str) -> str:
+    """The page with its form, once rows were looked at."""
+    return visitor.get(f"{path}{'&' if '?' in path else '?'}wait=1").text
+
+
+def live(visitor: Visitor, path: str, page: str, fields: Any) -> str:
+    """What is shown beside the form, as people read it."""
+    return unescape(re.sub(r"<[^>]+>", "", visitor.post(path, fields, page=page).text))
+
+
+def send(visitor: Visitor, path: str, fields: Any, **more: Any) -> Any:
+    return visitor.post(path, fields, page=f"{path}{'&' if '?' in path else '?'}wait=1", **more)
+
+
+def chosen(text: str, field: str) -> list[str]:
+    """The values of a field that are checked or selected."""
+    boxes = re.findall(rf'<input[^>]*name="{field}"[^>]*value="([^"]*)"[^>]* checked', text)
+    select = re.search(rf'<select[^>]*name="{field}".*?</select>', text, re.DOTALL)
+    return [unescape(v) for v in (boxes or re.findall(r'value="([^"]*)" selected', select[0] if select else ""))]
+
+
+class TestWhoAndWhen:
+    def test_what_is_likeliest_is_suggested_and_nothing_is_written(
+        self, desk: RunningDesk, visitor: Visitor, name: str
+    ) -> None:
+        before = (desk.folder / f"{name}.toml").read_bytes()
+        first = visitor.get(f"/audits/{name}/people")
+        assert first.status == 200
+        page = waiting(visitor, f"/audits/{name}/people")
+        assert chosen(page, "individual") == ["client"]
+        assert chosen(page, "way") == ["day"]
+        assert (desk.folder / f"{name}.toml").read_bytes() == before
+
+    def test_counts_and_the_smallest_delta_that_they_support(self, visitor: Visitor, name: str) -> None:
+        path = f"/audits/{name}/people"
+        said = live(visitor, f"{path}/counts", f"{path}?wait=1", WHO)
+        assert "40 days, 8 people: enough for delta ≥ 0.072." in said  # 1 - 0.05^(1/40) = 0.0722
+        weeks = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "way": "week"})
+        assert "6 weeks, 8 people" in weeks
+        assert "6 databases give no upper bound" in weeks
+        samples = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "way": "samples", "subsamples": "59"})
+        assert "59 random samples, 8 people: enough for delta ≥ 0.05." in samples
+        assert "secret" in samples or "who was sampled" in samples
+
+    @pytest.mark.parametrize(
+        ("fields", "written"),
+        [
+            ({}, {"individual": ("client",), "database": "day"}),
+            ({"way": "month"}, {"database": "date_trunc('month', day)"}),
+            ({"way": "column", "column": "region"}, {"database": "region"}),
+            ({"way": "samples", "subsamples": "50", "fraction": "0.25"}, {"subsamples": 50, "fraction": 0.25}),
+            ({"way": "sql", "expression": "dayofyear(day)"}, {"database": "dayofyear(day)"}),
+            (
+                {"unidentified": "drop", "timezone": "Europe/Paris"},
+                {"unidentified": "drop", "timezone": "Europe/Paris"},
+            ),
+        ],
+    )
+    def test_what_is_chosen_is_written_and_shown_again(
+        self, desk: RunningDesk, visitor: Visitor, name: str, fields: dict[str, str], written: dict[str, Any]
+    ) -> None:
+        path = f"/audits/{name}/people"
+        answer = send(visitor, path, {**WHO, **fields}, follow=False)
+        assert answer.headers["location"] == f"/audits/{name}/statistic"
+        settled = settings(desk, name)
+        assert {key: getattr(settled, key) for key in written} == written
+        assert chosen(waiting(visitor, path), "way") == [fields.get("way", "day")]
+
+    def test_several_columns_may_say_who(self, desk: RunningDesk, visitor: Visitor, name: str) -> None:
+        fields = [*WHO.items(), ("individual", "region")]
+        send(visitor, f"/audits/{name}/people", fields)
+        assert settings(desk, name).individual == ("client", "region")
+        assert set(chosen(waiting(visitor, f"/audits/{name}/people"), "individual")) == {"client", "region"}
+
+    @pytest.mark.parametrize(
+        ("fields", "field", "says"),
+        [
+            ({"individual": "absent"}, "individual", "Whom a row belongs to must be"),
+            ({"way": "day", "time": "client"}, "time", "must be a column of dates"),
+            ({"way": "column", "column": "client"}, "column", "each person would be a database"),
+            ({"way": "samples", "subsamples": "1"}, "subsamples", "from 2 to"),
+            ({"way": "samples", "fraction": "<b>2"}, "fraction", "between 0 and 1"),
+            ({"way": "sql", "expression": "absent + 1"}, "database", "must name a column"),
+            ({"way": "sql", "expression": "(SELECT 1)"}, "database", "must"),
+            ({"way": "files"}, "database", "one file only"),
+            ({"way": ""}, "database", "must be chosen"),
+            ({"timezone": "Mars/Olympus"}, "timezone", "must be the name of a time zone"),
+        ],
+    )
+    def test_what_is_refused_is_said_beside_its_field_and_kept(
+        self, desk: RunningDesk, visitor: Visitor, name: str, fields: dict[str, str], field: str, says: str
+    ) -> None:
+        before = (desk.folder / f"{name}.toml").read_bytes()
+        answer = send(visitor, f"/audits/{name}/people", {**WHO, "subsamples": "77", **fields})
+        assert answer.status == 400
+        wrong = re.search(rf'id="wrong-{field}"[^>]*>([^<]*)<', answer.text)
+        assert wrong
+        assert says in unescape(wrong[1])
+        assert (desk.folder / f"{name}.toml").read_bytes() == before
+        if "subsamples" not in fields:
+            assert 'value="77"' in answer.text
+        for typed in ("absent + 1", "<b>2"):
+            if typed in fields.values():
+                assert escape(typed) in answer.text
+                assert "<b>2" not in answer.text
+
+    def test_rows_without_a_person_are_a_choice(self, desk: RunningDesk, visitor: Visitor) -> None:
+        name = audit_of(desk, sales(days=35, people=4) + b"2024-01-03,,5.0,north\n")
+        path = f"/audits/{name}/people"
+        said = live(visitor, f"{path}/counts", f"{path}?wait=1", WHO)
+        assert "1 of" in said
+        assert "rows have no person" in said
+        answer = send(visitor, path, WHO)
+        assert answer.status == 400
+        assert 'id="wrong-unidentified"' in answer.text
+        assert send(visitor, path, {**WHO, "unidentified": "keep"}, follow=False).status == 303
+
+    def test_ids_that_look_like_row_numbers(self, desk: RunningDesk, visitor: Visitor) -> None:
+        rows = b"transaction_id,day,x\n" + b"".join(b"%d,2024-01-%02d,1\n" % (k, 1 + k % 28) for k in range(56))
+        name = audit_of(desk, rows)
+        path = f"/audits/{name}/people"
+        said = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "individual": "transaction_id"})
+        assert "does it number rows, rather than people?" in said
+
+    def test_dates_that_could_be_swapped(self, desk: RunningDesk, visitor: Visitor) -> None:
+        rows = b"client,day,x\n" + b"".join(b"p%d,0%d/01/2026,1\n" % (k, 1 + k % 9) for k in range(40))
+        name = audit_of(desk, rows)
+        for step in ("people", "statistic"):
+            shown = unescape(visitor.get(f"/audits/{name}/{step}/form").text)
+            assert "Dates must tell the day from the month" in shown
+            assert f"/audits/{name}/data" in shown
+
+    def test_moments_need_a_time_zone(self, desk: RunningDesk, visitor: Visitor) -> None:
+        rows = b"client,at,x\n" + b"".join(b"p%d,2024-01-%02dT23:30:00Z,1\n" % (k % 5, 1 + k % 28) for k in range(99))
+        name = audit_of(desk, rows)
+        path = f"/audits/{name}/people"
+        assert "Europe/Paris" in waiting(visitor, path)
+        said = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "time": "at"})
+        assert "Days begin at midnight in UTC" in said
+
+    @pytest.mark.parametrize(
+        ("content", "says"),
+        [
+            (b"a,b\n", "must hold rows"),
+            (b"", "is empty"),
+        ],
+    )
+    def test_a_table_without_rows(self, desk: RunningDesk, visitor: Visitor, content: bytes, says: str) -> None:
+        name = audit_of(desk, content)
+        for step in ("people", "statistic"):
+            assert says in visitor.get(f"/audits/{name}/{step}/form").text
+            assert says in waiting(visitor, f"/audits/{name}/{step}")
+
+    def test_one_row_and_no_column_that_fits(self, desk: RunningDesk, visitor: Visitor) -> None:
+        name = audit_of(desk, b"a,a\ntrue,false\n")
+        path = f"/audits/{name}/people"
+        page = waiting(visitor, path)
+        assert "No column looks like it" in page
+        assert "No column holds dates" in page
+        said = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "individual": "a", "way": "samples"})
+        assert "365 random samples, 1 person" in said
+        assert "several people" in said
+        assert "No column holds numbers" in waiting(visitor, f"/audits/{name}/statistic")
+
+    def test_files_outside_the_folder_are_not_read(self, desk: RunningDesk, visitor: Visitor, tmp_path: Path) -> None:
+        outside = tmp_path / "secret.csv"
+        outside.write_text("client,day\nmrs-secret,2024-01-01\n")
+        for number, source in enumerate([str(outside), f"SELECT * FROM '{outside}'", f"{tmp_path}/*.csv"]):
+            (desk.folder / f"evil-{number}.toml").write_text(f"files = [{json.dumps(source)}]")
+            for step in ("people", "statistic"):
+                shown = visitor.get(f"/audits/evil-{number}/{step}/form").text
+                assert "must be" in shown
+                assert "mrs-secret" not in shown
+                assert "client" not in shown
+
+    def test_nothing_chosen_yet(self, desk: RunningDesk, visitor: Visitor) -> None:
+        (desk.folder / "bare.toml").write_text("top = 3\n")
+        for step in ("people", "statistic"):
+            assert "must be chosen first" in visitor.get(f"/audits/bare/{step}/form").text
+        assert visitor.get("/audits/bare/promise").status == 200
+
+    def test_an_audit_that_was_changed_elsewhere(self, visitor: Visitor, name: str) -> None:
+        for step, fields in (("people", WHO), ("statistic", MEAN), ("promise", USUAL)):
+            answer = send(visitor, f"/audits/{name}/{step}", {**fields, "seen": "0" * 16})
+            assert answer.status == 409
+            assert "changed elsewhere" in answer.text
+
+
+class TestStatistic:
+    @pytest.mark.parametrize(
+        ("fields", "sql", "gives"),
+        [
+            ({}, "avg(amount)", "one number"),
+            ({"measure": "count", "by": "region"}, "SELECT region, count(*) FROM data GROUP BY region", "2 numbers"),
+            ({"measure": "people"}, "count(DISTINCT client)", "one number"),
+            (
+                {"measure": "rate", "holds_column": "region", "holds_value": "it's"},
+                "avg(CASE WHEN region = 'it''s' THEN 1.0 ELSE 0.0 END)",
+                "one number",
+            ),
+            ({"mode": "sql", "query": " sum(amount) / count(*) "}, "sum(amount) / count(*)", "one number"),
+        ],
+    )
+    def test_the_sql_is_shown_written_and_its_choices_are_remembered(
+        self, desk: RunningDesk, visitor: Visitor, ready: str, fields: dict[str, str], sql: str, gives: str
+    ) -> None:
+        path = f"/audits/{ready}/statistic"
+        said = live(visitor, f"{path}/shown", f"{path}?wait=1", {**MEAN, **fields})
+        assert sql in said
+        assert gives in said
+        answer = send(visitor, path, {**MEAN, **fields, "unit": "€"}, follow=False)
+        assert answer.headers["location"] == f"/audits/{ready}/promise"
+        settled = settings(desk, ready)
+        assert (settled.query, settled.unit) == ((sql,), "€")
+        page = waiting(visitor, path)
+        assert chosen(page, "mode") == [fields.get("mode", "build")]
+        if "measure" in fields:
+            assert chosen(page, "measure") == [fields["measure"]]
+        if "holds_value" in fields:
+            assert f'value="{fields["holds_value"]}"' in unescape(page)
+
+    def test_a_query_of_another_hand_is_shown_as_sql(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
+        path = f"/audits/{ready}/statistic"
+        send(visitor, path, MEAN)
+        toml = desk.folder / f"{ready}.toml"
+        toml.write_text(toml.read_text().replace('"avg(amount)"', '"max(amount) </textarea>"'))
+        page = waiting(visitor, path)
+        assert chosen(page, "mode") == ["sql"]
+        assert "max(amount) &lt;/textarea&gt;" in page
+        memory = desk.folder / ".empriv-app" / "built" / f"{ready}.json"
+        for broken in ("{", "[]", '{"avg(amount)": {"where": 3}}', '{"avg(amount)": {"holds": [], "where": [[1]]}}'):
+            memory.write_text(broken)
+            toml.write_text(toml.read_text().replace('"max(amount) </textarea>"', '"avg(amount)"'))
+            assert chosen(waiting(visitor, path), "mode") == ["sql"]
+
+    def test_conditions(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
+        path = f"/audits/{ready}/statistic"
+        rows = [("region", "is one of", "north, south"), ("", "=", ""), ("day", "≥", "2024-01-05")]
+        conditions = [
+            (f"where_{part}", row[place]) for row in rows for place, part in enumerate(("column", "operator", "value"))
+        ]
+        more = send(visitor, path, [*MEAN.items(), *conditions, ("do", "more")][1:])
+        assert more.status in (200, 303)
+        send(visitor, path, [*MEAN.items(), *conditions])
+        (query,) = settings(desk, ready).query
+        assert query == "SELECT avg(amount) FROM data WHERE region IN ('north', 'south') AND day >= '2024-01-05'"
+        assert "2024-01-05" in waiting(visitor, path)
+        wrong = [(key, "soon" if value == "2024-01-05" else value) for key, value in conditions]
+        answer = send(visitor, path, [*MEAN.items(), *wrong])
+        assert answer.status == 400
+        assert "Condition 3 must be a date" in answer.text
+        assert 'id="wrong-where_2"' in answer.text
+        assert 'value="soon"' in answer.text
+
+    def test_one_more_condition_writes_nothing(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
+        before = (desk.folder / f"{ready}.toml").read_bytes()
+        rows = [("where_column", "region"), ("where_operator", "="), ("where_value", "kept")]
+        fields = [(key, value) for key, value in MEAN.items() if key != "do"]
+        answer = send(visitor, f"/audits/{ready}/statistic", [*fields, *rows, ("do", "more")])
+        assert answer.status == 200
+        assert answer.text.count('name="where_value"') == 2
+        assert 'value="kept"' in answer.text
+        assert (desk.folder / f"{ready}.toml").read_bytes() == before
+
+    @pytest.mark.parametrize(
+        ("fields", "field", "says"),
+        [
+            ({"column": "client"}, "column", "must hold numbers"),
+            ({"measure": "variance"}, "measure", "must be one of"),
+            ({"measure": "rate"}, "holds", "must say which rows"),
+            ({"by": "client"}, "query", "must not group by what identifies"),
+            ({"mode": "sql", "query": "avg(absent)"}, "query", "does not exist"),
+            ({"mode": "sql", "query": "SELEC"}, "query", "The query"),
+            ({"mode": "sql", "query": ""}, "query", "must be SQL"),
+            ({"mode": "sql", "query": "SELECT count(*) FROM read_csv('/etc/passwd')"}, "query", "must"),
+            ({"unit": "x" * 99}, "unit", "must be a short name"),
+        ],
+    )
+    def test_what_is_refused_is_said_beside_its_field_and_kept(
+        self, desk: RunningDesk, visitor: Visitor, ready: str, fields: dict[str, str], field: str, says: str
+    ) -> None:
+        before = (desk.folder / f"{ready}.toml").read_bytes()
+        answer = send(visitor, f"/audits/{ready}/statistic", {**MEAN, "holds_value": "kept", **fields})
+        assert answer.status == 400
+        wrong = re.search(rf'id="wrong-{field}"[^>]*>([^<]*)<', answer.text)
+        assert wrong
+        assert says in unescape(wrong[1])
+        assert 'value="kept"' in answer.text
+        assert (desk.folder / f"{ready}.toml").read_bytes() == before
+        assert fields.get("query", "") in unescape(answer.text)
+
+    def test_a_list_of_statistics(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
+        path = f"/audits/{ready}/statistic"
+        first = send(visitor, path, {**MEAN, "do": "another"}, follow=False)
+        assert first.headers["location"] == f"{path}?which=1"
+        twice = send(visitor, f"{path}?which=1", MEAN)
+        assert twice.status == 400
+        assert "another than those" in twice.text
+        send(visitor, f"{path}?which=1", {**MEAN, "measure": "count"})
+        assert settings(desk, ready).query == ("avg(amount)", "count(*)")
+        page = waiting(visitor, f"{path}?which=1")
+        assert chosen(page, "measure") == ["count"]
+        assert "avg(amount)" in page
+        send(visitor, f"{path}?which=0", {**MEAN, "measure": "sum"})
+        assert settings(desk, ready).query == ("sum(amount)", "count(*)")
+        send(visitor, f"{path}?which=0", {"do": "remove"})
+        assert settings(desk, ready).query == ("count(*)",)
+
+    def test_before_it_is_said_who_and_when(self, desk: RunningDesk, visitor: Visitor, name: str) -> None:
+        path = f"/audits/{name}/statistic"
+        said = live(visitor, f"{path}/shown", f"{path}?wait=1", MEAN)
+        assert "avg(amount)" in said
+        assert "who and when" in said
+        assert send(visitor, path, {**MEAN, "measure": "people"}).status == 400
+        send(visitor, path, MEAN)
+        assert settings(desk, name).query == ("avg(amount)",)
+
+    def test_hostile_names(self, desk: RunningDesk, visitor: Visitor) -> None:
+        quoted = HOSTILE.replace('"', '""')
+        rows = f'"{quoted}",client,day,x,x\n' + "".join(
+            f'"</option>{k % 2}",p{k % 7},2024-01-{1 + k % 28:02},{k},1\n' for k in range(200)
+        )
+        name = audit_of(desk, rows.encode())
+        path = f"/audits/{name}/people"
+        columns = [*WHO.items(), ("individual", HOSTILE)]
+        send(visitor, path, columns)
+        assert settings(desk, name).individual == ("client", HOSTILE)
+        send(visitor, path, WHO)
+        path = f"/audits/{name}/statistic"
+        fields = {
+            **MEAN,
+            "column": "x",
+            "by": HOSTILE,
+            "where_column": HOSTILE,
+            "where_operator": "≠",
+            "where_value": "'",
+        }
+        said = live(visitor, f"{path}/shown", f"{path}?wait=1", fields)
+        assert "a table of 2 numbers" in said
+        send(visitor, path, fields)
+        (query,) = settings(desk, name).query
+        assert f'"{quoted}"' in query
+        pages = [waiting(visitor, f"/audits/{name}/{step}") for step in ("people", "statistic")]
+        pages.append(visitor.post(f"{path}/shown", fields, page=f"{path}?wait=1").text)
+        for page in pages:
+            assert "<img" not in page
+            assert "</option>0" not in page
+
+
+class TestPromise:
+    @pytest.mark.parametrize(
+        ("fields", "written"),
+        [
+            ({}, {"target": ("delta <= 0.05 at 0.1",), "epsilon": (0.1,), "times": None, "adversary": ("auto",)}),
+            ({"preset": "strict", "times": "12"}, {"target": ("delta <= 0.01 at 0.1",), "times": 12}),
+            (
+                {"preset": "own", "epsilon": "0.5", "delta": "1e-3", "total_risk": "0.2"},
+                {"target": ("delta <= 0.001 at 0.5", "total_risk <= 0.2 at 0.5"), "epsilon": (0.5,)},
+            ),
+            ({"known": "none", "presence": "random"}, {"adversary": ("none",), "presence": "random"}),
+            (
+                {"known": "some", "calendar": "yes", "previous": "2", "quantities": "count(*)\n\n sum(amount) "},
+                {"adversary": ("calendar", "count(*)", "sum(amount)"), "previous": 2},
+            ),
+            ({"known": "contribution"}, {"own_contribution": True, "adversary": ()}),
+        ],
+    )
+    def test_what_is_promised_is_written_and_shown_again(
+        self, desk: RunningDesk, visitor: Visitor, ready: str, fields: dict[str, str], written: dict[str, Any]
+    ) -> None:
+        path = f"/audits/{ready}/promise"
+        answer = visitor.post(path, {**USUAL, **fields}, follow=False)
+        assert answer.headers["location"] == f"/audits/{ready}/run"
+        settled = settings(desk, ready)
+        assert {key: getattr(settled, key) for key in written} == written
+        settled.check_adversary()
+        page = visitor.get(path).text
+        assert chosen(page, "preset") == [fields.get("preset", "usual")]
+        assert chosen(page, "known") == [fields.get("known", "auto")]
+        assert chosen(page, "presence") == [fields.get("presence", "both")]
+
+    def test_the_whole_promise_in_words(self, visitor: Visitor, ready: str) -> None:
+        path = f"/audits/{ready}/promise"
+        said = live(visitor, f"{path}/said", path, {**USUAL, "times": "12"})
+        assert (
+            "Whoever thought it 50:50 that a person is in the data may be at most 52.5% sure after reading. For each "
+            "person this may fail with a probability of at most 5%. That holds for readers who may know the calendar, "
+            "previous answers and that the person is in the database, and for 12 publications together (epsilon 0.1, "
+            "delta 0.05)." in said
+        )
+        assert "40 databases cannot support any delta below 0.072" in said
+        nothing = {**USUAL, "known": "none", "presence": "random", "preset": "own", "epsilon": "0", "delta": "0.1"}
+        said = live(visitor, f"{path}/said", path, nothing)
+        assert "at most 50% sure" in said
+        assert "readers who know no more (epsilon 0, delta 0.1)" in said
+        assert "cannot support" not in said
+
+    @pytest.mark.parametrize(
+        ("fields", "field", "says"),
+        [
+            ({"preset": ""}, "preset", "must be chosen"),
+            ({"preset": "own", "epsilon": "small"}, "epsilon", "must be a number of at least 0"),
+            ({"preset": "own", "epsilon": "inf", "delta": "0.1"}, "epsilon", "must be a number"),
+            ({"preset": "own", "epsilon": "0.1", "delta": "5"}, "delta", "from 0 to 1"),
+            ({"preset": "own", "epsilon": "0.1", "delta": "", "total_risk": ""}, "delta", "from 0 to 1"),
+            ({"times": "often"}, "times", "must be a whole number"),
+            ({"known": "some"}, "known", "must be something"),
+            ({"known": "some", "previous": "-1"}, "previous", "from 0 to"),
+            ({"known": "some", "quantities": "count(*)\navg(<b>)"}, "quantities", "Line 2"),
+            ({"known": "some", "quantities": "avg(absent)"}, "quantities", "does not exist"),
+        ],
+    )
+    def test_what_is_refused_is_said_beside_its_field_and_kept(
+        self, desk: RunningDesk, visitor: Visitor, ready: str, fields: dict[str, str], field: str, says: str
+    ) -> None:
+        before = (desk.folder / f"{ready}.toml").read_bytes()
+        answer = visitor.post(f"/audits/{ready}/promise", {**USUAL, "total_risk": "0.77", **fields})
+        assert answer.status == 400
+        wrong = re.search(rf'id="wrong-{field}"[^>]*>([^<]*)<', answer.text)
+        assert wrong
+        assert says in unescape(wrong[1])
+        assert ('value="0.77"' in answer.text) == ("total_risk" not in fields)
+        assert (desk.folder / f"{ready}.toml").read_bytes() == before
+        for typed in fields.values():
+            assert typed in unescape(answer.text)
+        assert "<b>" not in answer.text
+
+    def test_targets_of_another_hand_are_kept(self, desk: RunningDesk, visitor: Visitor) -> None:
+        targets = ["delta <= 0.01 at 0.1", "delta <= 0.001 at 1"]
+        name = audit_of(desk, sales(days=4), target=targets, times=3, adversary=["public"])
+        page = visitor.get(f"/audits/{name}/promise").text
+        assert chosen(page, "preset") == ["kept"]
+        assert chosen(page, "known") == ["some"]
+        path = f"/audits/{name}/promise"
+        said = live(visitor, f"{path}/said", path, {**USUAL, "preset": "kept"})
+        assert "delta 0.001" in said
+        visitor.post(path, {**USUAL, "preset": "kept", "times": "3"}, follow=False)
+        assert settings(desk, name).target == tuple(targets)
+        assert settings(desk, name).epsilon == (0.1, 1.0)
+
+    def test_earlier_releases(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
+        import empriv
+
+        path = f"/audits/{ready}/promise"
+        assert "Nothing was released" in visitor.get(path).text
+        ledger = empriv.Ledger(
+            desk.folder / "releases.ledger", policy=empriv.Policy(epsilon=0.1, delta=0.05, queries=3)
+        )
+        try:
+            page = visitor.get(path).text
+            assert chosen(page, "ledger") == ["yes"]
+            held = visitor.get(f"{path}/ledger").text
+            assert "no release yet" in held
+            assert "at most 3 queries" in held
+            visitor.post(path, {**USUAL, "ledger": "yes", "scope": "shop"}, follow=False)
+            assert (settings(desk, ready).ledger, settings(desk, ready).scope) == ("releases.ledger", "shop")
+            visitor.post(path, USUAL, follow=False)
+            assert settings(desk, ready).ledger is None
+        finally:
+            ledger.path.unlink()
