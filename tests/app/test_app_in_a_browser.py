@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.conftest import RunningDesk
+from app.conftest import PATIENCE, RunningDesk, sales
 
 pytestmark = pytest.mark.slow
 
@@ -63,8 +64,84 @@ def tab(browser: Any, desk: RunningDesk) -> Iterator[Any]:
         each.context.close()
 
 
-def test_every_page_can_be_read_by_all(tab: Any, axe: str) -> None:
-    desk = tab()
-    for path in ("/", "/new", "/nothing"):
-        desk.go(path)
-        assert desk.wrong_by_axe(axe) == [], path
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def hostile_sales() -> bytes:
+    """Sales whose column of people, and whose regions, look like markup."""
+    text = sales(days=40, people=8).decode()
+    return text.replace("day,client,", f'day,"{HOSTILE}",').replace("north", "<script>alert(2)</script>").encode()
+
+
+class Keys:
+    """Somebody without a mouse: goes from place to place by Tab, and presses keys there."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+
+    def to(self, selector: str) -> None:
+        """Press Tab until the focus is on something."""
+        self.page.wait_for_selector(selector, state="attached")
+        for _ in range(200):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"no key leads to {selector}")
+
+    def press(self, selector: str, key: str = "Enter") -> None:
+        self.to(selector)
+        self.page.keyboard.press(key)
+
+
+def reloaded(tab: Tab) -> None:
+    """Reload, go back and come again: the page is the same."""
+    address, heading = tab.page.url, tab.page.inner_text("h1")
+    tab.page.reload()
+    assert (tab.page.url, tab.page.inner_text("h1")) == (address, heading)
+    tab.page.go_back()
+    tab.page.go_forward()
+    assert (tab.page.url, tab.page.inner_text("h1")) == (address, heading)
+
+
+def test_a_newcomer_goes_from_a_file_to_a_release_by_keyboard_on_a_telephone(
+    tab: Any, desk: RunningDesk, axe: str, tmp_path: Path
+) -> None:
+    """Hostile names, no mouse, 390 pixels, and back and reload at each step; each page can be read by all."""
+    rows = tmp_path / "sales.csv"
+    rows.write_bytes(hostile_sales())
+    here = tab(viewport={"width": 390, "height": 800})
+    page, keys = here.page, Keys(here.page)
+    read: list[str] = []
+
+    def look(step: str) -> None:
+        """The page of a step, which all can read, and which fits."""
+        page.wait_for_url(f"**/{step}")
+        page.wait_for_function("() => !document.querySelector('.busy')")
+        assert here.wrong_by_axe(axe) == [], step
+        assert here.width() <= 390, step
+        reloaded(here)
+        page.wait_for_function("() => !document.querySelector('.busy')")
+        read.append(step)
+
+    assert here.wrong_by_axe(axe) == []
+    keys.press("a[href='/new']")
+    page.wait_for_url("**/new")
+    page.set_input_files("#upload", str(rows))  # the browser's own dialogue, which no page can test
+    keys.press("form:has(#upload) button")
+    look("data")
+    page.wait_for_selector("table")
+    keys.press("a[href$='/people']")
+    look("people")
+    keys.press(f'input[name=individual][value="{HOSTILE}"]', "Space")  # no name tells that this is who
+    page.wait_for_selector("text=40 days, 8 people")
+    keys.press("button.first")
+    look("statistic")
+    keys.press("button.first")
+    look("promise")
+    keys.press("button.first")
+    look("run")
+    keys.press("button.first")
+    page.wait_for_url("**/decision", timeout=1000 * PATIENCE)
+    look("decision")
+    assert here.noises == []
+    assert here.elsewhere == []
