@@ -73,12 +73,14 @@ def _page(request: Request, *, errors: dict[str, str] | None = None, status: int
     folder, name = folder_of(request), request.path_params["name"]
     made = decision_of(folder, name)
     pages = [key for key, ending in PAGES.items() if folder.written(name, ending) is not None]
+    asked = request.query_params.get("page", "report")
+    page = asked if asked in pages else "report" if "report" in pages else None
     work = latest(folder, name)
     saved = folder.saved(name) or folder.saved(name, "scan")
     return show(
         request, "decision.html", step="decision", made=made,
         kind="open" if made is None else KINDS.get(made.word, "open"),
-        saved=saved, page="report" if "report" in pages else None, as_it_is=made is not None and made.word == PUBLISH,
+        saved=saved, page=page, as_it_is=made is not None and made.word == PUBLISH,
         work=work if work is not None and work.running else None,
         failed=work.said if work is not None and work.title == PAGE and work.state == "failed" else None,
         command=shlex.join(("empriv", *page_arguments(name, folder.settings(name)))), errors=errors or {},

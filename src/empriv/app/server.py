@@ -14,7 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app import choose_data, desk, promise, see_decision, statistic, watch_run, who_and_when
+from empriv.app import (
+    choose_data,
+    desk,
+    promise,
+    release_answer,
+    see_decision,
+    statistic,
+    watch_run,
+    who_and_when,
+)
 from empriv.app.aside import Aside, warm_up
 from empriv.app.folder import Folder
 from empriv.app.guard import Guard, Key
@@ -50,6 +59,7 @@ def application(folder: Folder, key: Key) -> Guard:
         *promise.ROUTES,
         *watch_run.ROUTES,
         *see_decision.ROUTES,
+        *release_answer.ROUTES,
     ]
     app = Starlette(
         routes=routes, lifespan=life, max_body_size=MOST_BYTES,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from empriv.cli.inputs import load_audit
-from empriv.cli.output import POLICY_FAILED
+from empriv.cli.inputs import check_targets, load_audit
+from empriv.cli.output import POLICY_FAILED, write_json
 from empriv.errors import InputError, RefusalError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--value", "values", multiple=True, metavar="V",
     help="The answer; - reads it from standard input, so that no list of processes shows it. For several numbers "
-    "NAME=V, repeated.",
+    "NAME=V, repeated, or a line of input for each.",
 )  # fmt: skip
 @click.option(
     "--database",
@@ -41,8 +41,17 @@ if TYPE_CHECKING:
     help="Rows of one further database, such as today's: the audit's query is run on them, and its answer is released "
     "if the database is like those audited. Needs --ledger.",
 )  # fmt: skip
+@click.option(
+    "--json", "json_path", metavar="PATH", help="Write the answer and its entry of the ledger; - prints them instead."
+)
 def release(
-    path: str, values: tuple[str, ...], database: str | None, ledger: str | None, audit: str | None, rows: str | None
+    path: str,
+    values: tuple[str, ...],
+    database: str | None,
+    ledger: str | None,
+    audit: str | None,
+    rows: str | None,
+    json_path: str | None,
 ) -> None:
     """Print an answer with noise that was saved by `empriv noise --save`.
 
@@ -63,6 +72,7 @@ def release(
         raise click.UsageError("--ledger and --audit must be given together.")
     if ledger is not None and database is None and rows is None:
         raise click.UsageError("--ledger needs --database, which says where the answer comes from.")
+    check_targets((json_path,), [name for name in (path, ledger, audit, rows) if name is not None])
     import empriv
     from empriv.noise.joint_noise import JointNoise
 
@@ -72,6 +82,7 @@ def release(
     saved.check_release()
     loaded = None if audit is None else load_audit(str(audit), (saved.epsilon,))
     answer: Any = None
+    entry: dict[str, Any] = {}
     if rows is None:
         answer = _answers(saved, values) if values else _audited(saved, loaded, str(database))
     if ledger is None:
@@ -89,9 +100,15 @@ def release(
             click.echo(f"Refused: {error}", err=True)
             click.get_current_context().exit(POLICY_FAILED)
         noisy = released.answer
+        entry = {"repeated": released.repeated, "entry": released.entry.id, "time": released.entry.time}
         if released.repeated:
             click.echo("Released before: this is the answer that was given then.", err=True)
     click.echo(_said(saved), err=True)
+    if json_path is not None:
+        names = tuple(saved.laws) if isinstance(saved, JointNoise) else None
+        write_json(json_path, {"answer": noisy if names is None else dict(zip(names, noisy, strict=True)), **entry})
+    if json_path == "-":
+        return
     for number in noisy if isinstance(noisy, tuple) else (noisy,):
         click.echo(repr(number))
 
@@ -109,6 +126,8 @@ def _answers(saved: Noise | JointNoise, values: tuple[str, ...]) -> float | dict
         if len(values) != 1:
             raise click.UsageError("--value must be given once for one number.")
         return _number(sys.stdin.readline().strip() if values[0] == "-" else values[0])
+    if values == ("-",):
+        values = tuple(line.rstrip("\r\n") for line in sys.stdin if line.strip())
     pairs = [value.rpartition("=") for value in values]
     if any(not equals for _, equals, _ in pairs):
         raise click.UsageError("--value must read NAME=V for several numbers.")

@@ -28,6 +28,7 @@ from empriv.report.page.audit_page import page_of
 from empriv.report.page.people_table import individuals_rows
 from empriv.report.page.public import public_page
 from empriv.report.page.rendering import page_path
+from empriv.words.decision import Decision
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
@@ -37,13 +38,14 @@ KEY_VERSION = 1
 
 @dataclass(frozen=True)
 class Written:
-    """Where each file is; None if it was not written."""
+    """Where each file is, None if it was not written; and the decision that the page says, unless it is public."""
 
     page: Path
     key: Path | None = None
     json: Path | None = None
     individuals: Path | None = None
     config: Path | None = None
+    decision: Decision | None = None
 
 
 def write_report(
@@ -129,7 +131,7 @@ def write_report(
         write_atomically(key, _json({**facts, "individuals": dict(zip(names, labels, strict=True))}))
     write_atomically(target, text.encode("utf-8", "backslashreplace"))
     if not beside:
-        return Written(target, key)
+        return Written(target, key, decision=decision)
     figures, people = target.with_suffix(".json"), target.with_suffix(".individuals.parquet")
     shown = {**figures_of(material, verdicts), "decision": decision.to_json()}
     if advice is not None:
@@ -140,7 +142,7 @@ def write_report(
     if config is not None:
         settings = target.with_suffix(".toml")
         write_atomically(settings, config.encode("utf-8", "backslashreplace"), mode=0o644)
-    return Written(target, key, figures, people, settings)
+    return Written(target, key, figures, people, settings, decision)
 
 
 def targets_of(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[tuple[float, float], ...]:

@@ -1,0 +1,355 @@
+"""Step "Release": one answer, with noise or as it is, through the ledger; and what goes out with it.
+
+The answer that somebody types goes to the command by its input: no file holds it but the ledger, which keeps a digest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from empriv.app.folder import LEDGER, Folder
+from empriv.app.listing import figures_of_file
+from empriv.app.pages import aside_of, by_field, folder_of, form_of, go, show
+from empriv.app.redo_script import script_of
+from empriv.app.see_decision import PAGE, PAGES, decision_of, page_arguments
+from empriv.app.watch_run import how_far, step_for
+from empriv.app.work import Work, latest, start
+from empriv.cli.config import Settings
+from empriv.cli.output import POLICY_FAILED
+from empriv.cli.policy import parse_target
+from empriv.errors import EmprivError, InputError
+from empriv.words.decision import PUBLISH
+
+RELEASE, AS_IT_IS = "Release", "Noise for answers as they are"
+"""Titles of the work that this step starts."""
+_FIELDS = ("database", "rows", "value", "confirm", "granularity", "limits", "queries", "window", "delta", "epsilon")
+# What a new ledger may promise, in words.
+LIMITS = {
+    "series": "Any so many releases in a row, of one database after the other, keep the promise together",
+    "together": "Everything that is released from the same databases keeps the promise together",
+    "queries": "So many different statistics, and no more",
+    "none": "No limit: it only writes down what was released",
+}
+_DOWNLOADS = {".toml": "application/toml", ".json": "application/json"}
+
+
+@dataclass(frozen=True)
+class NoiseSeen:
+    """Saved noise in words; ``design`` are the arguments that design it again."""
+
+    sentences: tuple[str, ...]
+    design: Mapping[str, Any] | None
+
+
+async def release(request: Request) -> Response:
+    """What may be released and how; a form releases it."""
+    folder, name = folder_of(request), request.path_params["name"]
+    if request.method == "GET":
+        return _page(request)
+    form = await form_of(request)
+    work = latest(folder, name)
+    if work is not None and work.running:
+        return go(request, "release")  # a second click
+    try:
+        _check_ready(folder, name)
+        arguments, private = release_arguments(folder, name, form)
+        start(folder, name, RELEASE, arguments, private=private)
+    except EmprivError as error:
+        return _page(request, form=form, errors=by_field(error, *_FIELDS), status=400)
+    return go(request, "release")
+
+
+async def ledger(request: Request) -> Response:
+    """Make the ledger, with limits."""
+    folder, name = folder_of(request), request.path_params["name"]
+    form = await form_of(request)
+    try:
+        if not ledger_of(folder, name).exists():
+            limits = limits_of(form, folder.settings(name))
+            await aside_of(request).ask(make_ledger, ledger_of(folder, name).name, limits)
+    except EmprivError as error:
+        return _page(request, form=form, errors=by_field(error, *_FIELDS), status=400)
+    return go(request, "release")
+
+
+async def as_it_is(request: Request) -> Response:
+    """Prepare answers without noise: a law that rounds, and its certificate."""
+    folder, name = folder_of(request), request.path_params["name"]
+    form = await form_of(request)
+    work = latest(folder, name)
+    try:
+        decision = decision_of(folder, name)
+        if decision is None or decision.word != PUBLISH:
+            raise InputError("Answers as they are must be decided to be private enough, and these are not.")
+        if work is None or not work.running:
+            step = _positive("granularity", str(form.get("granularity", "")))
+            start(folder, name, AS_IT_IS, noise_arguments(name, folder.settings(name), step))
+    except EmprivError as error:
+        return _page(request, form=form, errors=by_field(error, *_FIELDS), status=400)
+    return go(request, "release")
+
+
+async def public(request: Request) -> Response:
+    """Write the page that may be published."""
+    folder, name = folder_of(request), request.path_params["name"]
+    await form_of(request)
+    work = latest(folder, name)
+    try:
+        if work is None or not work.running:
+            start(folder, name, PAGE, page_arguments(name, folder.settings(name), public=True))
+    except EmprivError as error:
+        return _page(request, errors={"": str(error)}, status=400)
+    return go(request, "release")
+
+
+async def noise(request: Request) -> Response:
+    """What the saved noise is, and which databases were audited, which the page asks for once it is there."""
+    folder, name = folder_of(request), request.path_params["name"]
+    try:
+        seen, labels = await aside_of(request).ask(look_at_noise, name)
+    except EmprivError as error:
+        return show(request, "problem.html", sentence=str(error))
+    times = [folder.file(name, ending).stat().st_mtime for ending in (".noise.empriv", ".empriv") if seen is not None]
+    older = times != sorted(times, reverse=True)
+    return show(request, "noise_seen.html", noise=seen, labels=labels, older=older)
+
+
+async def download(request: Request) -> Response:
+    """The audit's settings or figures, as files."""
+    name, ending = request.path_params["name"], f".{request.path_params['kind']}"
+    path = folder_of(request).written(name, ending) if ending in _DOWNLOADS else None
+    if path is None:
+        raise HTTPException(404)
+    return _attached(path.read_bytes(), _DOWNLOADS[ending], path.name)
+
+
+async def script(request: Request) -> Response:
+    """The Python program that does it all again."""
+    folder, name = folder_of(request), request.path_params["name"]
+    text = await aside_of(request).ask(whole_script, name, folder.settings(name), ledger_of(folder, name).name)
+    return _attached(text.encode(), "text/x-python; charset=utf-8", f"{name}.py")
+
+
+def ledger_of(folder: Folder, name: str) -> Path:
+    """The ledger that an audit's answers are released through: the one that its settings name, or the folder's."""
+    named = folder.settings(name).ledger
+    path = folder.path / (named or LEDGER)
+    if path.resolve().parent != folder.path:
+        raise InputError("`ledger` must be in the folder of the app to release from here.")
+    return path
+
+
+def release_arguments(folder: Folder, name: str, form: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
+    """The command that releases what a form asks for, and what it reads from its input."""
+    way = form.get("way")
+    files = (f"{name}.noise.empriv", "--audit", f"{name}.empriv", "--ledger", ledger_of(folder, name).name)
+    label = str(form.get("database") or "").strip()
+    if way not in ("database", "rows", "value"):
+        raise InputError("`database` must be chosen, or rows, or an answer of yours.")
+    arguments: tuple[str, ...] = ("release", *files, "--json", "-")
+    private = None
+    if way == "rows":
+        arguments = (*arguments, f"--rows={folder.check_source(str(form.get('rows') or ''))}")
+    elif not label:
+        raise InputError("`database` must say which database the answer is from.")
+    if label and way != "rows":
+        arguments = (*arguments, f"--database={label}")
+    if way == "value":
+        several = figures_of_file(folder, name).get("n_components") is not None
+        private = str(form.get("value") or "").replace("\r\n", "\n").strip()
+        _check_value(private, several=several)
+        arguments = (*arguments, "--value", "-")
+    if form.get("confirm") != "yes":
+        raise InputError("`confirm` must be ticked: a release cannot be taken back.")
+    return arguments, private
+
+
+def noise_arguments(name: str, settings: Settings, granularity: float) -> tuple[str, ...]:
+    """The command that certifies answers as they are, rounded to multiples."""
+    target = _target(settings)
+    limit = f"--{target.figure.replace('_', '-')}={target.limit:g}"
+    presence = () if settings.presence == "both" else (f"--presence={settings.presence}",)
+    return (
+        "noise", f"{name}.empriv", f"--epsilon={target.epsilon:g}", limit, *presence, "--method", "optimal",
+        f"--granularity={granularity:g}", "--save", f"{name}.noise.empriv", "--report", f"{name}.noise.html",
+    )  # fmt: skip
+
+
+def limits_of(form: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """The limits that a form asks a new ledger to keep."""
+    way = form.get("limits")
+    if way not in LIMITS:
+        raise InputError("`limits` must be chosen.")
+    if way == "none":
+        return {}
+    if way == "queries":
+        return {"queries": _whole("queries", str(form.get("queries", "")))}
+    target = _target(settings)
+    limits: dict[str, Any] = {"epsilon": target.epsilon, target.figure: target.limit}
+    return {**limits, "window": _whole("window", str(form.get("window", "")))} if way == "series" else limits
+
+
+def make_ledger(name: str, limits: Mapping[str, Any]) -> None:
+    """Make a ledger in the working directory, as `empriv ledger init` does; called beside the server."""
+    from empriv.ledger import Ledger, Policy
+
+    Ledger(name, policy=Policy(**limits))
+
+
+def look_at_noise(name: str) -> tuple[NoiseSeen | None, tuple[str, ...]]:
+    """The saved noise of an audit in words, None if there is none, and labels of the databases that were audited.
+
+    Called beside the server, in the folder.
+    """
+    from empriv.cli.inputs import load_audit
+    from empriv.ledger.values import label_text
+
+    audited = load_audit(f"{name}.empriv", (0.1,))
+    labels = tuple(label_text(label) for label in audited.results.databases.tolist())
+    return (_noise_seen(name) if Path(f"{name}.noise.empriv").is_file() else None), labels
+
+
+def whole_script(name: str, settings: Settings, ledger_name: str) -> str:
+    """The script of an audit, and of its noise if there is some; called beside the server, in the folder."""
+    seen = _noise_seen(name) if Path(f"{name}.noise.empriv").is_file() else None
+    return script_of(name, settings, None if seen is None else seen.design, ledger_name)
+
+
+def _noise_seen(name: str) -> NoiseSeen:
+    import empriv
+
+    saved = empriv.load(f"{name}.noise.empriv")
+    if isinstance(saved, empriv.JointNoise):
+        errors = max(saved.expected_error.values())
+        said = f"Noise on each of {len(saved.laws):,} numbers, of at most ±{errors:.3g} on average."
+        return NoiseSeen((said, f"It keeps delta {saved.delta:g} at epsilon {saved.epsilon:g}."), None)
+    if not isinstance(saved, empriv.Noise):
+        raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
+    limits = (("delta", saved.delta), ("total risk", saved.total_risk))
+    kept = " and ".join(f"{what} {limit:g}" for what, limit in limits if limit is not None)
+    often = "" if saved.times == 1 else f", over {saved.times:,} publications together"
+    cost = () if saved.law.only_point else (f"It moves an answer by ±{saved.expected_error:.3g} on average.",)
+    design = {
+        "epsilon": saved.epsilon, "delta": saved.delta, "total_risk": saved.total_risk, "method": saved.method,
+        "granularity": saved.law.granularity, "bound": saved.declared_bound,
+        "times": None if saved.times == 1 else saved.times,
+        "presence": None if saved.times > 1 else "random" if saved.present is None else "both",
+    }  # fmt: skip
+    promise = f"It keeps {kept} at epsilon {saved.epsilon:g}{often}."
+    return NoiseSeen((saved.law.words, *cost, promise), design)
+
+
+def _check_ready(folder: Folder, name: str) -> None:
+    if not folder.saved(name):
+        raise InputError("The audit must be run before anything is released.")
+    if not folder.saved(name, "noise", ".noise.empriv"):
+        raise InputError("Noise must be designed before anything is released; none is a kind of noise too.")
+    if not ledger_of(folder, name).is_file():
+        raise InputError("The ledger must be made before anything is released.")
+
+
+def _check_value(text: str, *, several: bool) -> None:
+    """Refuse what is no number here, beside its field; the sentence never repeats it."""
+    numbers = [line.rpartition("=")[2] for line in text.splitlines()] if several else [text]
+    for number in numbers or [""]:
+        try:
+            finite = math.isfinite(float(number))
+        except ValueError:
+            finite = False
+        if not finite:
+            rule = "a line NAME=NUMBER for each number" if several else "a number"
+            raise InputError(f"`value` must be {rule}.")
+
+
+def _target(settings: Settings) -> Any:
+    if not settings.target:
+        raise InputError("The promise must say what is private enough. Hint: the step of the promise.")
+    return parse_target(settings.target[0])
+
+
+def _positive(field: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise InputError(f"`{field}` must be a number above 0.")
+    return number
+
+
+def _whole(field: str, text: str) -> int:
+    if not (text.strip().isascii() and text.strip().isdigit() and 0 < int(text) < 10**6):
+        raise InputError(f"`{field}` must be a whole number of at least 1.")
+    return int(text)
+
+
+def _released(work: Work | None) -> dict[str, Any] | None:
+    """What the last release gave."""
+    if work is None or work.title != RELEASE or work.state != "done" or work.code != 0:
+        return None
+    try:
+        facts = json.loads(work.said)
+    except ValueError:
+        return None
+    answer = facts["answer"]
+    answers = list(answer.items()) if isinstance(answer, dict) else [("", answer)]
+    label = next((text.partition("=")[2] for text in work.arguments if text.startswith("--database=")), "")
+    return {**facts, "answers": answers, "database": label}
+
+
+def _page(
+    request: Request, *, form: FormData | None = None, errors: dict[str, str] | None = None, status: int = 200
+) -> Response:
+    folder, name = folder_of(request), request.path_params["name"]
+    settings, decision = folder.settings(name), decision_of(folder, name)
+    work = latest(folder, name)
+    last = latest(folder, name, RELEASE)
+    mine = (RELEASE, AS_IT_IS, PAGE)
+    failed = work if work is not None and work.title in mine and work.state == "failed" else None
+    refused = None
+    if last is not None and last.state == "done" and last.code == POLICY_FAILED:
+        refused = last.said.removeprefix("Refused: ")
+    given = {key: str(value) for key, value in (form or {}).items() if key != "value"}  # typed answers are not kept
+    book = ledger_of(folder, name)
+    tables = [("", "none"), *((table, table) for table in folder.tables())]
+    noisy = folder.saved(name, "noise", ".noise.empriv")
+    command = ("empriv", "release", f"{name}.noise.empriv", "--audit", f"{name}.empriv", "--ledger", book.name)
+    return show(
+        request, "release.html", step="release", saved=folder.saved(name), decision=decision, noisy=noisy,
+        as_it_is=decision is not None and decision.word == PUBLISH, book=book.name, booked=book.is_file(),
+        released=_released(last), refused=refused, failed=None if failed is None else failed.said,
+        mend=None if failed is None else step_for(failed.said), limits=LIMITS, given=given, tables=tables,
+        several=figures_of_file(folder, name).get("n_components") is not None, target=bool(settings.target),
+        times=settings.times or 30, command=shlex.join(command), unit=settings.unit,
+        pages=[key for key, ending in PAGES.items() if folder.written(name, ending) is not None],
+        work=work if work is not None and work.running else None, errors=errors or {}, status=status,
+        **(how_far(work) if work is not None and work.running else {}),
+    )  # fmt: skip
+
+
+def _attached(content: bytes, kind: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=kind, headers=headers)
+
+
+ROUTES = [
+    Route("/audits/{name}/release", release, methods=["GET", "POST"]),
+    Route("/audits/{name}/release/ledger", ledger, methods=["POST"]),
+    Route("/audits/{name}/release/as-it-is", as_it_is, methods=["POST"]),
+    Route("/audits/{name}/release/public", public, methods=["POST"]),
+    Route("/audits/{name}/release/noise", noise),
+    Route("/audits/{name}/files/script", script),
+    Route("/audits/{name}/files/{kind}", download),
+]

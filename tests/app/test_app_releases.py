@@ -1,0 +1,172 @@
+"""Releasing an answer from the browser: noise, ledger, confirmation, once and not twice, and the papers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import empriv
+from app.conftest import RunningDesk, Visitor, wait_for
+from empriv.app.folder import Folder
+from empriv.app.release_answer import RELEASE, limits_of, noise_arguments, release_arguments
+from empriv.app.work import latest
+from empriv.cli.config import Settings
+from empriv.errors import InputError
+from empriv.ledger import ReleaseEntry
+
+SETTINGS = Settings(target=("delta <= 0.5 at 1",), epsilon=(1.0,), unit="eur")
+DECISION = {"word": "Publish", "line": "Publish", "reason": "So it is.", "condition": "Always."}
+
+
+def audited(folder: Path, name: str, *, decision: str = "Publish") -> empriv.Audit:
+    """An audit that is saved with its figures, as `empriv audit` writes them."""
+    q = np.random.default_rng(3).normal(100.0, 10.0, 40)
+    results = empriv.Results.from_arrays(q, [q - 0.3, q - 0.2], databases=[f"day {k}" for k in range(40)])
+    audit = empriv.audit(results, epsilon=1.0, adversary=None)
+    audit.save(folder / f"{name}.empriv")
+    Folder.opened(folder).write(name, SETTINGS)
+    figures = {**audit.to_json(), "decision": {**DECISION, "word": decision, "line": decision}}
+    (folder / f"{name}.json").write_text(json.dumps(figures))
+    (folder / f"{name}.html").write_text("<p>page</p>")
+    return audit
+
+
+@pytest.fixture(scope="module")
+def released(desk: RunningDesk) -> Folder:
+    """An audit with noise and a ledger."""
+    audit = audited(desk.folder, "shop")
+    noise = empriv.design_noise(audit, epsilon=1.0, delta=0.5, method="classical", granularity=0.25)
+    noise.save(desk.folder / "shop.noise.empriv")
+    empriv.Ledger(desk.folder / "releases.ledger", policy=empriv.Policy(queries=2))
+    return Folder.opened(desk.folder)
+
+
+def after(visitor: Visitor, name: str) -> str:
+    """The page of releases once nothing is under way."""
+    assert wait_for(lambda: "data-reload" in visitor.get(f"/audits/{name}/run/progress").text)
+    return visitor.get(f"/audits/{name}/release").text
+
+
+def entries(folder: Folder) -> list[ReleaseEntry]:
+    ledger = empriv.Ledger(folder.ledger, create=False)
+    return [entry for entry in ledger.entries() if isinstance(entry, ReleaseEntry)]
+
+
+@pytest.mark.slow
+def test_an_answer_is_released_once_however_often_it_is_asked_for(released: Folder, visitor: Visitor) -> None:
+    asked = {"way": "database", "database": "day 7", "confirm": "yes"}
+    unconfirmed = visitor.post("/audits/shop/release", {**asked, "confirm": ""})
+    assert unconfirmed.status == 400
+    assert 'id="wrong-confirm"' in unconfirmed.text
+    assert 'value="day 7"' in unconfirmed.text  # what was filled in is still there
+    assert not entries(released)
+    visitor.post("/audits/shop/release", asked)
+    visitor.post("/audits/shop/release", asked)  # a second click
+    page = after(visitor, "shop")
+    assert "Released from day 7." in page
+    (entry,) = entries(released)
+    assert f'<p class="line">{entry.answer} eur</p>' in page
+    assert f"entry {entry.id} of releases.ledger" in page
+    visitor.post("/audits/shop/release", asked)
+    assert "Released before" in after(visitor, "shop")
+    assert len(entries(released)) == 1
+    told = visitor.get("/releases").text
+    assert "at most 2 queries" in told
+    assert f"{entry.answer:.10g}" in told
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_typed_is_in_no_file_and_no_page(released: Folder, visitor: Visitor) -> None:
+    secret = "98.7654321"
+    form = {"way": "value", "database": "tomorrow", "value": secret, "confirm": "yes"}
+    wrong = visitor.post("/audits/shop/release", {**form, "value": f"{secret}x"})
+    assert wrong.status == 400
+    assert 'id="wrong-value"' in wrong.text
+    before = len(entries(released))
+    visitor.post("/audits/shop/release", form)
+    page = after(visitor, "shop")
+    assert len(entries(released)) == before + 1
+    work = latest(released, "shop", RELEASE)
+    assert work is not None
+    shown = [wrong.text, page, json.dumps(work.arguments)]
+    assert not any(secret in text for text in shown)
+    written = [path.read_bytes() for path in released.path.rglob("*") if path.is_file()]
+    assert not any(secret.encode() in content for content in written)
+
+
+def test_what_the_ledger_refuses_is_said_and_not_released(released: Folder, visitor: Visitor) -> None:
+    before = len(entries(released))
+    for number in range(3):
+        visitor.post(
+            "/audits/shop/release", {"way": "value", "database": f"new {number}", "value": "7", "confirm": "yes"}
+        )
+        page = after(visitor, "shop")
+    assert "refuses the release" in page
+    assert "Nothing was released." in page
+    assert len(entries(released)) == before
+
+
+@pytest.mark.slow
+def test_noise_and_ledger_come_first_and_both_can_be_made_here(desk: RunningDesk, visitor: Visitor) -> None:
+    audited(desk.folder, "plain")
+    Folder.opened(desk.folder).write("plain", replace(SETTINGS, ledger="own.ledger"))
+    own = desk.folder / "own.ledger"
+    assert "Noise and ledger come first." in visitor.get("/audits/plain/release").text
+    early = {"way": "database", "database": "day 1", "confirm": "yes"}
+    assert visitor.post("/audits/plain/release", early).status == 400
+    page = "/audits/plain/release"
+    wrong = visitor.post(f"{page}/as-it-is", {"granularity": "much"}, page=page)
+    assert 'id="wrong-granularity"' in wrong.text
+    assert visitor.post(f"{page}/ledger", {"limits": "series", "window": "-3"}, page=page).status == 400
+    assert not own.exists()
+    visitor.post(f"{page}/ledger", {"limits": "series", "window": "12"}, page=page)
+    visitor.post(f"{page}/ledger", {"limits": "none"}, page=page)  # there is one already: its limits stay
+    assert empriv.Ledger(own).policy == empriv.Policy(epsilon=1.0, delta=0.5, window=12)
+    visitor.post(f"{page}/as-it-is", {"granularity": "0.01"}, page=page)
+    assert "The answer" in after(visitor, "plain")
+    assert "No noise: answers are rounded to multiples of 0.01." in visitor.get(f"{page}/noise").text
+    assert 'value="day 39"' in visitor.get(f"{page}/noise").text
+    assert "design_noise(audit" in visitor.get("/audits/plain/files/script").text
+    audited(desk.folder, "leaky", decision="Do not publish yet")
+    refused = visitor.post("/audits/leaky/release/as-it-is", {"granularity": "1"}, page=page)
+    assert refused.status == 400
+    assert "not private enough as they are" in visitor.get("/audits/leaky/release").text
+
+
+@pytest.mark.slow
+def test_papers_are_handed_out_and_no_other_file(released: Folder, visitor: Visitor) -> None:
+    (released.path / "shop.key.json").write_text("{}")
+    assert visitor.get("/audits/shop/files/toml").text == (released.path / "shop.toml").read_text()
+    assert json.loads(visitor.get("/audits/shop/files/json").text)["decision"] == DECISION
+    for other in ("empriv", "key.json", "noise.empriv", "html"):
+        assert visitor.get(f"/audits/shop/files/{other}").status == 404
+    visitor.post("/audits/shop/release/public", {}, page="/audits/shop/release")
+    assert "shop.public.html" in after(visitor, "shop")
+    assert "Publish" in visitor.get("/audits/shop/written/public").text
+
+
+def test_release_of_rows_names_the_file_and_of_nothing_is_refused(released: Folder) -> None:
+    (released.path / "today.csv").write_text("day,client,amount\n")
+    arguments, private = release_arguments(released, "shop", {"way": "rows", "rows": "today.csv", "confirm": "yes"})
+    assert "--rows=today.csv" in arguments
+    assert private is None
+    for form in ({}, {"way": "database"}, {"way": "rows", "rows": "../x.csv"}, {"way": "rows", "rows": "none.csv"}):
+        with pytest.raises(InputError):
+            release_arguments(released, "shop", {**form, "confirm": "yes"})
+
+
+def test_limits_are_those_of_the_promise() -> None:
+    assert limits_of({"limits": "together"}, SETTINGS) == {"epsilon": 1.0, "delta": 0.5}
+    assert limits_of({"limits": "series", "window": "52"}, SETTINGS)["window"] == 52
+    assert limits_of({"limits": "queries", "queries": "5"}, Settings()) == {"queries": 5}
+    assert limits_of({"limits": "none"}, Settings()) == {}
+    for form in ({}, {"limits": "series", "window": "1.5"}, {"limits": "queries", "queries": "٣"}):
+        with pytest.raises(InputError):
+            limits_of(form, SETTINGS)
+    with pytest.raises(InputError, match="promise"):
+        limits_of({"limits": "together"}, Settings())
+    assert "--delta=0.5" in noise_arguments("shop", SETTINGS, 0.25)
