@@ -135,3 +135,15 @@ def test_the_densities_of_the_counterexample_differ_by_a_factor_of_nine() -> Non
     a, b = np.array([0.0] * 9 + [10.0]), np.array([0.0] + [10.0] * 9)
     risk = empriv.measure(a, b[None], density=empriv.Kde("laplace", 0.1))
     assert math.exp(risk.epsilon(0.0)) == pytest.approx(9, rel=1e-9)
+
+
+def test_the_worst_epsilon_is_that_of_everybody_asked_alone() -> None:
+    """People who change much in few databases, and little in many: neither the largest change nor the reach decides."""
+    rng = np.random.default_rng(2)
+    q = rng.normal(0.0, 1.0, 60)
+    change = np.where(
+        rng.random((400, 60)) < rng.choice([0.02, 0.2, 0.9], (400, 1)), rng.exponential(1.0, (400, 60)), 0
+    )
+    risk = empriv.measure(q, q - change * rng.lognormal(-1.0, 1.0, (400, 1)))
+    for delta in (0.0, 0.01):
+        assert risk.epsilon(delta) == risk.epsilon_i(delta).max() > 0

@@ -18,8 +18,10 @@ from empriv.errors import QueryError
 from empriv.results import Cell, FloatArray, IntArray, Outcome, Results, outcomes_of
 
 Codes = npt.NDArray[np.int8]
+Places = npt.NDArray[Any] | slice
 
-_ROOM = 2  # up to this many places for each answer, a place for every pair is quicker than sorting
+# Up to this many places for each answer, a place for every pair is quicker than sorting; of several numbers, fewer.
+_ROOM, _ROOM_OF_SEVERAL = 6, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,24 +86,23 @@ def assemble(
     if everyone is not None:
         q, codes = everyone[0].reshape(n, size), everyone[1].reshape(n, size)
 
-    # Fetched as narrow integers; indices are converted here once rather than at each use.
-    pair = answers.pair[each].astype(np.intp, copy=False)
-    if width * n <= _ROOM * len(pair) + 1024:
-        # Nearly everyone is in nearly every database: a place for every pair is quicker than sorting.
-        slot, entries = pair, width * n
+    pair = answers.pair[each]
+    if width * n <= (_ROOM if size == 1 else _ROOM_OF_SEVERAL) * len(pair) + 1024:
+        # Many are in many of the databases: a place for every pair is quicker than sorting.
+        # Fetched as narrow integers; indices are converted here once rather than at each use.
+        slot: Places = pair.astype(np.intp, copy=False)
+        entries = width * n
         present = np.zeros(entries, bool)
-        present[pair] = True
+        present[slot] = True
         counts = np.count_nonzero(present.reshape(width, n), axis=1)
-        entry_database = np.tile(np.arange(n, dtype=np.int32), width)
-        chosen = None if counts.sum() == entries else present
-        entry_database = entry_database if chosen is None else entry_database[chosen]
+        chosen = None if counts.sum() == entries else np.flatnonzero(present)
+        entry_database = np.tile(np.arange(n, dtype=np.int32), width) if chosen is None else _databases(chosen, n)
     else:
-        order = _order(pair, width * n)
-        pair = pair[order]
+        order, pair = _ordered(pair, width * n)
         each = order + each.start if isinstance(each, slice) else each[order]
-        slot = np.arange(len(pair))
+        slot = slice(None) if size == 1 else np.arange(len(pair))
         if n_groups > 1:  # a pair has an answer for each of its groups
-            first = np.diff(pair, prepend=-1) > 0
+            first = np.concatenate(([True], pair[1:] != pair[:-1]))[: len(pair)]
             slot, pair = np.cumsum(first) - 1, pair[first]
         counts, entry_database = _counts(pair, width, n)
         chosen, entries = None, len(entry_database)
@@ -112,8 +113,8 @@ def assemble(
         entry_q, entry_codes = q[at], codes[at]
     _put(entry_q, entry_codes, answers, each, slot, n_groups)
     if chosen is not None:
-        entry_q = _kept(entry_q, chosen)
-        entry_codes = _kept(entry_codes, chosen) if entry_codes.any() else np.zeros(entry_q.shape, np.int8)
+        entry_q = entry_q[chosen]
+        entry_codes = entry_codes[chosen] if entry_codes.any() else np.zeros(entry_q.shape, np.int8)
     if listed is None:
         listed = np.flatnonzero(counts)
         individuals = listed + integers.first
@@ -153,11 +154,6 @@ def apply_post(results: Results, post: Callable[[Any], Any]) -> Results:
     )  # fmt: skip
 
 
-def _kept(array: npt.NDArray[Any], chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """The chosen rows; choosing from a single column is quicker when it is flat."""
-    return array.reshape(-1)[chosen].reshape(-1, 1) if array.shape[1] == 1 else array[chosen]
-
-
 def _parted(pair: npt.NDArray[Any]) -> tuple[IntArray | slice, IntArray | slice]:
     """Answers with everyone, and without each individual; as slices, which cost nothing, if the two are not mixed."""
     everyone = pair < 0
@@ -167,37 +163,48 @@ def _parted(pair: npt.NDArray[Any]) -> tuple[IntArray | slice, IntArray | slice]
     return np.flatnonzero(everyone), np.flatnonzero(~everyone)
 
 
-def _order(pair: IntArray, below: int) -> IntArray:
-    """The order that sorts pairs that are at least 0 and less than ``below``."""
+def _ordered(pair: npt.NDArray[Any], below: int) -> tuple[IntArray, npt.NDArray[Any]]:
+    """The order that sorts pairs that are at least 0 and less than ``below``, and the pairs in it."""
     if below > 2**31 or len(pair) > 2**31:
-        return np.argsort(pair, kind="stable")
+        order = np.argsort(pair, kind="stable")
+        return order, pair[order]
     # One number holds a pair and then its position: sorting numbers is far quicker than sorting positions.
-    packed = pair << 32
-    packed |= np.arange(len(pair))
+    packed = pair.astype(np.int64)
+    packed <<= 32
+    packed |= np.arange(len(pair), dtype=np.uint32)
     packed.sort()
-    packed &= 2**32 - 1
-    return packed
+    return packed & (2**32 - 1), (packed >> 32).astype(np.uint32)
 
 
 def _put(
-    q: FloatArray, codes: Codes, answers: Answers, chosen: IntArray | slice, slot: npt.NDArray[Any], n_groups: int
+    q: FloatArray,
+    codes: Codes,
+    answers: Answers,
+    chosen: IntArray | slice,
+    slot: npt.NDArray[Any] | slice,
+    n_groups: int,
 ) -> None:
-    place = slot if q.shape[1] == 1 else slot.astype(np.int64) * q.shape[1]
+    place: Any = slot if isinstance(slot, slice) or q.shape[1] == 1 else slot.astype(np.int64) * q.shape[1]
     if n_groups > 1:
         place = place + answers.group[chosen] * len(answers.items)
     for number, (values, outcomes) in enumerate(answers.items):
         at = place + number if number else place
         q.reshape(-1)[at] = values[chosen]
-        chosen_outcomes = outcomes[chosen]
-        if n_groups > 1 or codes.any() or chosen_outcomes.any():
-            codes.reshape(-1)[at] = chosen_outcomes
+        if n_groups > 1 or codes.any() or outcomes.any():
+            codes.reshape(-1)[at] = outcomes[chosen]
 
 
 def _counts(order: npt.NDArray[Any], n_individuals: int, n: int) -> tuple[IntArray, npt.NDArray[np.int32]]:
     """Entries of each individual, and ``entry_database``, from the pairs (individual * n + database) in order."""
-    individual = order // n
-    database = order - individual * n
-    return np.bincount(individual, minlength=n_individuals), database.astype(np.int32)
+    starts = np.searchsorted(order, np.arange(n_individuals + 1, dtype=order.dtype) * n)
+    return np.diff(starts), _databases(order, n)
+
+
+def _databases(pair: npt.NDArray[Any], n: int) -> npt.NDArray[np.int32]:
+    """The database of each pair; short integers are divided several times as fast."""
+    if len(pair) and pair[-1] < 2**32:
+        return (pair.astype(np.uint32) % np.uint32(n)).astype(np.int32)
+    return (pair % n).astype(np.int32)
 
 
 def _refuse_chance(results: Results, post: Callable[[Any], Any]) -> None:

@@ -184,12 +184,13 @@ def riskiest_rows(delta_i: FloatArray, influence: FloatArray, labels: npt.NDArra
     if len(labels) > 4 * top:
         # Sorting labels is expensive, so sort only those whom risk and influence do not rule out.
         candidate = np.zeros(len(labels), bool)
-        for column in range(delta_i.shape[1]):
-            order = np.lexsort((size, -delta_i[:, column]))
-            last = order[top - 1]
-            candidate |= (delta_i[:, column] > delta_i[last, column]) | (
-                (delta_i[:, column] == delta_i[last, column]) & (size <= size[last])
-            )
+        for delta in delta_i.T:
+            above = delta[delta > 0]  # for nearly all it is 0
+            least = np.partition(above, -top)[-top] if len(above) >= top else 0.0  # nobody below is among them
+            level = np.flatnonzero(delta == least)
+            wanted = top - np.count_nonzero(delta > least)
+            candidate[level[size[level] <= np.partition(size[level], wanted - 1)[wanted - 1]]] = True
+            candidate |= delta > least
         rows = np.flatnonzero(candidate)
     else:
         rows = np.arange(len(labels))

@@ -25,7 +25,7 @@ from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.rewrite import Stages
-from empriv.collecting.sql.statement import Statement, admit, count_individuals, prepare
+from empriv.collecting.sql.statement import Statement, admit, prepare
 from empriv.results import Results
 
 # Entries in a stretch (about 100 bytes each while they are put in order), and rows grouped at once.
@@ -42,6 +42,9 @@ class StreamingSession(Session, Protocol):
 
     def count_individuals(self) -> int:
         """Number of labels."""
+
+    def count_integers(self, integers: Integers) -> int:
+        """How many of these integers are an individual."""
 
     def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
         """Labels at these positions."""
@@ -132,7 +135,7 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
                 for part in range(max(skipped, number * parts), min(len(spans), (number + 1) * parts)):
                     yield _stretch(statement, stretch, spans[part], everyone)
 
-    return Stream(everyone, size if integers is None else count_individuals(session), len(spans), stretches)
+    return Stream(everyone, size if integers is None else session.count_integers(integers), len(spans), stretches)
 
 
 @dataclass(frozen=True, eq=False)

@@ -132,17 +132,19 @@ class Risk(RiskContract):
         probability("delta", delta)
         best = 0.0
         rows = self._subject_rows(0.0)
-        reach = self._reach(rows)
-        order = np.argsort(-reach, kind="stable")  # people who may need most, first
-        rows, reach = rows[order], reach[order]
         provable = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
-        start, stop = 0, 128  # a few first: what they need shows who can be skipped
+        rows = rows[np.argsort(-self.shifts[rows], kind="stable")]
+        start, stop = 0, 128  # a few who change most first: what they need shows who can be skipped
         while start < len(rows):
             block_rows = rows[start:stop]
             if provable:  # people who cannot need more than the worst so far are skipped
-                block_rows = block_rows[self._beyond(reach[start:stop], best)]
+                block_rows = block_rows[self._beyond(self._reach(block_rows), best)]
             for _, smallest in self._map(block_rows, lambda block: block.epsilons(delta)):
                 best = max(best, float(smallest.max(initial=0.0)))
+            if start == 0:
+                rest = rows[stop:]
+                rest = rest[self._beyond(self.shifts[rest], best)] if provable else rest
+                rows = np.concatenate((rows[:stop], rest[np.argsort(-self._reach(rest), kind="stable")]))
             start, stop = stop, stop + max(1024, len(rows) // 16)
         return best
 

@@ -43,6 +43,7 @@ from empriv.errors import InputError, SourceError
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's int64
+_MOST_BITS = 10**9  # of one value, in DuckDB
 T = TypeVar("T")
 _READERS = {"csv": "read_csv", "json": "read_json_auto"}
 
@@ -353,6 +354,14 @@ class DuckDBSession:
         self.label_individuals()
         with reading():
             return int(self._run("SELECT COUNT(*) FROM empriv_individuals")[0][0])
+
+    def count_integers(self, integers: Integers) -> int:
+        """How many of these integers are an individual: a bit for each is quicker than counting distinct values."""
+        counted = f"BIT_COUNT(BITSTRING_AGG({INDIVIDUAL}, {integers.first}, {integers.first + integers.size - 1}))"
+        if integers.size > _MOST_BITS:
+            counted = f"COUNT(DISTINCT {INDIVIDUAL})"
+        with reading():
+            return int(self._run(f"SELECT {counted} FROM {DATA}")[0][0])
 
     def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
         self.label_individuals()

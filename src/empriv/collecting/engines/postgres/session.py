@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from empriv.collecting.engines.connections.postgresql import PostgresConnection, Relation, connection_to
 from empriv.collecting.engines.data_view import data_view, quoted
 from empriv.collecting.engines.duckdb.session import DuckDBEngine, DuckDBSession
-from empriv.collecting.engines.engine import BeyondLimits, Refused
+from empriv.collecting.engines.engine import BeyondLimits, Integers, Refused
 from empriv.collecting.engines.postgres.dialect import Untranslated, in_postgres
 from empriv.collecting.engines.postgres.second_look import check_sent
 from empriv.collecting.engines.postgres.splitting import Splitting
@@ -113,6 +113,11 @@ class PostgresSession(DuckDBSession):
         elif traffic.rows < FEW_ROWS:
             why = ", which are few"
         return f"DuckDB adds up, and {rows} travel{why}."
+
+    def count_integers(self, integers: Integers) -> int:
+        if not self._there:
+            return super().count_integers(integers)
+        return int(self._run(f"SELECT COUNT(DISTINCT {INDIVIDUAL}) FROM {DATA}")[0][0])  # the server has no such bits
 
     def _receive(self, table: Table, name: str) -> None:
         server = self.server
