@@ -179,3 +179,21 @@ def test_an_answer_with_noise_has_a_page_and_is_shown_again(saved: str, tmp_path
     assert _run("show", str(tmp_path / "other.empriv"), "--noise", kept).exit_code == 3
     assert _run("show", saved, "--noise", saved).exit_code == 1
     assert _run("show", saved, "--noise", kept, "--target", "delta <= 0.1 at 0.1").exit_code == 2
+
+
+def test_several_answers_are_read_from_standard_input_and_written_as_json(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    q = rng.normal(50.0, 8.0, 30)
+    both = empriv.Results.stack(
+        {name: empriv.Results.from_arrays(q + shift, q[None] + shift - 1.0) for name, shift in (("a", 0.0), ("b", 9.0))}
+    )
+    path, target = str(tmp_path / "noise.empriv"), tmp_path / "answer.json"
+    empriv.design_joint_noise(empriv.measure(both), epsilon=1.0, granularity=0.25).save(path)
+    released = _run("release", path, "--value", "-", "--json", str(target), text="b=7\na=-3\n")
+    assert released.exit_code == 0, released.output
+    answer = json.loads(target.read_text())["answer"]
+    assert [repr(answer[name]) for name in ("a", "b")] == released.stdout.split()
+    for wrong in ("", "a=1\n", "7\n"):
+        assert _run("release", path, "--value", "-", text=wrong).exit_code != 0
+    printed = _run("release", path, "--value", "-", "--json", "-", text="a=1\nb=2\n")
+    assert set(json.loads(printed.stdout)["answer"]) == {"a", "b"}

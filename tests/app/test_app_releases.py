@@ -13,6 +13,7 @@ import empriv
 from app.conftest import RunningDesk, Visitor, wait_for
 from empriv.app.folder import Folder
 from empriv.app.release_answer import RELEASE, limits_of, noise_arguments, release_arguments
+from empriv.app.see_decision import page_arguments
 from empriv.app.work import latest
 from empriv.cli.config import Settings
 from empriv.errors import InputError
@@ -147,6 +148,16 @@ def test_papers_are_handed_out_and_no_other_file(released: Folder, visitor: Visi
     visitor.post("/audits/shop/release/public", {}, page="/audits/shop/release")
     assert "shop.public.html" in after(visitor, "shop")
     assert "Publish" in visitor.get("/audits/shop/written/public").text
+
+
+def test_an_audit_that_somebody_saved_without_a_page_can_have_one(released: Folder, visitor: Visitor) -> None:
+    (released.path / "bare.empriv").write_bytes((released.path / "shop.empriv").read_bytes())
+    page = visitor.get("/audits/bare/decision").text
+    assert "There is no page of this audit yet." in page
+    assert "empriv show bare.empriv --json bare.json --report bare.html" in page
+    assert "--target" in page_arguments("shop", SETTINGS)
+    assert visitor.get("/audits/nothing/decision").status == 200
+    assert "Nothing is decided yet." in visitor.get("/audits/nothing/decision").text
 
 
 def test_release_of_rows_names_the_file_and_of_nothing_is_refused(released: Folder) -> None:

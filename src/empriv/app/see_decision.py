@@ -13,6 +13,7 @@ from empriv.app.folder import Folder
 from empriv.app.guard import written_page
 from empriv.app.listing import figures_of_file
 from empriv.app.pages import folder_of, form_of, go, show
+from empriv.app.watch_run import how_far
 from empriv.app.work import latest, start
 from empriv.cli.config import Settings
 from empriv.errors import EmprivError
@@ -82,6 +83,7 @@ def _page(request: Request, *, errors: dict[str, str] | None = None, status: int
         kind="open" if made is None else KINDS.get(made.word, "open"),
         saved=saved, page=page, as_it_is=made is not None and made.word == PUBLISH,
         work=work if work is not None and work.running else None,
+        **(how_far(work) if work is not None and work.running else {}),
         failed=work.said if work is not None and work.title == PAGE and work.state == "failed" else None,
         command=shlex.join(("empriv", *page_arguments(name, folder.settings(name)))), errors=errors or {},
         status=status,

@@ -29,13 +29,17 @@ function dress(root) {
   }
 }
 
-function gone(place) {
-  place.classList.remove("busy");
+function silence() {
   const line = document.createElement("p");
   line.className = "alarm";
   line.setAttribute("role", "alert");
   line.textContent = "The desk does not answer. Is `empriv app` still running? Nothing that was saved is lost.";
-  place.replaceChildren(line);
+  return line;
+}
+
+function gone(place) {
+  place.classList.remove("busy");
+  place.replaceChildren(silence());
 }
 
 async function poll(place) {
@@ -53,6 +57,7 @@ async function poll(place) {
     place.replaceWith(...box.childNodes);
     if (next) dress(next.parentElement);
   } catch {
+    if (!place.querySelector(".alarm")) place.append(silence());
     setTimeout(() => poll(place), 3000); // the server may be starting again
   }
 }
