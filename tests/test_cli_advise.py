@@ -39,7 +39,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def advised(folder: Path) -> tuple[Result, dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        result = run("advise", "sales.parquet", *ROWS, *TARGET, "--save", "audit.empriv", "--json", "advice.json")
+        # what says where an audit writes is not for advice
+        Path("audit.toml").write_text(
+            'files = ["sales.parquet"]\ndatabase = "day"\nindividual = "client"\nquery = "sum(amount)"\n'
+            'target = ["delta <= 0.1 at 0.5"]\nepsilon = [0.05]\njson = "never.json"\nsave = "never.empriv"\n'
+        )
+        result = run("advise", "--config", "audit.toml", "--save", "audit.empriv", "--json", "advice.json")
     return result, json.loads((folder / "advice.json").read_text())
 
 
@@ -54,6 +59,7 @@ def test_the_rows_are_printed_best_first_with_the_command_of_each(advised: tuple
     assert len(met) >= 1
     assert all(option["command"] in result.output for option in figures["options"])
     assert any("days" in sentence for sentence in figures["left_out"])
+    assert figures["target"]["epsilon"] == 0.5
     widths = [len(line) for line in result.output.split("\n\n")[1].splitlines()]
     assert max(widths) <= 80
 
@@ -90,6 +96,18 @@ def test_the_command_of_each_kind_of_row_works(
                 assert done.output.startswith(("None of the 2 ways", "Recommended:"))
             if code in ("noise", "capped-noise"):
                 assert done.exit_code == 0, done.output
+
+
+def test_a_config_must_be_trusted_to_read_other_folders(folder: Path, tmp_path: Path) -> None:
+    config = tmp_path / "audit.toml"
+    config.write_text(
+        f'files = [{json.dumps(str(folder / "sales.parquet"))}]\nindividual = "client"\nquery = "sum(amount)"\n'
+        'target = ["delta <= 0.1 at 0.5"]\n'
+    )
+    done = run("advise", "--config", str(config))
+    assert done.exit_code == 1
+    assert "--trust-config" in done.output
+    assert not list(folder.glob("never*"))
 
 
 @pytest.mark.parametrize(

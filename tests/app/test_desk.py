@@ -81,15 +81,15 @@ def test_settings_that_were_written_after_the_audit_are_told(tmp_path: Path) -> 
     small_audit().save(tmp_path / "sales.empriv")
     (tmp_path / "sales.toml").write_text('query = "sum(1)"\n')
     folder = Folder.opened(tmp_path)
-    assert look_at(folder, "sales", None).state == AUDITED  # one command may write both
+    assert look_at(folder, "sales").state == AUDITED  # one command may write both
     late = (tmp_path / "sales.empriv").stat().st_mtime + 60
     os.utime(tmp_path / "sales.toml", (late, late))
-    assert look_at(folder, "sales", None).state == CHANGED
+    assert look_at(folder, "sales").state == CHANGED
 
 
 def test_a_link_out_of_the_folder_is_not_followed(folder: Path) -> None:
     assert Folder.opened(folder).written("outside", ".toml") is None
-    assert look_at(Folder.opened(folder), "outside", None).asked == ""
+    assert look_at(Folder.opened(folder), "outside").asked == ""
 
 
 @pytest.mark.usefixtures("folder")

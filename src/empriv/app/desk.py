@@ -45,7 +45,7 @@ async def releases(request: Request) -> Response:
 async def state(request: Request) -> Response:
     """How far the work on an audit is, for its row of the list."""
     folder, name = folder_of(request), request.path_params["name"]
-    return show(request, "state.html", audit=look_at(folder, name, latest(folder, name)))
+    return show(request, "state.html", audit=look_at(folder, name))
 
 
 async def as_csv(request: Request) -> Response:
@@ -151,7 +151,7 @@ def _command(folder: Folder, first: str, second: str) -> list[str]:
 
 def _comparison(request: Request, first: str, second: str) -> Response:
     folder = folder_of(request)
-    pair = [look_at(folder, name, latest(folder, name)) for name in (first, second)]
+    pair = [look_at(folder, name) for name in (first, second)]
     work: Work | None = latest(folder, _both(first, second))
     done = _up_to_date(folder, first, second) and not (work is not None and work.running)
     return show(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,15 +88,17 @@ class Listed:
 
 def listed(folder: Folder, search: str = "") -> tuple[Listed, ...]:
     """All audits that a search finds, latest first."""
-    works: dict[str, Work] = {}
+    works: dict[str, list[Work]] = {}
     for work in all_work(folder):
-        works.setdefault(work.audit, work)
-    seen = (look_at(folder, name, works.get(name)) for name in folder.audits())
+        works.setdefault(work.audit, []).append(work)
+    seen = (look_at(folder, name, works.get(name, ())) for name in folder.audits())
     return tuple(audit for audit in seen if audit.matches(search))
 
 
-def look_at(folder: Folder, name: str, work: Work | None) -> Listed:
-    """One audit as it stands."""
+def look_at(folder: Folder, name: str, works: Sequence[Work] | None = None) -> Listed:
+    """One audit as it stands; ``works`` are all pieces of work on it, latest first, if they are known."""
+    works = tuple(all_work(folder, name)) if works is None else works
+    work = works[0] if works else None
     settings, damage = _settings(folder, name)
     figures = figures_of_file(folder, name)
     asked = figures.get("query") or settings.get("query") or ""
@@ -112,7 +114,7 @@ def look_at(folder: Folder, name: str, work: Work | None) -> Listed:
     decision = figures.get("decision")
     line = str(decision.get("line", "")) if isinstance(decision, dict) else ""
     done = kind == "audit" or bool(figures)
-    state = _state(work, damage, done=done, changed=changed_since(folder, name))
+    state = _state(work, damage, done=done, changed=changed_since(folder, name, works))
     return Listed(
         name, state, _short(asked), _short(damage if state == DAMAGED else line), figures, kind == "audit", work,
         max(written.values(), default=0.0),

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from empriv.app import (
     choose_data,
     desk,
+    improve,
     promise,
     release_answer,
     see_decision,
@@ -59,6 +60,7 @@ def application(folder: Folder, key: Key) -> Guard:
         *promise.ROUTES,
         *watch_run.ROUTES,
         *see_decision.ROUTES,
+        *improve.ROUTES,
         *release_answer.ROUTES,
     ]
     app = Starlette(

@@ -150,15 +150,15 @@ def latest(folder: Folder, audit: str, title: str | None = None) -> Work | None:
     return next(all_work(folder, audit, title), None)
 
 
-def changed_since(folder: Folder, audit: str) -> bool:
-    """Whether an audit's settings have changed since its figures were made."""
+def changed_since(folder: Folder, audit: str, works: Sequence[Work] | None = None) -> bool:
+    """Whether an audit's settings have changed since its figures were made; ``works`` are those on it, if known."""
     settings = folder.written(audit, ".toml")
     results = [path.stat().st_mtime for end in _RESULTS if (path := folder.written(audit, end)) is not None]
     if settings is None or not results:
         return False
     made = results[0]
-    for work in all_work(folder, audit, AUDIT):
-        if work.state == "done" and work.began <= made <= (work.ended or 0.0):
+    for work in all_work(folder, audit, AUDIT) if works is None else works:
+        if work.title == AUDIT and work.state == "done" and work.began <= made <= (work.ended or 0.0):
             return work.settings != folder.seen(audit)
     # Somebody made it by the command line, which may write the settings last.
     return settings.stat().st_mtime > max(results) + _AT_ONCE

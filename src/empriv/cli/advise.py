@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from empriv.cli.config import NOBODY, Settings, settings_of, to_toml
+from empriv.cli.config import NOBODY, Settings, config_options, settings_of, to_toml, values_from_file
 from empriv.cli.inputs import adversary_of, check_targets, density_from_name, load_audit, paths_read, source_of
 from empriv.cli.options import (
     PRESENCES,
@@ -24,6 +24,7 @@ from empriv.cli.options import (
 from empriv.cli.output import POLICY_FAILED, printing, write_json, write_to
 from empriv.cli.policy import goal_of, parse_target
 from empriv.cli.running import engine_of, interruptible, limits_of
+from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 AS_IT_IS = "as_it_is"
 """The protocol that the others are compared with, in the file of --write-config."""
+
+# Keys by which `empriv audit` reports and writes: advice must not write over an audit's files.
+_OF_AUDITS = ("epsilon", "json", "save", "report", "quiet")
 
 
 @click.command()
@@ -64,7 +68,12 @@ AS_IT_IS = "as_it_is"
 @click.option("--row", type=click.IntRange(min=1), metavar="N", help="With --write-config: redo this row instead.")
 @json_option
 @quiet_option
+@config_options(
+    "Read the rows, the query and the target from this audit.toml; options given here win.", without=_OF_AUDITS
+)
 def advise(
+    config: str | None,
+    trust_config: bool,
     target: tuple[str, ...],
     epsilon: float | None,
     delta: float | None,
@@ -84,10 +93,14 @@ def advise(
       empriv advise sales.parquet --database day --individual client_id --query "sum(amount)" \\
         --target "delta <= 0.05 at 0.1" --save audit.empriv
       empriv advise audit.empriv --target "delta <= 0.05 at 0.1"
+      empriv advise --config audit.toml
     """
     rng = given.pop("rng") or 0
     settings = replace(settings_of({}, given), rng=rng)
-    aim = _aim(target, epsilon, delta, total_risk)
+    in_file = values_from_file({**given, "target": target})
+    aim = _aim(() if epsilon is not None and "target" in in_file else target, epsilon, delta, total_risk)
+    if config is not None and not trust_config:
+        check_trust(config, in_file)
     if not settings.files:
         raise click.UsageError("Missing argument 'FILES...'.")
     from_file = not settings.query

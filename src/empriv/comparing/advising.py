@@ -180,6 +180,20 @@ def _as_it_is(asked: Audit, goal: Goal, verdict: Verdict, saved: str) -> Action:
     )  # fmt: skip
 
 
+def audited_alike(asked: Audit, published: Results) -> Audit:
+    """An audit of what is published instead of an answer, against the same adversary and as often."""
+    alone = audit_results(published, epsilon=asked.epsilons, density=asked.density, adversary=None)
+    if isinstance(asked.against, GivenRisk) and not asked.against.quantities:
+        alone = replace(alone, against=measure_given(published, asked.against.adversary, density=asked.density))
+    elif asked.against is not None:
+        facts, arrays = adversary_to_parts(asked.against)
+        alone = replace(alone, against=adversary_from_parts(facts, arrays, published, asked.density))
+    elif asked.nothing_known is not None:
+        against, nothing_known = known_to_everybody(published, asked.density)
+        alone = replace(alone, against=against, nothing_known=nothing_known)
+    return alone.repeated(asked.times)
+
+
 def _error(published: Results, truth: Results) -> tuple[float, float]:
     """Mean absolute error over what is answered, and the share of the true answers that are missing."""
     true = truth.outcomes == Outcome.NUMBER
@@ -294,7 +308,7 @@ class _Trial:
     def _capped_noise(self, way: RowWay, published: Results) -> list[Action]:
         """Noise on what is published of capped rows; its error is from the answer without either."""
         try:
-            designed = self._designed("robust", None, self.goal.presence, audited=self._of(published))
+            designed = self._designed("robust", None, self.goal.presence, audited=audited_alike(self.asked, published))
         except (CertificateError, InputError):
             return []
         numbers = (published.outcomes == Outcome.NUMBER) & (self.asked.results.outcomes == Outcome.NUMBER)
@@ -331,28 +345,14 @@ class _Trial:
         influence = np.nan_to_num(largest_influence(published), nan=math.inf)
         rows = np.sort(np.argsort(-influence, kind="stable")[:_LOOKED_AT])
         everybody = len(rows) == len(influence)
-        looked_at = self._of(published if everybody else published.of_individuals(rows))
+        looked_at = audited_alike(self.asked, published if everybody else published.of_individuals(rows))
         # chosen by looking at everything, they show that a target is missed, not that it fails at a confidence
         first = figures_of(looked_at, self.goal, self.present, UNRESOLVED)
         if first.over > 1:
             return first
-        audited = looked_at if everybody else self._of(published)
+        audited = looked_at if everybody else audited_alike(self.asked, published)
         verdict = audited.verdict(**self.goal.asked, presence=self.goal.presence, level=self.goal.level)
         return figures_of(audited, self.goal, self.present, str(verdict))
-
-    def _of(self, published: Results) -> Audit:
-        """An audit of what is published, against the same adversary."""
-        asked = self.asked
-        alone = audit_results(published, epsilon=asked.epsilons, density=asked.density, adversary=None)
-        if isinstance(asked.against, GivenRisk) and not asked.against.quantities:
-            alone = replace(alone, against=measure_given(published, asked.against.adversary, density=asked.density))
-        elif asked.against is not None:
-            facts, arrays = adversary_to_parts(asked.against)
-            alone = replace(alone, against=adversary_from_parts(facts, arrays, published, asked.density))
-        elif asked.nothing_known is not None:
-            against, nothing_known = known_to_everybody(published, asked.density)
-            alone = replace(alone, against=against, nothing_known=nothing_known)
-        return alone.repeated(asked.times)
 
     def _designed(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,21 @@ def capped_text(query: str, column: str, at: float) -> str:
     for node in [node for node in select.walk() if isinstance(node, exp.Column) and node.name == column]:
         capped = fill("CASE WHEN x > cap THEN cap ELSE x END", x=node.copy(), cap=exp.Literal.number(f"{at:.17g}"))
         node.replace(capped)
+    return str(select.sql(dialect="duckdb"))
+
+
+def rounded_text(query: str, to: float) -> str:
+    """The query with its one answer rounded to multiples of ``to``, as a query of its own."""
+    select = query_of(query).select
+    assert select is not None
+    select = select.copy()
+    answer = select.expressions[-1]
+    inner = answer.this if isinstance(answer, exp.Alias) else answer
+    # by a whole number where that is the same, so that a tenth comes out as the decimal that people write
+    parts = round(1 / to)
+    whole = parts > 1 and math.isclose(parts * to, 1.0, rel_tol=1e-12)
+    form, step = ("ROUND((x) * step) / step", float(parts)) if whole else ("ROUND((x) / step) * step", to)
+    inner.replace(fill(form, x=inner.copy(), step=exp.Literal.number(f"{step:.17g}")))
     return str(select.sql(dialect="duckdb"))
 
 

@@ -3,7 +3,7 @@
 //   data-poll="/address"              the element is replaced from there every second, until the answer has no data-poll; if the
 //                                   answer has data-reload, the page is asked for anew, or the one that it names
 //   form data-live="/address" data-into="#id"   whatever is changed in the form is sent there, and the answer put into #id
-//   input data-shows="#id"            a slider's value is put into #id
+//   input data-shows="#id"            a slider's value is put into #id, or what data-stops, a list, calls it
 //   data-print="#frame"               prints the page in a frame
 "use strict";
 
@@ -22,7 +22,11 @@ function dress(root) {
   for (const form of root.querySelectorAll("form[data-live]")) live(form);
   for (const slider of root.querySelectorAll("[data-shows]")) {
     const shown = document.querySelector(slider.dataset.shows);
-    slider.addEventListener("input", () => { shown.textContent = slider.value; });
+    const stops = slider.dataset.stops ? JSON.parse(slider.dataset.stops) : null;
+    slider.addEventListener("input", () => {
+      shown.textContent = stops ? stops[slider.value] : slider.value;
+      if (stops) slider.setAttribute("aria-valuetext", shown.textContent);
+    });
   }
   for (const button of root.querySelectorAll("[data-print]")) {
     button.addEventListener("click", () => document.querySelector(button.dataset.print).contentWindow.postMessage("print", "*"));

@@ -93,7 +93,9 @@ class PresentCertificate:
         hidden = self._hidden(epsilon)
         if hidden.all():
             return np.zeros(len(hidden))
-        plain = np.where(hidden, 0.0, self.risk.delta_i(epsilon))
+        # what the data alone achieve is known at the whole bandwidth; where less is relied on, only who stays within
+        narrow = np.where(self.risk.largest_shifts / self.narrower > epsilon, 1.0, 0.0)
+        plain = np.where(hidden, 0.0, self.risk.delta_i(epsilon) if self.narrower == 1.0 else narrow)
         for row in np.flatnonzero(plain > 0).tolist():
             risk, thinned = self._alone(row)
             noisy = Certificate(risk, self.law, epsilon, 0.0, None).achieved_delta(epsilon)
