@@ -12,6 +12,7 @@ from scipy import integrate
 from scipy.stats import norm
 
 from empriv import InputError, Kde, measure
+from empriv.measuring.given import compiled_blocks
 from empriv.measuring.given.adversaries import (
     Buckets,
     OwnContribution,
@@ -31,6 +32,26 @@ from empriv.results import FloatArray, Outcome, Results
 
 def results(q: FloatArray, changes: FloatArray) -> Results:
     return Results.from_arrays(q, q - changes)
+
+
+@pytest.mark.skipif(
+    compiled_blocks.compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+)
+def test_compiled_columns_agree_with_numpy() -> None:
+    """With ties, weights of 0 far away, and weights that leave mass to atoms."""
+    rng = np.random.default_rng(6)
+    points = np.round(rng.normal(0, 4, (12, 70)), 1)
+    without = points - rng.exponential(1.0, (12, 70)) * (rng.random((12, 70)) < 0.4)
+    weights = rng.dirichlet(np.full(70, 0.3), 12) * rng.uniform(0.5, 1.0, (12, 1))
+    weights[:, :5], points[:, :3], without[:, 2:4] = 0.0, np.inf, -1e6
+    block, e = WeightedBlock(points, without, 1.0, weights), np.exp(np.array([0.0, 0.1, 1.0]))
+    fast = block.sticks(e)
+    slow = np.maximum(block.knots.curve(0, e), block.knots.curve(1, e)), *block.knots.range()
+    assert fast[0].max() > 0.05
+    for mine, numpys in zip(fast, slow, strict=True):
+        np.testing.assert_allclose(mine, numpys, rtol=1e-11, atol=1e-12)
+    far = WeightedBlock(1000 * points, 1000 * without, 1.0, weights)  # too far for exponentials: numpy does it
+    assert np.array_equal(far.sticks(e)[0], np.maximum(far.knots.curve(0, e), far.knots.curve(1, e)))
 
 
 def family(n: int, seed: int) -> tuple[FloatArray, FloatArray, Results]:

@@ -1,6 +1,6 @@
-/* Blocks of people given presence: what presence_block.py does in numpy, one person at a time; and the masses in cells
- * of series/effects.py. They are the oracles of this file; the formulas are there and in docs/mathematics.md, "Laplace
- * kernel".
+/* Blocks of people given presence: what presence_block.py does in numpy, one person at a time; columns of weighted.py;
+ * and masses in cells of series/effects.py. They are the oracles of this file; the formulas are there and in
+ * docs/mathematics.md, "Laplace kernel".
  *
  * A person has `runs` runs of n places each: the others' first, then these moved by each influence. Nothing here touches
  * a Python object, and so all is called without the interpreter's lock. */
@@ -43,6 +43,25 @@ static Knot *merge_sort(Knot *knots, Knot *other, long size, long width)
     return knots;
 }
 
+/* Sorts n knots in place where few steps will do, as for influences that change the order little; or gives up. */
+static int insertion_sort(Knot *knots, long n)
+{
+    long steps = 8 * n;
+    for (long k = 1; k < n; k++) {
+        const Knot moved = knots[k];
+        long place = k;
+        for (; place > 0 && moved.key < knots[place - 1].key; place--) {
+            if (!steps--) {
+                knots[place] = moved;
+                return 0;
+            }
+            knots[place] = knots[place - 1];
+        }
+        knots[place] = moved;
+    }
+    return 1;
+}
+
 /* `order` (rows, most n): which of the first `runs[row]` n places of each row comes when. `scratch` has room for
  * 2 most n knots, of two doubles each. */
 void empriv_presence_order(long rows, long most, long n, const long *runs, const double *x, long *order, Knot *scratch)
@@ -53,13 +72,11 @@ void empriv_presence_order(long rows, long most, long n, const long *runs, const
         Knot *knots = scratch, *other = scratch + most * n;
         for (long run = 0; run < runs[row]; run++) {
             Knot *own = knots + run * n;
-            int rising = run > 0; /* an influence that is the same in all databases keeps the order of the others */
-            for (long k = 0; k < n; k++) {
+            for (long k = 0; k < n; k++) { /* an influence that is the same in all databases keeps their order */
                 own[k].place = run ? knots[k].place + run * n : k;
                 own[k].key = place[own[k].place];
-                rising = rising && (!k || own[k - 1].key <= own[k].key);
             }
-            if (!rising) {
+            if (!run || !insertion_sort(own, n)) {
                 const Knot *sorted = merge_sort(own, other, n, 1);
                 if (sorted != own)
                     memcpy(own, sorted, (size_t)n * sizeof(Knot));
@@ -89,13 +106,19 @@ static Sums sums_in(double *scratch, long room)
     return s;
 }
 
-static void add_up(Sums s, long size, long n, const long *order, const double *up, const double *weights)
+/* Weights are those of the run that a place is in, or of its database: by stretches of `by_run` and `by_database`. */
+typedef struct {
+    const double *weights;
+    long by_run, by_database;
+} Weights;
+
+static void add_up(Sums s, long size, long n, const long *order, const double *up, Weights of)
 {
     double total[2] = {0.0, 0.0}, passed[2] = {0.0, 0.0};
     for (long k = 0; k < size; k++) {
-        const long source = order[k];
-        const int side = source >= n;
-        s.weight[k] = side ? weights[source / n - 1] : 1.0;
+        const long source = order[k], run = source / n;
+        const int side = run > 0;
+        s.weight[k] = of.weights[run * of.by_run + (source - run * n) * of.by_database];
         s.up[k] = up[source];
         total[side] += s.weight[k] * s.up[k];
         passed[side] += s.weight[k];
@@ -115,35 +138,60 @@ static void add_up(Sums s, long size, long n, const long *order, const double *u
     }
 }
 
-/* The larger hockey stick of both directions at each e: `out` (rows, count). */
+/* The larger hockey stick of both directions at one e. */
+static double stick(Sums s, long size, double e)
+{
+    double largest = 0.0;
+    for (int a = 0; a < 2; a++) {
+        const int b = 1 - a;
+        double total = 0.0;
+        int before = s.density[a][0] > e * s.density[b][0];
+        for (long k = 1; k < size; k++) {
+            const int now = s.density[a][k] > e * s.density[b][k];
+            if (now == before)
+                continue;
+            const double left = s.rising[a][k - 1] - e * s.rising[b][k - 1];
+            const double right = s.falling[a][k] - e * s.falling[b][k];
+            const double passed = s.passed[a][k - 1] - e * s.passed[b][k - 1];
+            total += (before ? passed : -passed) - (left * right < 0.0 ? sqrt(-(left * right)) : 0.0);
+            before = now;
+        }
+        total += before ? s.passed[a][size - 1] - e * s.passed[b][size - 1] : 0.0; /* positive to the very end */
+        largest = total > largest ? total : largest;
+    }
+    return largest;
+}
+
+/* Sticks at each e, `out` (rows, count), times the sum of the weights of a side. `weights` (rows, most) of the runs. */
 void empriv_presence_sticks(long rows, long most, long n, const long *runs, const long *order, const double *up,
                             const double *weights, long count, const double *e, double *out, double *scratch)
 {
     const Sums s = sums_in(scratch, most * n);
     for (long row = 0; row < rows; row++) {
-        const long size = runs[row] * n;
-        add_up(s, size, n, order + row * most * n, up + row * most * n, weights + row * (most - 1));
-        for (long c = 0; c < count; c++) {
-            double largest = 0.0;
-            for (int a = 0; a < 2; a++) {
-                const int b = 1 - a;
-                double total = 0.0;
-                int before = s.density[a][0] > e[c] * s.density[b][0];
-                for (long k = 1; k < size; k++) {
-                    const int now = s.density[a][k] > e[c] * s.density[b][k];
-                    if (now == before)
-                        continue;
-                    const double left = s.rising[a][k - 1] - e[c] * s.rising[b][k - 1];
-                    const double right = s.falling[a][k] - e[c] * s.falling[b][k];
-                    const double passed = s.passed[a][k - 1] - e[c] * s.passed[b][k - 1];
-                    total += (before ? passed : -passed) - (left * right < 0.0 ? sqrt(-(left * right)) : 0.0);
-                    before = now;
-                }
-                total += before ? (double)n * (1.0 - e[c]) : 0.0; /* positive to the very end */
-                largest = total > largest ? total : largest;
-            }
-            out[row * count + c] = largest / (double)n;
+        const long size = runs[row] * n, first = row * most * n;
+        add_up(s, size, n, order + first, up + first, (Weights){weights + row * most, 1, 0});
+        for (long c = 0; c < count; c++)
+            out[row * count + c] = stick(s, size, e[c]);
+    }
+}
+
+/* The same of two runs whose places have the weights of their databases, (rows, n); and the least and largest ratio of
+ * the density of the first run to that of the second. */
+void empriv_weighted_sticks(long rows, long n, const long *order, const double *up, const double *weights, long count,
+                            const double *e, double *out, double *low, double *high, double *scratch)
+{
+    const Sums s = sums_in(scratch, 2 * n);
+    for (long row = 0; row < rows; row++) {
+        add_up(s, 2 * n, n, order + row * 2 * n, up + row * 2 * n, (Weights){weights + row * n, 0, 1});
+        low[row] = INFINITY;
+        high[row] = 0.0;
+        for (long k = 0; k < 2 * n; k++) {
+            const double ratio = s.density[0][k] / s.density[1][k];
+            low[row] = ratio < low[row] ? ratio : low[row];
+            high[row] = ratio > high[row] ? ratio : high[row];
         }
+        for (long c = 0; c < count; c++)
+            out[row * count + c] = stick(s, 2 * n, e[c]);
     }
 }
 
@@ -156,7 +204,7 @@ void empriv_presence_values(long rows, long most, long n, const long *runs, cons
     for (long row = 0; row < rows; row++) {
         const long size = runs[row] * n;
         const long *own = order + row * most * n;
-        add_up(s, size, n, own, up + row * most * n, weights + row * (most - 1));
+        add_up(s, size, n, own, up + row * most * n, (Weights){weights + row * most, 1, 0});
         for (long direction = 0; direction < 2 * count; direction++) {
             const int a = (int)(direction % 2), b = 1 - a;
             const double factor = e[direction / 2], of_others = a ? -factor : 1.0, of_present = a ? 1.0 : -factor;

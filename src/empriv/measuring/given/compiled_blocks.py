@@ -32,20 +32,30 @@ class Compiled(NamedTuple):
         return out
 
     def sticks(self, up: FloatArray, order: IntArray, weights: FloatArray, runs: IntArray, e: FloatArray) -> FloatArray:
-        """(rows, len(e)) the larger hockey stick of both directions, of exponentials of places in bandwidths."""
-        rows, most = len(up), weights.shape[1] + 1
+        """(rows, len(e)) the larger hockey stick of both directions, of exponentials of places in bandwidths; the
+        weights (rows, runs) are 1 for the others."""
+        rows, most = weights.shape
         out, n = np.empty((rows, len(e))), up.shape[1] // most
         scratch = np.empty(_COLUMNS * up.shape[1])
         self.library.empriv_presence_sticks(rows, most, n, runs, order, up, weights, len(e), e, out, scratch)
-        return out
+        return out / n
 
     def values(self, up: FloatArray, order: IntArray, weights: FloatArray, runs: IntArray, e: FloatArray) -> FloatArray:
         """(len(e), 2, rows, n) values of each database whose means are the hockey sticks of both directions."""
-        rows, most = len(up), weights.shape[1] + 1
+        rows, most = weights.shape
         n = up.shape[1] // most
         out, scratch = np.empty((len(e), 2, rows, n)), np.empty(_COLUMNS * up.shape[1])
         self.library.empriv_presence_values(rows, most, n, runs, order, up, weights, len(e), e, out, scratch)
         return out
+
+    def weighted(self, x: FloatArray, weights: FloatArray, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sticks (rows, len(e)) of places (rows, 2 n), with everyone and without, that have the weights (rows, n) of
+        their databases; and the least and largest ratio of their densities (rows,)."""
+        rows, n = weights.shape
+        order = self.order(x, np.full(rows, 2), n)
+        out, low, high, scratch = np.empty((rows, len(e))), np.empty(rows), np.empty(rows), np.empty(_COLUMNS * 2 * n)
+        self.library.empriv_weighted_sticks(rows, n, order, np.exp(x), weights, len(e), e, out, low, high, scratch)
+        return out, low, high
 
     def groups(
         self, rising: FloatArray, starts: IntArray, bandwidths: FloatArray, tolerance: float, most: int
@@ -84,10 +94,20 @@ def _load() -> Compiled | None:
     library.empriv_presence_groups.argtypes = [
         LONG, LONGS, DOUBLES, DOUBLES, DOUBLE, LONG, DOUBLES, DOUBLES, LONGS, DOUBLES, DOUBLES,
     ]  # fmt: skip
+    library.empriv_weighted_sticks.argtypes = [
+        LONG, LONG, LONGS, DOUBLES, DOUBLES, LONG, DOUBLES, DOUBLES, DOUBLES, DOUBLES, DOUBLES,
+    ]  # fmt: skip
     library.empriv_cumulated.argtypes = [
         LONG, LONG, DOUBLES, LONG, DOUBLES, LONG, DOUBLES, DOUBLES, DOUBLE, DOUBLES,
     ]  # fmt: skip
-    for name in ("presence_order", "presence_sticks", "presence_values", "presence_groups", "cumulated"):
+    for name in (
+        "presence_order",
+        "presence_sticks",
+        "presence_values",
+        "presence_groups",
+        "weighted_sticks",
+        "cumulated",
+    ):
         getattr(library, f"empriv_{name}").restype = None
     return Compiled(library)
 

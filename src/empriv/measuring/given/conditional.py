@@ -113,11 +113,14 @@ class ViewSearch:
             beyond = self.shifts * (1 + 1e-14) > epsilon * narrowest
         return np.flatnonzero(beyond & (self.shifts > 0))
 
-    def curves(self, epsilon: FloatArray, *, prune: bool = True) -> tuple[FloatArray, IntArray]:
-        """(individuals, epsilons) at ascending epsilons: delta_i, and the worst condition (-1 where delta_i is 0)."""
+    def curves(
+        self, epsilon: FloatArray, *, prune: bool = True, rows: IntArray | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """(individuals, epsilons) at ascending epsilons: delta_i, and the worst condition (-1 where delta_i is 0); of
+        all individuals, or of ``rows`` alone."""
         out = np.zeros((len(self.shifts), len(epsilon)))
         worst = np.full(out.shape, -1)
-        rows = self.subject(float(epsilon[0]))
+        rows = self.subject(float(epsilon[0])) if rows is None else rows
         together = self.n_conditions <= 200 or not prune
         with self._workers(len(rows), "Measuring against adversaries") as (run, advance):
             for some in self._row_blocks(rows):

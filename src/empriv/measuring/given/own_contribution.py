@@ -24,6 +24,9 @@ from empriv.measuring.given.written_out import rows_of
 from empriv.measuring.line.atoms import Pairs
 from empriv.results import FloatArray, IntArray, Results
 
+_LOOKED_AT = 24  # individuals from whom a cost is estimated
+_SEARCHED = 6  # of them, for whom the search is made
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -34,8 +37,9 @@ class Cost:
     pairs : (adversary, individual) pairs in all
     subject : individuals whom no adversary's screening clears
     conditions : values of what is known, of all adversaries
-    at_most, seconds : comparisons (an individual under a condition) that no bound at zero rules out, and their
-        time, both estimated from a few individuals; most need not be made once a bad condition is found
+    at_most : comparisons (an individual under a condition) that no bound at zero rules out; most need not be made
+        once a bad condition is found
+    seconds : time to expect; this and ``at_most`` are estimated from a few individuals
     """
 
     pairs: int
@@ -48,7 +52,7 @@ class Cost:
     def sentence(self) -> str:
         return (
             f"{self.pairs:,} pairs of adversary and individual: {self.subject:,} individuals are left after screening, "
-            f"with about {self.at_most:,} comparisons at most: {self.seconds:,.0f} s or less."
+            f"with about {self.at_most:,} comparisons at most: about {max(self.seconds, 1.0):,.0f} s."
         )
 
 
@@ -116,26 +120,21 @@ def own_views(
 
 
 def cost(search: ViewSearch, epsilon: float) -> Cost:
-    """What `search` costs at ``epsilon``, estimated from a few of its comparisons."""
+    """What `search` costs at ``epsilon``, estimated from a few individuals of all strengths of influence."""
     rows = search.subject(epsilon)
-    n_rows = len(search.shifts)
-    # a few of all strengths of influence: those who move the results most keep the most conditions
-    ordered = rows[np.argsort(search.shifts[rows], kind="stable")]
-    look = ordered[((np.arange(min(len(rows), 24)) + 0.5) * len(rows) / min(max(len(rows), 1), 24)).astype(int)]
     owners = len({view.owner for view in search.views})
-    if not len(look):
-        return Cost(owners * (n_rows - 1), 0, search.n_conditions, 0, 0.0)
-    block = rows_of(search.results, search.pairs, look)
+    pairs = owners * (len(search.shifts) - 1)
+    if not len(rows):
+        return Cost(pairs, 0, search.n_conditions, 0, 0.0)
+    ordered = rows[np.argsort(search.shifts[rows], kind="stable")]
+    count = min(len(rows), _LOOKED_AT)
+    look = ordered[((np.arange(count) + 0.5) * len(rows) / count).astype(int)]
+    bounds = search.bounds(rows_of(search.results, search.pairs, look), epsilon)
     start = time.perf_counter()
-    row, condition = np.nonzero(search.bounds(block, epsilon).T > 0)
-    per_row = len(row) / len(look)
-    bounding = (time.perf_counter() - start) / len(look)
-    some = np.linspace(0, len(row) - 1, min(len(row), 2000)).astype(int)
-    start = time.perf_counter()
-    search.compute(block, row[some], condition[some], np.array([epsilon]))
-    each = (time.perf_counter() - start) / max(1, len(some))
-    at_most = round(per_row * len(rows))
-    return Cost(owners * (n_rows - 1), len(rows), search.n_conditions, at_most, at_most * each + len(rows) * bounding)
+    search.curves(np.array([epsilon]), rows=look[:: max(1, count // _SEARCHED)])
+    each = (time.perf_counter() - start) / len(look[:: max(1, count // _SEARCHED)])
+    at_most = round(np.count_nonzero(bounds > 0) / count * len(rows))
+    return Cost(pairs, len(rows), search.n_conditions, at_most, each * len(rows))
 
 
 def _influence(results: Results, row: int) -> FloatArray:

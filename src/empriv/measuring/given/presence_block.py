@@ -47,7 +47,7 @@ class PresenceBlock:
         code = compiled_blocks.compiled
         if code is None:
             return knots_of(self).sticks(e)
-        return code.sticks(self._up, self.order, self.weights, self.runs, e)
+        return code.sticks(self._up, self.order, self._by_run, self.runs, e)
 
     def values(self, e: FloatArray) -> FloatArray:
         """(len(e), 2, people, n) paired values whose means are the hockey sticks: the others over present, and the
@@ -55,7 +55,12 @@ class PresenceBlock:
         code = compiled_blocks.compiled
         if code is None:
             return np.stack([[knots_of(self).values(direction, float(x)) for direction in (0, 1)] for x in e])
-        return code.values(self._up, self.order, self.weights, self.runs, e)
+        return code.values(self._up, self.order, self._by_run, self.runs, e)
+
+    @property
+    def _by_run(self) -> FloatArray:
+        """(people, G + 1) weights, 1 for the others."""
+        return np.concatenate((np.ones((len(self.weights), 1)), self.weights), axis=1)
 
     @cached_property
     def _up(self) -> FloatArray:
@@ -90,7 +95,7 @@ def block_of(
         return None
     code = compiled_blocks.compiled
     order = np.argsort(x, axis=1) if code is None else code.order(x, _runs(weights), n)
-    return PresenceBlock(x, order, np.ascontiguousarray(weights), n)
+    return PresenceBlock(x, order, weights, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +200,7 @@ def groups_of(
         starts = np.concatenate(([0], np.cumsum([len(own) for own in influences])))
         rising = np.concatenate([np.sort(own) for own in influences])
         means, weights, counts, changed = code.groups(rising, starts, bandwidths, tolerance, most)
-        return means[:, : counts.max()], np.ascontiguousarray(weights[:, : counts.max()]), changed
+        return means[:, : counts.max()], weights[:, : counts.max()], changed
     groups = [grouped(own, h, tolerance, most) for own, h in zip(influences, bandwidths.tolist(), strict=True)]
     means, weights = np.zeros((2, len(groups), max(len(own) for own, _, _ in groups)))
     for place, (own_means, own_weights, _) in enumerate(groups):

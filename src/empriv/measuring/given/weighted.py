@@ -14,7 +14,16 @@ from functools import cached_property
 
 import numpy as np
 
-from empriv.measuring.line.laplace import Knots, LaplaceBlock, SweepBlock, carry_forward, sweep
+from empriv.measuring.given import compiled_blocks
+from empriv.measuring.line.laplace import (
+    CROSSING_LIMIT,
+    SCAN_REACH,
+    Knots,
+    LaplaceBlock,
+    SweepBlock,
+    carry_forward,
+    sweep,
+)
 from empriv.results import FloatArray
 
 
@@ -32,6 +41,14 @@ class WeightedBlock(LaplaceBlock):
         return _sweep(self.points, self.without, self.weights)
 
     def sticks(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        code = compiled_blocks.compiled
+        if code is not None and e[-1] <= CROSSING_LIMIT:
+            # a place without weight may lie anywhere
+            counts = np.tile(self.weights > 0, 2)
+            both = np.concatenate((self.points, self.without), axis=1)
+            low, high = np.where(counts, both, np.inf).min(axis=1), np.where(counts, both, -np.inf).max(axis=1)
+            if np.all(high - low <= 2 * SCAN_REACH):
+                return code.weighted(np.where(counts, both - 0.5 * (low + high)[:, None], 0.0), self.weights, e)
         return np.maximum(self.knots.curve(0, e), self.knots.curve(1, e)), *self.knots.range()
 
     def log_range(self) -> tuple[FloatArray, FloatArray]:

@@ -123,7 +123,7 @@ def _ends(people: GroupedPeople, epsilons: FloatArray, level: float) -> FloatArr
     best, alone = np.empty((len(others), len(epsilons))), np.empty(len(others))
     scratch = np.empty(2 * depth + 2 * block.n * len(parts) + places.shape[1])
     compiled(
-        len(others), places.shape[1], block.n, block.runs, block.order, places, block.weights, depth, len(parts),
+        len(others), places.shape[1], block.n, block.runs, block.order, places, block.weights.copy(), depth, len(parts),
         np.array([0, *(last for _, last in parts)]), len(epsilons), np.exp(epsilons), quantile(level), best, alone,
         scratch,
     )  # fmt: skip
