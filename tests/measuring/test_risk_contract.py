@@ -92,8 +92,29 @@ def test_a_curve_is_computed_once_and_cannot_be_spoilt(risk: ThresholdRisk) -> N
     assert counting.delta(GRID).max() < 1
     counting.total_risk(GRID)
     assert len(asked) == 1
+    assert counting.delta(GRID[0]) == counting.delta(GRID)[0]  # the first of a grid was looked at as if it were alone
+    assert len(asked) == 1
     counting.delta([0.3, 0.1, 0.3])
     np.testing.assert_array_equal(asked[1], [0.1, 0.3], "rising and different")
+    assert counting.delta(0.3) == ThresholdRisk(risk.results, risk.threshold).delta(0.3)
+    assert len(asked) == 3
+
+
+def test_the_first_of_a_grid_is_as_if_asked_alone() -> None:
+    """So that it need not be computed again."""
+    made, several = results(), results(components=2)
+    cells = results(components=3)
+
+    def kinds() -> list[RiskContract]:
+        line, table = empriv.measure(made), empriv.measure(cells)
+        adversary = empriv.measure_against(made, np.random.default_rng(1).normal(size=60))
+        given = empriv.measure_against(made, empriv.Given(np.random.default_rng(1).normal(size=60)))
+        present = [kind.given_presence() for kind in (line, table, given)]
+        return [line, empriv.measure(several), table, adversary, given, line.repeated(20), *present]
+
+    for together, alone in zip(kinds(), kinds(), strict=True):
+        first = together.delta_i([0.1, 0.3, 1.0])[:, 0]
+        np.testing.assert_allclose(first, alone.delta_i(0.1), rtol=1e-9, atol=1e-12)
 
 
 def test_inverses_are_from_above_and_exact(risk: ThresholdRisk) -> None:

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import empriv
+from empriv.measuring.densities import selection
 from empriv.measuring.line.atoms import lattice
 from oracles import (
     bandwidth_cap,
@@ -60,6 +61,20 @@ def test_the_one_standard_error_rule_is_the_default() -> None:
     rule = _bandwidth(q, empriv.Kde("laplace", "one-se"))
     assert _bandwidth(q, empriv.Kde()) == rule
     assert empriv.measure(q, q[None]).density.bandwidths[0] == rule
+
+
+def test_scores_of_draws_are_those_of_all_pairs() -> None:
+    rng = np.random.default_rng(4)
+    databases = np.repeat(np.arange(30), 4)
+    points = np.round(np.repeat(rng.normal(0, 3, 30), 4) + rng.laplace(size=120), 1)  # with ties
+    grid = selection.bandwidth_grid(points, empriv.KERNELS["laplace"])
+    fast = selection.laplace_by_groups(points, databases, grid)
+    np.testing.assert_allclose(
+        fast, selection.log_densities(points, databases, empriv.KERNELS["laplace"], grid), rtol=1e-12
+    )
+    alone = selection.laplace_by_groups(points, np.arange(120), grid)
+    np.testing.assert_allclose(alone, selection.laplace_log_densities(points, grid), rtol=1e-9)
+    assert np.abs(alone - fast).max() > 0.1  # draws of the same database do not score each other
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ Several: TypeAlias = Sequence[float] | npt.NDArray[Any]
 """Several epsilons."""
 
 _LARGEST_EPSILON = 64.0  # beyond it e^-epsilon is less than rounding: people who are not private there never are
+_KEPT = 40_000  # figures of the last questions, if they are more than those of one
 _HALVINGS = 60
 
 
@@ -84,15 +85,21 @@ class RiskContract(ABC):
         """Failure probability of each individual: (individuals,), or (individuals, epsilons) for an array."""
         grid = epsilon_grid(epsilon)
         key = tuple(grid.ravel().tolist())
-        if key not in self._last_curves:
-            self._last_curves.clear()  # one curve is kept: large tables would fill the memory otherwise
+        kept = self._last_curves
+        # what was looked at more closely depends on the least epsilon: with the same one, figures are the same
+        known = next(
+            (curves for asked, curves in kept.items() if asked == key or key == asked[:1] == (min(asked),)), None
+        )
+        if known is None:
             rising, back = np.unique(grid.ravel(), return_inverse=True)
-            curves = self.curves(rising)
+            known = self.curves(rising)
             if self.made_from is not None:  # whatever the estimates say: no function or noise adds to what is told
-                curves = np.minimum(curves, self.made_from.delta_i(rising))
-            self._last_curves[key] = curves if np.array_equal(rising, grid.ravel()) else curves[:, back]
-        curves = self._last_curves[key]
-        return curves[:, 0].copy() if grid.ndim == 0 else curves.copy()
+                known = np.minimum(known, self.made_from.delta_i(rising))
+            known = known if np.array_equal(rising, grid.ravel()) else known[:, back]
+            while kept and sum(map(np.size, kept.values())) + known.size > _KEPT:
+                del kept[next(iter(kept))]
+            kept[key] = known
+        return known[:, 0].copy() if grid.ndim == 0 else known[:, : len(key)].copy()
 
     @overload
     def delta(self, epsilon: float) -> float: ...
@@ -248,7 +255,7 @@ class RiskContract(ABC):
 
     @cached_property
     def _last_curves(self) -> dict[tuple[float, ...], FloatArray]:
-        """delta_i at the epsilons asked for last."""
+        """delta_i at the epsilons asked for last, oldest first."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:

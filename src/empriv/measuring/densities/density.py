@@ -24,6 +24,7 @@ from empriv.results import FloatArray, IntArray
 
 RULES = ("one-se", "likelihood", "k-fold", "silverman", "scott")
 METHODS = ("breiman", "abramson")
+_DENSE = 2_000  # points whose distances are held at once
 _FEW = 64  # results up to which all pairs are no more work than sweeps along the line
 
 
@@ -451,6 +452,8 @@ def _bandwidth(x: FloatArray, groups: IntArray, kernel: Kernel, rule: str) -> tu
     alone = len(np.unique(groups)) == len(groups)
     if rule != "k-fold" and kernel.name == "laplace" and alone and len(x) > _FEW:
         log = selection.laplace_log_densities(x, grid)
+    elif rule != "k-fold" and kernel.name == "laplace" and len(x) <= _DENSE:
+        log = selection.laplace_by_groups(x, groups, grid)
     else:
         log = selection.log_densities(x, selection.folds(groups) if rule == "k-fold" else groups, kernel, grid)
     means, errors = selection.means_and_errors(selection.per_database(log, groups))

@@ -119,6 +119,18 @@ def laplace_log_densities(points: FloatArray, bandwidths: FloatArray) -> FloatAr
     return out
 
 
+def laplace_by_groups(points: FloatArray, groups: IntArray, bandwidths: FloatArray) -> FloatArray:
+    """`log_densities` for the Laplace kernel: who may not score a point is as far from it as can be."""
+    distance = np.where(partners(points, groups, slice(None)), np.abs(points[:, None] - points[None, :]), np.inf)
+    _, own, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    out, kernels = np.empty((len(bandwidths), len(points))), np.empty_like(distance)
+    for place, h in enumerate(bandwidths.tolist()):
+        np.exp(np.multiply(distance, -1.0 / h, out=kernels), out=kernels)
+        kernels.sum(axis=1, out=out[place])
+    with np.errstate(divide="ignore"):
+        return np.log(out / (2 * bandwidths[:, None] * (len(points) - counts)[own]))
+
+
 def per_database(log_density: FloatArray, databases: IntArray) -> FloatArray:
     """Mean over the draws of each database, leaving out points that nothing can score (all partners tied)."""
     scored = np.any(np.isfinite(log_density), axis=0)

@@ -183,8 +183,8 @@ class PresenceRisk(RiskContract):
     def in_blocks(self, rows: IntArray, task: Callable[[IntArray], Answer]) -> Iterator[tuple[IntArray, Answer]]:
         """``task`` of blocks of people, in threads; people there equally often together."""
         rows = rows[np.argsort(self.results.presence[rows], kind="stable")]
-        alone = rows[~self._together[rows]]
-        rows = rows[self._together[rows]]
+        alone = rows[self._irregular[rows]]
+        rows = rows[~self._irregular[rows]]
         blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
         blocks += [alone[place : place + 1] for place in range(len(alone))]
         if len(blocks) < 2 or workers() < 2:
@@ -193,9 +193,13 @@ class PresenceRisk(RiskContract):
         with ThreadPoolExecutor(workers()) as pool:
             yield from zip(blocks, pool.map(task, blocks), strict=True)
 
+    def by_database(self, rows: IntArray) -> GroupedPeople | None:
+        """`block`, if each database has one result."""
+        return self.block(rows) if self.results.draws in (None, 1) else None
+
     def block(self, rows: IntArray) -> GroupedPeople | None:
-        """These people together; None where they must be looked at one by one."""
-        if not self._together[rows].all():
+        """These people together; None where they must be looked at one by one. Every draw counts as a database."""
+        if self._irregular[rows].any():
             return None
         both = [self._others(row) for row in rows.tolist()]
         others, left = (np.stack(side) for side in zip(*both, strict=True))
@@ -315,11 +319,6 @@ class PresenceRisk(RiskContract):
         out = np.full(self.results.n_individuals, not smooth)
         out[[row for row, _ in pairs.own]] = True
         return out
-
-    @cached_property
-    def _together(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """People who can be looked at in blocks."""
-        return ~self._irregular & (self.results.draws is None or self.results.draws == 1)
 
     def _others(self, row: int) -> tuple[FloatArray, FloatArray]:
         """(N,) results of the others in their own units, and what is left of them."""

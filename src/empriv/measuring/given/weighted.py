@@ -47,7 +47,7 @@ class WeightedBlock(LaplaceBlock):
             counts = np.tile(self.weights > 0, 2)
             both = np.concatenate((self.points, self.without), axis=1)
             low, high = np.where(counts, both, np.inf).min(axis=1), np.where(counts, both, -np.inf).max(axis=1)
-            if np.all(high - low <= 2 * SCAN_REACH):
+            if np.isfinite(low).all() and np.isfinite(high).all() and np.all(high - low <= 2 * SCAN_REACH):
                 return code.weighted(np.where(counts, both - 0.5 * (low + high)[:, None], 0.0), self.weights, e)
         return np.maximum(self.knots.curve(0, e), self.knots.curve(1, e)), *self.knots.range()
 

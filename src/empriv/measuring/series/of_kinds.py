@@ -148,7 +148,7 @@ def _(risk: PresenceRisk) -> LookedAt:
     narrow = NARROW * (min(1.0, model.likeliest / model.bandwidth) if isinstance(model, Mixture) else 1.0)
 
     def task(block_rows: IntArray) -> None:
-        people = risk.block(block_rows)
+        people = risk.by_database(block_rows)
         if people is None:
             for row in block_rows.tolist():
                 person(row)

@@ -82,12 +82,14 @@ class Influences:
         """What one individual changes: databases (m,), places (t,), changes (m, draws, t), 0 where a cell is turned."""
         entries = slice(int(self.results.starts[row]), int(self.results.starts[row + 1]))
         part = slice(int(self.starts[row]), int(self.starts[row + 1]))
-        places, column = np.unique(self.places[part], return_inverse=True)
+        touched, begins = self.kept_touched
+        places = touched[begins[row] : begins[row + 1]]
+        column = np.searchsorted(places, self.places[part])
         changes = np.zeros((entries.stop - entries.start, self.draws, len(places)))
         at, draw = np.divmod(self.rows[part] - entries.start * self.draws, self.draws)
         changes[at, draw, column] = self.values[part]
         databases = self.results.entry_database[entries].astype(np.int64)
-        return databases, places.astype(np.int64), changes
+        return databases, places, changes
 
 
 def influences_on(results: Results, fit: TableFit) -> Influences:

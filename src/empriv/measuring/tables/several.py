@@ -31,7 +31,6 @@ DAYS = 12  # of those when somebody was there, at quantiles of what they did
 _FEW_DAYS = 4  # for people who are not among the most exposed
 MOST_EXPOSED = 200
 _HALVINGS = 30
-_HALVINGS = 30
 _BY_RATIO = 100  # people who are also looked at by a likelihood ratio
 _BLOCK = 64
 _MOST_EPSILONS = 16  # of a curve; between them it is a chord, which is above it
@@ -172,9 +171,7 @@ class SeveralCells:
                 np.add.at(out, position[owner], sticks)
         if not present:
             for place, row in enumerate(self.rows[:_BY_RATIO].tolist()):
-                if row not in self._by_ratio:
-                    self._by_ratio[row] = self._ratio_of(row)
-                risk = self._by_ratio[row]
+                risk = self._ratio_of(row)
                 if risk is not None:
                     out[place] = np.maximum(out[place], risk.curves(grid)[0])
         out = np.minimum(out, 1.0)
@@ -208,6 +205,11 @@ class SeveralCells:
         return {}
 
     def _ratio_of(self, row: int) -> Risk | None:
+        if row not in self._by_ratio:
+            self._by_ratio[row] = self._measured_ratio(row)
+        return self._by_ratio[row]
+
+    def _measured_ratio(self, row: int) -> Risk | None:
         """The likelihood ratio that a normal table would have, as one number; None where it never varies. It sees
         people who do another thing each day, whom no direction shows."""
         databases, white = self.whitened(row)

@@ -36,7 +36,7 @@ def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float
     rows = np.flatnonzero(risk.largest_shifts > 0)
 
     def task(block_rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        people = risk.block(block_rows)
+        people = risk.by_database(block_rows)
         upper = None if people is None else grouped_bounds(people, epsilons, level)
         total = None if people is None else people.block.narrowed(TOTAL_WIDTH)
         if upper is None or total is None:
