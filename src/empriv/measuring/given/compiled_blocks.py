@@ -38,7 +38,7 @@ class Compiled(NamedTuple):
         out, n = np.empty((rows, len(e))), up.shape[1] // most
         scratch = np.empty(_COLUMNS * up.shape[1])
         self.library.empriv_presence_sticks(rows, most, n, runs, order, up, weights, len(e), e, out, scratch)
-        return out / n
+        return np.asarray(out / n)
 
     def values(self, up: FloatArray, order: IntArray, weights: FloatArray, runs: IntArray, e: FloatArray) -> FloatArray:
         """(len(e), 2, rows, n) values of each database whose means are the hockey sticks of both directions."""
