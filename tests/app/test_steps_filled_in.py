@@ -176,13 +176,39 @@ class TestWhoAndWhen:
         said = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "individual": "transaction_id"})
         assert "does it number rows, rather than people?" in said
 
-    def test_dates_that_could_be_swapped(self, desk: RunningDesk, visitor: Visitor) -> None:
-        rows = b"client,day,x\n" + b"".join(b"p%d,0%d/01/2026,1\n" % (k, 1 + k % 9) for k in range(40))
+    @pytest.mark.parametrize(("first", "starts"), [("day", "2026-01-"), ("month", "2026-0")])
+    def test_dates_that_could_be_swapped(self, desk: RunningDesk, visitor: Visitor, first: str, starts: str) -> None:
+        rows = b"client;day;x\n" + b"".join(b"p%d;0%d/01/2026;1,5\n" % (k % 5, 1 + k % 9) for k in range(40))
         name = audit_of(desk, rows)
-        for step in ("people", "statistic"):
-            shown = unescape(visitor.get(f"/audits/{name}/{step}/form").text)
-            assert "Dates must tell the day from the month" in shown
-            assert f"/audits/{name}/data" in shown
+        for step in ("data/preview", "people/form", "statistic/form"):
+            shown = visitor.get(f"/audits/{name}/{step}").text
+            assert "Dates must tell the day from the month" in unescape(shown)
+            assert f'action="/audits/{name}/dates"' in shown
+        wrong = send(visitor, f"/audits/{name}/people", WHO)
+        assert wrong.status == 400
+        page = f"/audits/{name}/people?wait=1"
+        answer = visitor.post(f"/audits/{name}/dates", {"first": first, "column": "day"}, page=page, follow=False)
+        assert answer.headers["location"] == f"/audits/{name}/people"
+        (copy,) = settings(desk, name).files
+        lines = (desk.folder / copy).read_text().splitlines()
+        assert len(lines) == 41
+        assert lines[0] == "client,day,x"
+        assert all(line.split(",")[1].startswith(starts) for line in lines[1:])
+        said = live(visitor, f"/audits/{name}/people/counts", page, WHO)
+        assert "9 days, 5 people" in said
+        again = visitor.post(f"/audits/{name}/dates", {"first": "year", "column": "day"}, page=page)
+        assert again.status == 400
+
+    def test_each_file_may_be_a_database(self, desk: RunningDesk, visitor: Visitor) -> None:
+        for number in range(3):
+            (desk.folder / f"ward-{number}.csv").write_text("client,x\n" + "".join(f"p{k},{k}\n" for k in range(9)))
+        (desk.folder / "wards.toml").write_text('files = ["ward-*.csv"]')
+        path = "/audits/wards/people"
+        assert "Each file (3)" in waiting(visitor, path)
+        assert "3 files, 9 people" in live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "way": "files"})
+        send(visitor, path, {**WHO, "way": "files"})
+        assert settings(desk, "wards").database is None
+        assert chosen(waiting(visitor, path), "way") == ["files"]
 
     def test_moments_need_a_time_zone(self, desk: RunningDesk, visitor: Visitor) -> None:
         rows = b"client,at,x\n" + b"".join(b"p%d,2024-01-%02dT23:30:00Z,1\n" % (k % 5, 1 + k % 28) for k in range(99))
@@ -221,8 +247,8 @@ class TestWhoAndWhen:
         outside.write_text("client,day\nmrs-secret,2024-01-01\n")
         for number, source in enumerate([str(outside), f"SELECT * FROM '{outside}'", f"{tmp_path}/*.csv"]):
             (desk.folder / f"evil-{number}.toml").write_text(f"files = [{json.dumps(source)}]")
-            for step in ("people", "statistic"):
-                shown = visitor.get(f"/audits/evil-{number}/{step}/form").text
+            for step in ("data/preview", "people/form", "statistic/form"):
+                shown = visitor.get(f"/audits/evil-{number}/{step}").text
                 assert "must be" in shown
                 assert "mrs-secret" not in shown
                 assert "client" not in shown
@@ -500,6 +526,8 @@ class TestPromise:
         ledger = empriv.Ledger(
             desk.folder / "releases.ledger", policy=empriv.Policy(epsilon=0.1, delta=0.05, queries=3)
         )
+        (desk.folder / "evil.toml").write_text('ledger = "../releases.ledger"')
+        assert "must be in the folder" in visitor.get("/audits/evil/promise/ledger").text
         try:
             page = visitor.get(path).text
             assert chosen(page, "ledger") == ["yes"]

@@ -26,6 +26,7 @@ from empriv.app.pages import (
     go,
     show,
 )
+from empriv.app.swapped_dates import trouble_with
 from empriv.cli.config import Settings
 from empriv.errors import EmprivError, InputError
 
@@ -84,9 +85,10 @@ async def preview(request: Request) -> Response:
     """The first rows, which the page asks for once it is there."""
     settings = folder_of(request).settings(request.path_params["name"])
     try:
+        folder_of(request).check_sources(settings)
         seen = await aside_of(request).ask(preview_of, settings)
     except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
+        return show(request, "no_table.html", **trouble_with(settings, error))
     return show(request, "preview.html", table=seen)
 
 
@@ -99,7 +101,7 @@ def preview_of(settings: Settings) -> Preview:
     with engine_of({}) as engine:
         table: Any = one_table(settings)
         seen = look(engine, table)
-        rows = first_rows(engine, table, _ROWS)
+        _, rows = first_rows(engine, table, _ROWS)
     columns = tuple((c.name, kind_in_words(c.kind, c.is_time, c.moments), c.filled, c.different) for c in seen.closely)
     return Preview(seen.rows, columns, rows)
 

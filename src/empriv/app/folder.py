@@ -6,6 +6,7 @@ NAME.html, NAME.noise.empriv, and one releases.ledger. What the app alone needs 
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import re
@@ -122,6 +123,29 @@ class Folder:
         if not path.is_file():
             raise InputError("`files` must name a file that is there.")
         return str(path.resolve().relative_to(self.path))
+
+    def check_sources(self, settings: Settings) -> None:
+        """Refuse an audit that reads other rows: somebody else may have written its TOML."""
+        from empriv.collecting.sources import is_sql
+
+        if not settings.files:
+            raise InputError("`files` must be chosen first. Hint: the step Data.")
+        for text in (*settings.files, *settings.tables.values()):
+            if text in self.named:
+                continue
+            if is_sql(text):
+                raise InputError("`files` must be files or a server here: SQL as a source is for the command line.")
+            path = text if "://" in text else text.partition("::")[0]
+            matches = list(glob.iglob(path, root_dir=self.path, recursive=True)) if glob.has_magic(path) else []  # noqa: PTH207
+            literal = [path] if not matches or (self.path / path).exists() else []
+            for match in (*matches, *literal):
+                self.check_source(match)
+
+    def check_inside(self, path: str) -> str:
+        """The path of a file in the folder."""
+        if not (self.path / path).resolve().is_relative_to(self.path):
+            raise InputError(f"{Path(path).name} must be in the folder of the app.")
+        return path
 
     def saved(self, name: str, kind: str = "audit", ending: str = ".empriv") -> bool:
         """Whether there is a saved audit, or saved noise, of this name."""

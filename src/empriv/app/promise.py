@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from empriv.app.folder import LEDGER
 from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, in_words, show
-from empriv.app.table_at_hand import check_sources, reach_of_audit
+from empriv.app.table_at_hand import reach_of_audit
 from empriv.cli.config import NOBODY, Settings
 from empriv.cli.policy import goal_of
 from empriv.errors import EmprivError, InputError
@@ -72,7 +72,7 @@ async def promise(request: Request) -> Response:
         chosen = settings_from(settings, typed)
         quantities = _quantities(typed)
         if quantities and settings.individual and settings.files:
-            check_sources(folder, settings)
+            folder.check_sources(settings)
             await aside_of(request).ask(check_quantities, chosen, quantities)
         folder.write(name, chosen)
     except EmprivError as error:
@@ -89,7 +89,8 @@ async def promise_live(request: Request) -> Response:
         chosen = settings_from(settings, typed)
         earlier = 0
         if chosen.ledger is not None:
-            earlier = (await aside_of(request).ask(ledger_at_hand, chosen.ledger)).releases
+            path = folder_of(request).check_inside(chosen.ledger)
+            earlier = (await aside_of(request).ask(ledger_at_hand, path)).releases
         sentences = promise_of(chosen, earlier)
     except EmprivError as error:
         return show(request, "problem.html", sentence=in_words(error, LABELS))
@@ -109,7 +110,7 @@ async def ledger_shown(request: Request) -> Response:
     """What was released before."""
     settings = folder_of(request).settings(request.path_params["name"])
     try:
-        held = await aside_of(request).ask(ledger_at_hand, settings.ledger or LEDGER)
+        held = await aside_of(request).ask(ledger_at_hand, folder_of(request).check_inside(settings.ledger or LEDGER))
     except EmprivError as error:
         return show(request, "problem.html", sentence=str(error))
     return show(request, "promise_ledger.html", held=held)

@@ -22,6 +22,7 @@ from empriv.app import (
     release_answer,
     see_decision,
     statistic,
+    swapped_dates,
     watch_run,
     who_and_when,
 )
@@ -55,6 +56,7 @@ def application(folder: Folder, key: Key) -> Guard:
         Route("/asset/{file}", _asset),
         *desk.ROUTES,
         *choose_data.ROUTES,
+        *swapped_dates.ROUTES,
         *who_and_when.ROUTES,
         *statistic.ROUTES,
         *promise.ROUTES,

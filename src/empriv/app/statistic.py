@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from empriv.app.folder import Folder
 from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
+from empriv.app.swapped_dates import trouble_with
 from empriv.app.table_at_hand import TableAtHand, table_if_known, table_of_audit
 from empriv.base.storage import write_atomically
 from empriv.cli.config import Settings
@@ -125,7 +126,7 @@ async def statistic_form(request: Request) -> Response:
     try:
         table = await table_of_audit(request, settings)
     except EmprivError as error:
-        return show(request, "no_table.html", sentence=str(error))
+        return show(request, "no_table.html", **trouble_with(settings, error))
     return show(request, "statistic_form.html", **_content(request, settings, table, None))
 
 
@@ -268,7 +269,7 @@ async def _whole(
     except EmprivError as error:
         return show(
             request, "statistic.html", step="statistic", settings=settings, table=None, errors={"": str(error)},
-            which=_which(request, settings), status=400 if status == 200 else status,
+            which=_which(request, settings), status=400 if status == 200 else status, **trouble_with(settings, error),
         )  # fmt: skip
     content = _content(request, settings, table, typed)
     return show(request, "statistic.html", step="statistic", status=status, errors=errors or {}, **content)

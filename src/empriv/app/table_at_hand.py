@@ -5,7 +5,6 @@ Looking takes a process beside the server, and is remembered until a file change
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
@@ -14,10 +13,8 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from empriv.app.choose_data import kind_in_words
-from empriv.app.folder import Folder
 from empriv.app.pages import aside_of, folder_of
 from empriv.cli.config import Settings
-from empriv.errors import InputError
 
 T = TypeVar("T")
 UNITS = ("day", "week", "month")
@@ -83,7 +80,7 @@ class DataReach:
 
 async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
     """Look at the table, unless it was looked at before."""
-    check_sources(folder_of(request), settings)
+    folder_of(request).check_sources(settings)
     return await _remembered(request, _rows_of(request, settings), look_at, settings)
 
 
@@ -95,30 +92,12 @@ def table_if_known(request: Request, settings: Settings) -> TableAtHand | None:
 
 async def reach_of_audit(request: Request, settings: Settings) -> DataReach:
     """Count databases and people."""
-    check_sources(folder_of(request), settings)
+    folder_of(request).check_sources(settings)
     key = (
         _rows_of(request, settings), settings.individual, settings.database, settings.subsamples, settings.fraction,
         settings.unidentified, settings.timezone,
     )  # fmt: skip
     return await _remembered(request, key, count_of, settings)
-
-
-def check_sources(folder: Folder, settings: Settings) -> None:
-    """Refuse rows outside the folder: somebody else may have written the audit's TOML."""
-    from empriv.collecting.sources import is_sql
-
-    if not settings.files:
-        raise InputError("`files` must be chosen first. Hint: the step Data.")
-    for text in (*settings.files, *settings.tables.values()):
-        if text in folder.named:
-            continue
-        if is_sql(text):
-            raise InputError("`files` must be files or a server here: SQL as a source is for the command line.")
-        path = text if "://" in text else text.partition("::")[0]
-        matches = list(glob.iglob(path, root_dir=folder.path, recursive=True)) if glob.has_magic(path) else []  # noqa: PTH207
-        literal = [path] if not matches or (folder.path / path).exists() else []
-        for match in (*matches, *literal):
-            folder.check_source(match)
 
 
 def look_at(settings: Settings) -> TableAtHand:

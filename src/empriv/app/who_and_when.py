@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from empriv.app.pages import ELSEWHERE, by_label, changed_elsewhere, folder_of, form_of, go, in_words, show
+from empriv.app.swapped_dates import trouble_with
 from empriv.app.table_at_hand import UNITS, TableAtHand, reach_of_audit, table_if_known, table_of_audit
 from empriv.cli.config import Settings
 from empriv.errors import EmprivError, InputError
@@ -75,7 +76,7 @@ async def people_form(request: Request) -> Response:
     try:
         table = await table_of_audit(request, settings)
     except EmprivError as error:
-        return show(request, "no_table.html", sentence=str(error))
+        return show(request, "no_table.html", **trouble_with(settings, error))
     return show(request, "people_form.html", **_content(settings, table, typed_from(settings, table)))
 
 
@@ -214,7 +215,7 @@ async def _whole(
         table = await table_of_audit(request, settings)
     except EmprivError as error:
         return show(
-            request, "people.html", step="people", settings=settings, table=None, sentence=str(error),
+            request, "people.html", step="people", settings=settings, table=None, **trouble_with(settings, error),
             status=400 if status == 200 else status, errors={"": str(error)},
         )  # fmt: skip
     content = _content(settings, table, typed or typed_from(settings, table))

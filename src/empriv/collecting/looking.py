@@ -189,8 +189,10 @@ def gives(engine: Engine, data: Databases, query: str) -> Gives:
     return Gives(None if names is None else tuple(names), slow)
 
 
-def first_rows(engine: Engine, source: Source, count: int) -> tuple[tuple[str | None, ...], ...]:
-    """Some rows of a table, each value as text; None where it is NULL."""
+def first_rows(
+    engine: Engine, source: Source, count: int
+) -> tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...]]:
+    """The columns of a table and some of its rows, each value as text; None where it is NULL."""
     with engine.session(_whole(source)) as session:
         names = session.columns[DATA]
         as_text = [
@@ -202,7 +204,7 @@ def first_rows(engine: Engine, source: Source, count: int) -> tuple[tuple[str | 
         [None if null else str(value) for value, null in zip(column.values, column.null, strict=True)]
         for column in columns
     ]
-    return tuple(zip(*texts, strict=True))
+    return tuple(names), tuple(zip(*texts, strict=True))
 
 
 def _is_name(word: str) -> bool:

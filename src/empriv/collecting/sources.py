@@ -39,6 +39,19 @@ _SERVERS = ("postgresql://", "postgres://")
 REMOTE = ("http://", "https://", "s3://", "gs://", "gcs://", "r2://", "hf://")
 
 
+class AmbiguousDates(SourceError):
+    """Day and month of the dates in a ``column`` of text could be swapped; ``year`` has so many digits."""
+
+    column = ""
+    year = 0
+
+    @staticmethod
+    def of(sentence: str, column: str, year: int) -> AmbiguousDates:
+        error = AmbiguousDates(sentence)  # with one argument it survives the way to another process
+        error.column, error.year = column, year
+        return error
+
+
 @dataclass(frozen=True, repr=False)
 class Address:
     """Where a server, a database file or a remote file is. It may hold a password, and so it is never shown."""

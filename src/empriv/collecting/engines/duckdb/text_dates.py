@@ -12,8 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from empriv.collecting.engines.data_view import quoted, text_literal
-from empriv.collecting.sources import Files
-from empriv.errors import SourceError
+from empriv.collecting.sources import AmbiguousDates, Files
 
 _YEAR_LAST = re.compile(r"\s*\d{1,2}\s*([-/. ])\s*\d{1,2}\s*[-/. ]\s*(\d{4}|\d{2})(?!\d)")
 _MONTHS = 12
@@ -33,7 +32,7 @@ def check_dates(files: Files, name: str, columns: Mapping[str, str], run: Run) -
         largest, differ = run(f"SELECT max(day({at})), bool_or(day({at}) <> month({at})) FROM {name}")[0]
         # of three numbers of two digits, DuckDB may take any for the year
         if len(year) == 2 or (differ and largest <= _MONTHS):
-            raise SourceError(_could_be_swapped(files, column, between, year))
+            raise AmbiguousDates.of(_could_be_swapped(files, column, between, year), column, len(year))
 
 
 def _first_text(files: Files, column: str, run: Run) -> str:
