@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
+import empriv
 from app.conftest import RunningDesk, Visitor, sales
 from empriv.cli.config import Settings, read_config, settings_of
+from empriv.collecting.origins import describe
+from empriv.ledger import identity_of
+from ledger.asking import asked
 
 HOSTILE = "<img src=x onerror=alert(1)> \"q\" 's' -- " + "very long " * 20 + "end"
 WHO = {
@@ -464,9 +468,9 @@ class TestPromise:
         said = live(visitor, f"{path}/said", path, {**USUAL, "times": "12"})
         assert (
             "Whoever thought it 50:50 that a person is in the data may be at most 52.5% sure after reading. For each "
-            "person this may fail with a probability of at most 5%. That holds for readers who may know the calendar, "
-            "previous answers and that the person is in the database, and for 12 publications together (epsilon 0.1, "
-            "delta 0.05)." in said
+            "person this may fail with a probability of at most 5%. That holds for readers who may know what the "
+            "calendar and previous answers tell and that the person is in the database, and for 12 publications "
+            "together (epsilon 0.1, delta 0.05)." in said
         )
         assert "40 databases cannot support any delta below 0.072" in said
         nothing = {**USUAL, "known": "none", "presence": "random", "preset": "own", "epsilon": "0", "delta": "0.1"}
@@ -519,13 +523,9 @@ class TestPromise:
         assert settings(desk, name).epsilon == (0.1, 1.0)
 
     def test_earlier_releases(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
-        import empriv
-
         path = f"/audits/{ready}/promise"
         assert "Nothing was released" in visitor.get(path).text
-        ledger = empriv.Ledger(
-            desk.folder / "releases.ledger", policy=empriv.Policy(epsilon=0.1, delta=0.05, queries=3)
-        )
+        ledger = empriv.Ledger(desk.folder / "releases.ledger", policy=empriv.Policy(queries=3))
         (desk.folder / "evil.toml").write_text('ledger = "../releases.ledger"')
         assert "must be in the folder" in visitor.get("/audits/evil/promise/ledger").text
         try:
@@ -534,6 +534,21 @@ class TestPromise:
             held = visitor.get(f"{path}/ledger").text
             assert "no release yet" in held
             assert "at most 3 queries" in held
+            said = live(visitor, f"{path}/said", path, {**USUAL, "ledger": "yes"})
+            assert "No earlier release is from these databases" in said
+            more = {**USUAL, "ledger": "yes", "known": "some", "calendar": "yes"}
+            assert 'id="wrong-known"' in visitor.post(path, more).text
+            (source,) = settings(desk, ready).files
+            data = empriv.databases(source, database="day", individual="client")
+            for day, origin in (("2024-01-01", describe(data)), ("elsewhere", None)):
+                release = asked("<b>count(*)", identity=identity_of([day], origin), database=day)
+                ledger.release(release, lambda: 1.0)
+            held = visitor.get(f"{path}/ledger").text
+            assert "holds 2 releases, 1 of them from these databases" in held
+            assert "&lt;b&gt;count(*)" in held
+            said = live(visitor, f"{path}/said", path, {**USUAL, "ledger": "yes"})
+            assert "counted with 1 earlier release (" in said
+            assert "the calendar is not counted as known" in said
             visitor.post(path, {**USUAL, "ledger": "yes", "scope": "shop"}, follow=False)
             assert (settings(desk, ready).ledger, settings(desk, ready).scope) == ("releases.ledger", "shop")
             visitor.post(path, USUAL, follow=False)

@@ -14,11 +14,11 @@ from starlette.routing import Route
 
 from empriv.app.folder import LEDGER
 from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, in_words, show
-from empriv.app.table_at_hand import reach_of_audit
+from empriv.app.table_at_hand import databases_of, reach_of_audit, remembered
 from empriv.cli.config import NOBODY, Settings
 from empriv.cli.policy import goal_of
 from empriv.errors import EmprivError, InputError
-from empriv.words.planning import PRESETS, Promise, beyond_reach, failing, opinion, promised
+from empriv.words.planning import PRESETS, Promise, beyond_reach, failing, opinion, promised, together_in_words
 
 OWN, KEPT = "own", "kept"
 AUTO, NOTHING, SOME, CONTRIBUTION = "auto", "none", "some", "contribution"
@@ -29,6 +29,7 @@ LABELS = {
 }  # fmt: skip
 _MOST_TIMES = 1_000_000
 _MOST_PREVIOUS = 100
+_SHOWN = 5  # releases
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,10 @@ class PromiseTyped:
 
 @dataclass(frozen=True)
 class LedgerAtHand:
-    """What a ledger holds, in words; ``releases`` are those of the audit's own scope and of others."""
+    """What a ledger holds, in words; ``here`` are the releases from the audit's own databases, None if unknown."""
 
     releases: int
+    here: int | None
     limits: str
     lines: tuple[str, ...] = ()
 
@@ -87,44 +89,65 @@ async def promise_live(request: Request) -> Response:
     typed = typed_in(form)
     try:
         chosen = settings_from(settings, typed)
-        earlier = 0
-        if chosen.ledger is not None:
-            path = folder_of(request).check_inside(chosen.ledger)
-            earlier = (await aside_of(request).ask(ledger_at_hand, path)).releases
+        held = None if chosen.ledger is None else await _held(request, chosen)
+        earlier = 0 if held is None else held.releases if held.here is None else held.here
         sentences = promise_of(chosen, earlier)
     except EmprivError as error:
         return show(request, "problem.html", sentence=in_words(error, LABELS))
-    warning = None
+    warnings = [] if held is None else [together_in_words(earlier, known=typed.known != NOTHING)]
     if chosen.individual and chosen.files:
         try:
             reach = await reach_of_audit(request, chosen)
             limits = [goal_of([text])["delta"] for text in chosen.target]
             smallest = min((limit for limit in limits if limit is not None), default=math.inf)
-            warning = beyond_reach(reach.databases, reach.least_delta, smallest)
+            warnings.append(beyond_reach(reach.databases, reach.least_delta, smallest) or "")
         except EmprivError as error:
-            warning = str(error)
-    return show(request, "promise_said.html", sentences=sentences, warning=warning, targets=chosen.target)
+            warnings.append(str(error))
+    return show(
+        request, "promise_said.html", sentences=sentences, warnings=list(filter(None, warnings)), targets=chosen.target
+    )
 
 
 async def ledger_shown(request: Request) -> Response:
     """What was released before."""
     settings = folder_of(request).settings(request.path_params["name"])
     try:
-        held = await aside_of(request).ask(ledger_at_hand, folder_of(request).check_inside(settings.ledger or LEDGER))
+        held = await _held(request, replace(settings, ledger=settings.ledger or LEDGER))
     except EmprivError as error:
         return show(request, "problem.html", sentence=str(error))
     return show(request, "promise_ledger.html", held=held)
 
 
-def ledger_at_hand(path: str) -> LedgerAtHand:
-    """What a ledger holds; called beside the server."""
+async def _held(request: Request, settings: Settings) -> LedgerAtHand:
+    """What the ledger of an audit holds."""
+    folder = folder_of(request)
+    path = folder.check_inside(str(settings.ledger))
+    there = bool(settings.individual and settings.files)
+    if there:
+        folder.check_sources(settings)
+    changed = (folder.path / path).stat().st_mtime_ns if (folder.path / path).is_file() else 0
+    key = (databases_of(request, settings), path, changed, settings.scope)
+    return await remembered(request, key, ledger_at_hand, path, settings if there else None)
+
+
+def ledger_at_hand(path: str, settings: Settings | None) -> LedgerAtHand:
+    """What a ledger holds, and what of it is from an audit's databases; called beside the server."""
+    from empriv.cli.inputs import source_of
     from empriv.cli.ledger import policy_words
-    from empriv.ledger import Ledger, ReleaseEntry
+    from empriv.cli.running import engine_of
+    from empriv.collecting.origins import describe
+    from empriv.ledger import Ledger, ReleaseEntry, identity_of
 
     ledger = Ledger(path, create=False)
     releases = [entry for entry in ledger.entries() if isinstance(entry, ReleaseEntry)]
-    lines = tuple(f"{entry.time[:10]}: {' '.join(entry.query.split())}" for entry in releases[-5:][::-1])
-    return LedgerAtHand(len(releases), policy_words(ledger.policy), lines)
+    lines = tuple(f"{entry.time[:10]}: {' '.join(entry.query.split())}" for entry in releases[-_SHOWN:][::-1])
+    here = None
+    if settings is not None and releases:
+        data = source_of(settings)
+        with engine_of({}) as engine, engine.session(data) as session:
+            labels = session.databases.tolist()
+        here = len(ledger.released(identity_of(labels, describe(data), scope=settings.scope)))
+    return LedgerAtHand(len(releases), here, policy_words(ledger.policy), lines)
 
 
 def check_quantities(settings: Settings, quantities: tuple[str, ...]) -> None:
@@ -201,6 +224,11 @@ def settings_from(settings: Settings, typed: PromiseTyped) -> Settings:
         buckets = None
     else:
         raise InputError("`known` must be chosen.")
+    if typed.ledger and typed.known in (SOME, CONTRIBUTION):
+        raise InputError(
+            "`known` must be what everybody knows, or nothing, if earlier releases are counted: several answers are "
+            "not measured against readers who know more."
+        )
     if typed.presence not in ("both", "random"):
         raise InputError("`presence` must be both or random.")
     chosen = replace(
@@ -232,10 +260,10 @@ def _known_in_words(settings: Settings) -> tuple[str, ...]:
 
     if settings.own_contribution:
         return ("their own contribution",)
-    if settings.adversary == (NOBODY,):
+    if settings.adversary == (NOBODY,) or settings.ledger is not None:
         return ()
     if set(settings.adversary) <= {AUTO} and not settings.previous:
-        return ("the calendar", "previous answers")
+        return ("what the calendar and previous answers tell",)
     quantities = [text for text in settings.adversary if text not in ("calendar", "previous", "public", AUTO)]
     words = [shortened(" ".join(text.split()), 40) for text in quantities]
     words += ["the calendar"] if {"calendar", "public"} & set(settings.adversary) else []

@@ -99,7 +99,9 @@ async def statistic(request: Request) -> Response:
         table = await table_of_audit(request, settings)
         shown = await aside_of(request).ask(look_closer, settings, _facts(table), typed)
     except EmprivError as error:
-        return await _whole(request, settings, typed=typed, errors={"": str(error)}, status=400)
+        return await _whole(
+            request, settings, typed=typed, errors={"": trouble_with(settings, error)["sentence"]}, status=400
+        )
     errors = dict(shown.errors)
     others = [query for place, query in enumerate(queries) if place != which]
     if not errors and shown.sql in others:
@@ -267,9 +269,10 @@ async def _whole(
     try:
         table = await table_of_audit(request, settings)
     except EmprivError as error:
+        trouble = trouble_with(settings, error)
         return show(
-            request, "statistic.html", step="statistic", settings=settings, table=None, errors={"": str(error)},
-            which=_which(request, settings), status=400 if status == 200 else status, **trouble_with(settings, error),
+            request, "statistic.html", step="statistic", settings=settings, table=None, which=_which(request, settings),
+            errors={"": trouble["sentence"]}, status=400 if status == 200 else status, **trouble,
         )  # fmt: skip
     content = _content(request, settings, table, typed)
     return show(request, "statistic.html", step="statistic", status=status, errors=errors or {}, **content)

@@ -27,7 +27,9 @@ def trouble_with(settings: Settings, error: EmprivError) -> dict[str, Any]:
 
     plain = all(PurePath(text).suffix.lower() in _CSV and not glob.has_magic(text) for text in settings.files)
     mendable = plain and isinstance(error, AmbiguousDates) and error.year == _YEAR
-    return {"sentence": str(error), "column": getattr(error, "column", None) if mendable else None}
+    if not mendable:
+        return {"sentence": str(error), "column": None}
+    return {"sentence": str(error).partition(" Hint:")[0], "column": getattr(error, "column", None)}
 
 
 async def dates(request: Request) -> Response:

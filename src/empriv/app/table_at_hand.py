@@ -81,7 +81,7 @@ class DataReach:
 async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
     """Look at the table, unless it was looked at before."""
     folder_of(request).check_sources(settings)
-    return await _remembered(request, _rows_of(request, settings), look_at, settings)
+    return await remembered(request, _rows_of(request, settings), look_at, settings)
 
 
 def table_if_known(request: Request, settings: Settings) -> TableAtHand | None:
@@ -93,11 +93,27 @@ def table_if_known(request: Request, settings: Settings) -> TableAtHand | None:
 async def reach_of_audit(request: Request, settings: Settings) -> DataReach:
     """Count databases and people."""
     folder_of(request).check_sources(settings)
-    key = (
+    return await remembered(request, databases_of(request, settings), count_of, settings)
+
+
+def databases_of(request: Request, settings: Settings) -> tuple[Any, ...]:
+    """By what databases and people are known again."""
+    return (
         _rows_of(request, settings), settings.individual, settings.database, settings.subsamples, settings.fraction,
         settings.unidentified, settings.timezone,
     )  # fmt: skip
-    return await _remembered(request, key, count_of, settings)
+
+
+async def remembered(request: Request, key: Any, function: Callable[..., T], *arguments: Any) -> T:
+    """What a function gives beside the server; what it gave before, if the key is the same."""
+    memory = _memory(request)
+    if (function, key) not in memory:
+        answer = await aside_of(request).ask(function, *arguments)
+        while len(memory) >= _REMEMBERED:
+            memory.pop(next(iter(memory)))
+        memory[function, key] = answer
+    given: T = memory[function, key]
+    return given
 
 
 def look_at(settings: Settings) -> TableAtHand:
@@ -150,17 +166,6 @@ def _rows_of(request: Request, settings: Settings) -> tuple[Any, ...]:
             state = (folder_of(request).path / text).stat()
             marks.append((text, state.st_mtime_ns, state.st_size))
     return (settings.files, settings.table, settings.sql, tuple(settings.tables.items()), tuple(marks))
-
-
-async def _remembered(request: Request, key: Any, function: Callable[[Settings], T], settings: Settings) -> T:
-    memory = _memory(request)
-    if (function, key) not in memory:
-        answer = await aside_of(request).ask(function, settings)
-        while len(memory) >= _REMEMBERED:
-            memory.pop(next(iter(memory)))
-        memory[function, key] = answer
-    remembered: T = memory[function, key]
-    return remembered
 
 
 def _memory(request: Request) -> dict[Any, Any]:

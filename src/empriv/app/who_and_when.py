@@ -214,9 +214,10 @@ async def _whole(
     try:
         table = await table_of_audit(request, settings)
     except EmprivError as error:
+        trouble = trouble_with(settings, error)
         return show(
-            request, "people.html", step="people", settings=settings, table=None, **trouble_with(settings, error),
-            status=400 if status == 200 else status, errors={"": str(error)},
+            request, "people.html", step="people", settings=settings, table=None, **trouble,
+            status=400 if status == 200 else status, errors={"": trouble["sentence"]},
         )  # fmt: skip
     content = _content(settings, table, typed or typed_from(settings, table))
     return show(request, "people.html", step="people", status=status, errors=errors or {}, **content)

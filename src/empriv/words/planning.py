@@ -32,9 +32,14 @@ def too_few(n: int, least: int) -> str | None:
 
 def beyond_reach(n: int, least: float, delta: float) -> str | None:
     """What to say of a promise that so many databases cannot show to be kept; None if they may."""
-    return (
-        None if delta >= least else f"{floor(n, least)} The promise cannot be shown to be kept; with noise it may be."
-    )
+    return None if delta >= least else f"{floor(n, least)} With so few, nobody can show that the promise is kept."
+
+
+def together_in_words(earlier: int, *, known: bool) -> str:
+    """What to say of an audit together with earlier releases from the same databases; ``known``: if more is known."""
+    if not earlier:
+        return "No earlier release is from these databases, so that none is counted. You need not count them."
+    return "Together with earlier releases, the calendar is not counted as known." if known else ""
 
 
 def opinion(epsilon: float) -> str:
