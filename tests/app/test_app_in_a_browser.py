@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+import empriv
 from app.conftest import PATIENCE, RunningDesk, sales
+from empriv.ledger.values import ReleaseEntry
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +43,10 @@ class Tab:
         # evaluated as a debugger would, which the page's Content-Security-Policy leaves alone
         session = self.context.new_cdp_session(self.page)
         session.send("Runtime.evaluate", {"expression": axe + "; undefined"})
-        expression = "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+        expression = (
+            "axe.run(document, {resultTypes: ['violations']})"
+            ".then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+        )
         found = session.send(
             "Runtime.evaluate", {"expression": expression, "awaitPromise": True, "returnByValue": True}
         )
@@ -69,7 +74,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 def hostile_sales() -> bytes:
     """Sales whose column of people, and whose regions, look like markup."""
-    text = sales(days=40, people=8).decode()
+    text = sales(days=60, people=8).decode()
     return text.replace("day,client,", f'day,"{HOSTILE}",').replace("north", "<script>alert(2)</script>").encode()
 
 
@@ -133,7 +138,7 @@ def test_a_newcomer_goes_from_a_file_to_a_release_by_keyboard_on_a_telephone(
     keys.press("a[href$='/people']")
     look("people")
     keys.press(f'input[name=individual][value="{HOSTILE}"]', "Space")  # no name tells that this is who
-    page.wait_for_selector("text=40 days, 8 people")
+    page.wait_for_selector("text=60 days, 8 people")
     keys.press("button.first")
     look("statistic")
     keys.press("button.first")
@@ -143,5 +148,25 @@ def test_a_newcomer_goes_from_a_file_to_a_release_by_keyboard_on_a_telephone(
     keys.press("button.first")
     page.wait_for_url("**/decision", timeout=1000 * PATIENCE)
     look("decision")
+    keys.press("a[href$='/improve']")
+    look("improve")
+    keys.press("button[value=noise]")
+    page.wait_for_selector("a.first[href$='/release']", timeout=1000 * PATIENCE)
+    look("improve")
+    keys.press("a.first[href$='/release']")
+    look("release")
+    keys.press("form[action$='/ledger'] button")
+    keys.to("#database")
+    page.keyboard.type("2024-01-05")
+    keys.press("input[name=confirm]", "Space")
+    keys.press("form:has(#database) button.first")
+    page.wait_for_selector("section[aria-label=Released]", timeout=1000 * PATIENCE)
+    answer = page.inner_text("section[aria-label=Released] .line")
+    look("release")
+    assert page.inner_text("section[aria-label=Released] .line") == answer  # a reload releases nothing
+    written = empriv.Ledger(desk.folder / "releases.ledger", create=False).entries()
+    assert len([entry for entry in written if isinstance(entry, ReleaseEntry)]) == 1
+    here.go("/")
+    assert "avg(amount)" in page.inner_text("main")
     assert here.noises == []
     assert here.elsewhere == []
