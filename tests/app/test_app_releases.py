@@ -153,7 +153,7 @@ def test_papers_are_handed_out_and_no_other_file(released: Folder, visitor: Visi
 def test_an_audit_that_somebody_saved_without_a_page_can_have_one(released: Folder, visitor: Visitor) -> None:
     (released.path / "bare.empriv").write_bytes((released.path / "shop.empriv").read_bytes())
     page = visitor.get("/audits/bare/decision").text
-    assert "There is no page of this audit yet." in page
+    assert "There is no page of this audit yet" in page
     assert "empriv show bare.empriv --json bare.json --report bare.html" in page
     assert "--target" in page_arguments("shop", SETTINGS)
     assert visitor.get("/audits/nothing/decision").status == 200

@@ -20,6 +20,8 @@ import pytest
 
 from app.conftest import PATIENCE, RunningDesk, Visitor, sales, wait_for
 from empriv.app.folder import Folder
+from empriv.app.listing import figures_of_file
+from empriv.app.see_decision import decision_of
 from empriv.app.watch_run import arguments_of, plan_of, step_for, what_needs_trust
 from empriv.app.work import AUDIT, all_work, cancel, changed_since, latest, seen, start
 from empriv.cli.config import Settings
@@ -278,3 +280,19 @@ def test_stage_share_and_time_left_are_told_while_it_runs(tmp_path: Path) -> Non
         began = time.monotonic()
         cancel(folder, work.key)
     assert time.monotonic() - began < PATIENCE
+
+
+def test_files_of_an_earlier_run_are_not_taken_for_those_of_the_last(tmp_path: Path) -> None:
+    """A run that is killed between its files leaves each of them whole, and some of the run before."""
+    folder = put(tmp_path)
+    for ending in (".json", ".html"):
+        folder.file("shop", ending).write_text('{"format": "empriv audit figures", "decision": {"word": "Publish"}}')
+    folder.file("shop", ".empriv").write_bytes(b"")
+    assert folder.current("shop", ".html") is not None
+    assert figures_of_file(folder, "shop")
+    earlier = folder.file("shop", ".empriv").stat().st_mtime - 60
+    for ending in (".json", ".html"):
+        os.utime(folder.file("shop", ending), (earlier, earlier))
+    assert folder.current("shop", ".html") is None
+    assert not figures_of_file(folder, "shop")
+    assert decision_of(folder, "shop") is None

@@ -23,6 +23,8 @@ from empriv.errors import EmprivError, InputError
 OWN = ".empriv-app"
 LEDGER = "releases.ledger"
 TABLES = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".tsv", ".duckdb", ".db", ".sqlite")
+AT_ONCE = 2.0
+"""Seconds between files that one command writes, which a copy may put in another order."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
 
@@ -68,6 +70,15 @@ class Folder:
             return path if stat.S_ISREG(path.lstat().st_mode) else None
         except OSError:
             return None
+
+    def current(self, name: str, ending: str) -> Path | None:
+        """A file that was written of the saved audit; None also if it is of an earlier one.
+
+        A run that was ended between its files leaves some of the run before.
+        """
+        path, saved = self.written(name, ending), self.written(name, ".empriv")
+        late = path is not None and saved is not None and path.stat().st_mtime + AT_ONCE < saved.stat().st_mtime
+        return None if late else path
 
     def audits(self) -> tuple[str, ...]:
         """Names of audits, latest first: those with an audit.toml, and those that somebody has saved."""

@@ -122,8 +122,8 @@ def look_at(folder: Folder, name: str, works: Sequence[Work] | None = None) -> L
 
 
 def figures_of_file(folder: Folder, name: str) -> dict[str, Any]:
-    """What NAME.json says of the audit; nothing if it is somebody's table, or damaged."""
-    path = folder.written(name, ".json")
+    """What NAME.json says of the audit; nothing if it is somebody's table, or damaged, or of an earlier audit."""
+    path = folder.current(name, ".json")
     try:
         if path is None or path.stat().st_size > _MOST_BYTES:
             return {}

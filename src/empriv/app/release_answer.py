@@ -24,7 +24,7 @@ from empriv.app.listing import figures_of_file
 from empriv.app.pages import aside_of, by_field, folder_of, form_of, go, show
 from empriv.app.redo_script import script_of
 from empriv.app.see_decision import PAGE, PAGES, decision_of, page_arguments
-from empriv.app.watch_run import how_far, step_for
+from empriv.app.watch_run import how_far
 from empriv.app.work import Work, latest, start
 from empriv.cli.config import Settings
 from empriv.cli.output import POLICY_FAILED
@@ -161,7 +161,9 @@ def release_arguments(folder: Folder, name: str, form: Mapping[str, Any]) -> tup
     arguments: tuple[str, ...] = ("release", *files, "--json", "-")
     private = None
     if way == "rows":
-        arguments = (*arguments, f"--rows={folder.check_source(str(form.get('rows') or ''))}")
+        if not form.get("rows"):
+            raise InputError("`rows` must be a file of the folder.")
+        arguments = (*arguments, f"--rows={folder.check_source(str(form['rows']))}")
     elif not label:
         raise InputError("`database` must say which database the answer is from.")
     if label and way != "rows":
@@ -329,11 +331,11 @@ def _page(
     return show(
         request, "release.html", step="release", saved=folder.saved(name), decision=decision, noisy=noisy,
         as_it_is=decision is not None and decision.word == PUBLISH, book=book.name, booked=book.is_file(),
-        released=_released(last), refused=refused, failed=None if failed is None else failed.said,
-        mend=None if failed is None else step_for(failed.said), limits=LIMITS, given=given, tables=tables,
+        released=_released(last), refused=refused, failed=None if failed is None else failed.said, limits=LIMITS,
+        given=given, tables=tables,
         several=figures_of_file(folder, name).get("n_components") is not None, target=bool(settings.target),
         times=settings.times or 30, command=shlex.join(command), unit=settings.unit,
-        pages=[key for key, ending in PAGES.items() if folder.written(name, ending) is not None],
+        pages=[key for key, ending in PAGES.items() if folder.current(name, ending) is not None],
         work=work if work is not None and work.running else None, errors=errors or {}, status=status,
         **(how_far(work) if work is not None and work.running else {}),
     )  # fmt: skip

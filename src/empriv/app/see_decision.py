@@ -73,7 +73,7 @@ def decision_of(folder: Folder, name: str) -> Decision | None:
 def _page(request: Request, *, errors: dict[str, str] | None = None, status: int = 200) -> Response:
     folder, name = folder_of(request), request.path_params["name"]
     made = decision_of(folder, name)
-    pages = [key for key, ending in PAGES.items() if folder.written(name, ending) is not None]
+    pages = [key for key, ending in PAGES.items() if folder.current(name, ending) is not None]
     asked = request.query_params.get("page", "report")
     page = asked if asked in pages else "report" if "report" in pages else None
     work = latest(folder, name)

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from empriv.app.folder import Folder
+from empriv.app.folder import AT_ONCE, Folder
 from empriv.base.storage import write_atomically
 from empriv.cli.output import INTERRUPTED
 from empriv.errors import InputError
@@ -35,7 +35,6 @@ _ID = r"[0-9]{20}-[0-9a-f]{8}"
 _GRACE_SECONDS = 5.0
 _REMEMBERED = 8  # pieces of work of one audit
 _RESULTS = (".empriv", ".json")
-_AT_ONCE = 2.0  # seconds between the files that one command writes
 AUDIT = "Audit"
 """Title of the work that makes an audit."""
 DONE_CODES = (0, 3, 4)  # the command did its work, whatever the verdict
@@ -161,7 +160,7 @@ def changed_since(folder: Folder, audit: str, works: Sequence[Work] | None = Non
         if work.title == AUDIT and work.state == "done" and work.began <= made <= (work.ended or 0.0):
             return work.settings != folder.seen(audit)
     # Somebody made it by the command line, which may write the settings last.
-    return settings.stat().st_mtime > max(results) + _AT_ONCE
+    return settings.stat().st_mtime > max(results) + AT_ONCE
 
 
 def cancel(folder: Folder, key: str) -> None:
