@@ -83,5 +83,7 @@ def test_what_is_as_by_default_is_not_said_and_the_rest_is() -> None:
 def test_what_only_the_command_line_does_is_refused() -> None:
     with pytest.raises(InputError, match="several that make one table"):
         script_of("shop", replace(PLAIN, files=("a.csv", "b.csv")))
+    with pytest.raises(InputError, match="which data, who and what"):
+        script_of("shop", Settings(files=("a.csv",)))
     with pytest.raises(InputError, match="fail_if"):
         script_of("shop", replace(PLAIN, fail_if=("delta > 0.1 at 0.1",)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import time
@@ -18,10 +19,11 @@ from empriv.app.guard import written_page
 from empriv.app.listed_releases import ledgers_here
 from empriv.app.listing import Listed, listed, look_at, strangers
 from empriv.app.pages import aside_of, folder_of, form_of, show
+from empriv.app.release_answer import ledger_of, whole_script
 from empriv.app.work import Work, latest, start
 from empriv.errors import EmprivError, InputError
 
-EXPORTED = (".toml", ".json", ".html", ".public.html", ".noise.html", ".noise.json", ".advice.json", ".py")
+EXPORTED = (".toml", ".json", ".html", ".public.html", ".noise.html", ".noise.json", ".advice.json")
 """Files of an audit that a checker takes away: none that says who is who, none that holds results."""
 _COLUMNS = ("audit", "state", "decision", "query", "databases", "people", "delta", "latest file")
 
@@ -69,6 +71,10 @@ async def export(request: Request) -> Response:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in paths:
             archive.writestr(path.name, path.read_bytes())
+        with contextlib.suppress(EmprivError):  # settings that no script is made of
+            book = ledger_of(folder, name).name
+            script = await aside_of(request).ask(whole_script, name, folder.settings(name), book)
+            archive.writestr(f"{name}.py", script)
     return _download(out.getvalue(), "application/zip", f"{name}.zip")
 
 

@@ -49,6 +49,8 @@ def script_of(name: str, settings: Settings, noise: Mapping[str, Any] | None = N
     noise : arguments of `design_noise`, if noise was designed
     ledger : file of the ledger
     """
+    if not (settings.files and settings.individual and settings.query):
+        raise InputError("The settings must say which data, who and what: a script is made of them.")
     if settings.fail_if:
         raise InputError("`fail_if` must be left to the command line, which ends with an exit code. Hint: the TOML.")
     verdicts = "".join(f"\n    ({_text(text)}, audit.verdict({_limits(settings, text)}))," for text in settings.target)
