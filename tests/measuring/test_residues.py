@@ -72,17 +72,35 @@ def test_the_statistic_has_the_law_that_its_limits_assume(draws: int) -> None:
 
 
 @pytest.mark.skipif(
-    residues._residue_sums is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+    residues._compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
 )
 @pytest.mark.parametrize("n", [1, 7, 8, 41, 365])
 def test_the_compiled_sums_are_those_of_numpy(n: int) -> None:
-    assert residues._residue_sums is not None
+    assert residues._compiled is not None
     rng = np.random.default_rng(2)
     values, steps = rng.normal(1000.0, 30.0, (5, n)), np.array([7.0, 1.0, 0.25, 1e-3])
     values[0] = np.round(4 * values[0]) / 4 + 0.5 * (np.arange(n) % 2)  # halves of a turn, and whole ones
-    compiled, oracle = residues._residue_sums(values, steps), sums_in_numpy(values, steps)
+    compiled, oracle = residues._compiled.sums(values, steps), sums_in_numpy(values, steps)
     assert np.abs(compiled - oracle).max() < 1e-5 * n
     assert np.abs(compiled - np.roll(oracle, 1, axis=1)).max() > 0.1
+
+
+@pytest.mark.parametrize("n", [41, 365])
+def test_strengths_from_what_changes_are_those_of_all_results(n: int) -> None:
+    """For people in no database, in one, in a few and in all, and beside atoms."""
+    rng = np.random.default_rng(5)
+    q = rng.normal(50.0, 10.0, n)
+    without = np.tile(q, (12, 1))
+    for row, share in enumerate(np.linspace(0.0, 1.0, 12)):
+        changed = rng.random(n) < share
+        without[row, changed] -= rng.exponential(1.0, int(changed.sum()))
+    steps, rows = np.array([7.0, 1.0, 0.25, 1e-3]), np.array([0, 1, 2, 5, 11])
+    plain = pairs_of(Results.from_arrays(q, without), look=False)
+    for pairs in (plain, replace(plain, points=np.where(np.arange(n) == 3, np.inf, q))):
+        truth = residues.strengths(pairs.dense(rows), steps)
+        found = residues.strengths_without(pairs, rows, steps)
+        np.testing.assert_allclose(found, truth, atol=1e-4 * n)
+        assert np.abs(found - residues.strengths(pairs.dense(rows - (rows > 0)), steps)).max() > 0.1
 
 
 @pytest.mark.parametrize("n", [41, 100, 365])

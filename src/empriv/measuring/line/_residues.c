@@ -5,6 +5,8 @@
  * The function touches no Python object, and so is called without the interpreter's lock. */
 
 #include <Python.h>
+#include <stdint.h>
+#include <string.h>
 
 /* Adding and taking away 1.5 * 2^52 rounds a double to the nearest whole number. */
 static const double ROUND = 6755399441055744.0;
@@ -50,6 +52,32 @@ void empriv_residue_sums(long rows, long n, const double *values, long steps, co
             place[0] = place[1] = 0.0;
             sums(n, values + row * n, rates[k], place, place + 1);
         }
+}
+
+/* The same without each of some individuals, from the sums with everyone `all` (steps, 2): `each` (points, steps, 2) is
+ * what every point adds to them, `where` and `entries` are the points that an individual changes and what they become,
+ * from `starts[i]` on. `room` holds as many values as anybody changes, and up to a multiple of LANES. */
+void empriv_residue_sums_without(long rows, const int64_t *row, const int64_t *starts, const int32_t *where,
+                                 const double *entries, long steps, const double *rates, const double *each,
+                                 const double *all, double *room, double *out)
+{
+    for (long r = 0; r < rows; r++) {
+        const int64_t first = starts[row[r]], count = starts[row[r] + 1] - first;
+        const int64_t filled = (count + LANES - 1) / LANES * LANES;
+        double *place = out + 2 * r * steps;
+        memcpy(place, all, 2 * steps * sizeof(double));
+        memcpy(room, entries + first, count * sizeof(double));
+        memset(room + count, 0, (filled - count) * sizeof(double)); /* a zero has cosine 1 */
+        for (int64_t j = 0; j < count; j++) {
+            const double *gone = each + 2 * steps * where[first + j];
+            for (long k = 0; k < 2 * steps; k++)
+                place[k] -= gone[k];
+        }
+        for (long k = 0; k < steps; k++) {
+            place[2 * k] -= (double)(filled - count);
+            sums(filled, room, rates[k], place + 2 * k, place + 2 * k + 1);
+        }
+    }
 }
 
 static struct PyModuleDef module = {

@@ -13,7 +13,6 @@ line. These are functions of arrays; the estimate, the bounds, the checks and no
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -22,7 +21,7 @@ import numpy.typing as npt
 
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.line.atoms import Pairs, lattice
-from empriv.measuring.line.compiled import DOUBLES, LONG
+from empriv.measuring.line.compiled import DOUBLES, INTS, LONG, LONGS
 from empriv.results import FloatArray, IntArray
 
 _ALPHA = 0.05  # chance of seeing a step where there is none, with everyone, and again without anybody
@@ -95,6 +94,20 @@ def strengths(values: FloatArray, steps: FloatArray, draws: int = 1) -> FloatArr
     return _from_sums(_sums(values, steps), np.isfinite(values).sum(axis=1), draws)
 
 
+def strengths_without(pairs: Pairs, rows: IntArray, steps: FloatArray) -> FloatArray:
+    """(rows, steps) strengths without each of these individuals, who are in order.
+
+    Where it is compiled and there are no atoms, only results that change are looked at: others are as with everyone.
+    """
+    own = pairs.entries[pairs.starts[rows[0]] : pairs.starts[rows[-1] + 1]] if len(rows) else pairs.entries[:0]
+    if _compiled is None or pairs.draws > 1 or not (np.isfinite(pairs.points).all() and np.isfinite(own).all()):
+        return strengths(pairs.dense(rows), steps, pairs.draws)
+    n = len(pairs.points)
+    each = _compiled.sums(pairs.points[:, None], steps)
+    sums = _compiled.sums_without(rows, pairs.starts, pairs.entry_database, pairs.entries, steps, each)
+    return _from_sums(sums, np.full(len(rows), n), 1)
+
+
 def _from_sums(sums: FloatArray, counts: IntArray, draws: int) -> FloatArray:
     return np.asarray((sums * sums).sum(axis=2) / np.maximum(counts, 1)[:, None] / draws)
 
@@ -102,9 +115,9 @@ def _from_sums(sums: FloatArray, counts: IntArray, draws: int) -> FloatArray:
 def _sums(values: FloatArray, steps: FloatArray) -> FloatArray:
     """(rows, steps, 2) sums of cosines and sines."""
     finite = np.isfinite(values)
-    if _residue_sums is None or not finite.all():
+    if _compiled is None or not finite.all():
         return sums_in_numpy(values, steps)
-    return _residue_sums(values, steps)
+    return _compiled.sums(values, steps)
 
 
 def sums_in_numpy(values: FloatArray, steps: FloatArray) -> FloatArray:
@@ -120,25 +133,50 @@ def sums_in_numpy(values: FloatArray, steps: FloatArray) -> FloatArray:
     return out
 
 
-def _load() -> Callable[[FloatArray, FloatArray], FloatArray] | None:
-    spec = find_spec("empriv.measuring.line._residues")
-    if spec is None or spec.origin is None:
-        return None
-    function = ctypes.CDLL(spec.origin).empriv_residue_sums
-    function.argtypes = [LONG, LONG, DOUBLES, LONG, DOUBLES, DOUBLES]
-    function.restype = None
+@dataclass(frozen=True)
+class _Compiled:
+    """Functions of ``_residues.c``."""
 
-    def sums(values: FloatArray, steps: FloatArray) -> FloatArray:
+    library: ctypes.CDLL
+
+    def sums(self, values: FloatArray, steps: FloatArray) -> FloatArray:
+        """(rows, steps, 2) sums of cosines and sines over (rows, N) results."""
+        function = self.library.empriv_residue_sums
+        function.argtypes, function.restype = [LONG, LONG, DOUBLES, LONG, DOUBLES, DOUBLES], None
         out = np.empty((len(values), len(steps), 2))
         filled = np.pad(values, ((0, 0), (0, -values.shape[1] % _LANES)))  # a zero has cosine 1
         function(*filled.shape, filled, len(steps), 1.0 / steps, out)
         out[:, :, 0] -= filled.shape[1] - values.shape[1]
         return out
 
-    return sums
+    def sums_without(
+        self,
+        rows: IntArray,
+        starts: IntArray,
+        where: npt.NDArray[np.int32],
+        entries: FloatArray,
+        steps: FloatArray,
+        each: FloatArray,
+    ) -> FloatArray:
+        """The same without each of these individuals; ``each`` (N, steps, 2) is what every result adds."""
+        function = self.library.empriv_residue_sums_without
+        function.argtypes = [LONG, LONGS, LONGS, INTS, DOUBLES, LONG, *[DOUBLES] * 5]
+        function.restype = None
+        out, room = np.empty((len(rows), len(steps), 2)), np.empty(int(np.diff(starts).max(initial=0)) + _LANES)
+        function(
+            len(rows), np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(starts, np.int64),
+            np.ascontiguousarray(where, np.int32), np.ascontiguousarray(entries).reshape(-1), len(steps), 1.0 / steps,
+            each, each.sum(axis=0), room, out,
+        )  # fmt: skip
+        return out
 
 
-_residue_sums = _load()
+def _load() -> _Compiled | None:
+    spec = find_spec("empriv.measuring.line._residues")
+    return None if spec is None or spec.origin is None else _Compiled(ctypes.CDLL(spec.origin))
+
+
+_compiled = _load()
 
 
 def seen_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
@@ -166,9 +204,11 @@ def seen_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
     block = max(1, _VALUES // max(len(pairs.points), 8 * _CELLS))
     for start in range(0, len(rows), block):
         some = rows[start : start + block]
-        without = pairs.dense(some)
-        own = strengths(without, tried.steps, pairs.draws)
+        own = strengths_without(pairs, some, tried.steps)
         at = seen | (own > limits)
+        if not at.any():
+            continue
+        without = pairs.dense(some)
         strength = np.where(at, np.maximum(shared, own), 0.0)
         for steps, members in _alike(strength, tried.steps):
             telling = np.stack([marks(pairs.points, without[members], s, pairs.draws).any(axis=(1, 2)) for s in steps])
