@@ -242,3 +242,45 @@ def test_a_bar_that_pauses_shows_nothing_until_the_next_stage(terminal):
 )
 def test_a_duration_in_words(seconds, words):
     assert duration(seconds) == words
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("ends", ["printed", "failed"])
+def test_what_is_known_is_shown_above_the_bar_and_stays_only_if_nobody_prints_it(terminal, ends):
+    def work() -> None:
+        with whole({"Judging": 1.0}) as bar:
+            bar.begin("Judging")
+            bar.know("delta is [small]")
+            wait_for(terminal, "Judging: ")
+            wait_for(terminal, "delta is [small]")
+            if ends == "failed":
+                raise KeyboardInterrupt
+            bar.pause()
+            terminal.text = ""
+
+    with redirect_stderr(terminal):
+        if ends == "printed":
+            work()
+            assert "delta" not in terminal.text
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                work()
+            assert terminal.text.endswith("delta is [small]\n")
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_is_known_goes_to_no_log(tmp_path):
+    told: list[Standing] = []
+    with (
+        (tmp_path / "log").open("w+") as log,
+        redirect_stderr(log),
+        listening(told.append),
+        whole({"Judging": 1.0}) as bar,
+    ):
+        bar.begin("Judging")
+        bar.know("delta is small")
+        time.sleep(0.01)
+        bar.tell()
+    assert "Judging" in (tmp_path / "log").read_text()
+    assert "delta" not in (tmp_path / "log").read_text()
+    assert told[-1].known == ("delta is small",)

@@ -7,7 +7,7 @@ releases from `ledger`, and pages and charts from `report`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, singledispatch
@@ -23,6 +23,7 @@ from empriv.auditing.deciding import case_of
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts, nothing_known_to_json
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
 from empriv.base.arguments import finite_epsilon, one_of, rising_epsilons, whole_number
+from empriv.base.display import show_in_turn
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
 from empriv.errors import InputError
@@ -43,7 +44,7 @@ from empriv.words import sentences as words
 from empriv.words.decision import Decision, decide
 from empriv.words.facts import JointFacts, Question, RiskFacts
 from empriv.words.findings import Finding
-from empriv.words.summary import Summary, summarise, tail_sentence
+from empriv.words.summary import Summary, figure_line, summarise, tail_sentence
 
 if TYPE_CHECKING:
     import empriv
@@ -400,22 +401,43 @@ class Audit:
             n_databases=self.n_databases,
         )
 
+    def in_turn(self, epsilons: Iterable[float] | float | None = None, *, every: bool = False) -> Iterator[str]:
+        """Sentences about the figures, each as soon as it is known: the estimates, then a bound, then the checks.
+
+        What is computed is kept, so that whoever asks afterwards does not wait again. ``every`` finds bounds at all
+        epsilons, as JSON and pages have them, and not only at the first.
+        """
+        grid = np.array(self.epsilons if epsilons is None else rising_epsilons(epsilons))
+        yield from map(figure_line, facts_of(self.measured, grid.tolist()).figures)
+        self._facts(grid.tolist())  # with those for a database that people are in
+        if every:
+            self.bounds(grid)
+        bounded = self._bounds_at_first(grid)
+        yield words.upper(float(np.ravel(bounded.upper)[0]), bounded.level, bounded.finest)
+        grave = sum(check.severity != "info" for check in self.checks)
+        yield f"{len(self.checks)} checks made, {grave} of them with something to know."
+
+    def _bounds_at_first(self, epsilons: FloatArray) -> Bounds:
+        """Bounds at the first of these epsilons, or at all of them where they are known, as in a report."""
+        known = _key(epsilons, self.measured.usual_level) in self._bounds
+        return self.bounds(epsilons if known else float(epsilons[0]))  # a verdict there shares it
+
     def with_validity(self, said: Summary) -> Summary:
         """A summary with the bounds at its first epsilon, and the checks that a reader should see."""
-        # If the bounds of all epsilons are known, as in a report, take the first; else compute only that one.
         grid = np.array([figure.epsilon for figure in said.figures])
-        already_bounded = _key(grid, self.measured.usual_level) in self._bounds
-        bounded = self.bounds(grid if already_bounded else grid[:1])
+        bounded = self._bounds_at_first(grid)
+        upper, lower, limit, least, total, most = (
+            float(np.ravel(figures)[0])
+            for figures in (
+                bounded.upper, bounded.lower, bounded.limit, bounded.total_risk_lower, bounded.total_risk,
+                bounded.total_risk_upper,
+            )
+        )  # fmt: skip
         sentences = (
-            words.upper(float(bounded.upper[0]), bounded.level, bounded.finest),
-            words.lower(float(bounded.lower[0]), bounded.level),
-            *([words.limit(float(bounded.limit[0]), bounded.level)] if bounded.limit[0] > bounded.lower[0] else ()),
-            words.total_between(
-                float(bounded.total_risk_lower[0]),
-                float(bounded.total_risk[0]),
-                float(bounded.total_risk_upper[0]),
-                bounded.level,
-            ),
+            words.upper(upper, bounded.level, bounded.finest),
+            words.lower(lower, bounded.level),
+            *([words.limit(limit, bounded.level)] if limit > lower else ()),
+            words.total_between(least, total, most, bounded.level),
             *bounded.notes,
         )
         # exact leaks are among the alarms already
@@ -566,6 +588,9 @@ class Audit:
         import empriv
 
         return empriv.report.notebook_html(self)
+
+    def _ipython_display_(self) -> None:
+        show_in_turn(self.query, self.in_turn(), self, self._repr_html_)
 
 
 @one_number.register

@@ -37,12 +37,13 @@ class Advance(Protocol):
 class Standing:
     """How far some work is: its stage, the share of all that is done, and about how many seconds are left.
 
-    ``seconds_left`` is None as long as nobody knows.
+    ``seconds_left`` is None as long as nobody knows; ``known`` are sentences about what has been found already.
     """
 
     stage: str
     share: float
     seconds_left: float | None
+    known: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -119,6 +120,7 @@ class Bar:
         self._lock = threading.Lock()
         self._stage = ""  # nothing is shown between stages
         self._filled = self._unit_end = self._share = 0.0
+        self._known: tuple[str, ...] = ()
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def begin(self, stage: str) -> None:
@@ -155,10 +157,15 @@ class Bar:
 
         return advance
 
-    def pause(self) -> None:
-        """Take the bar away while something else is printed."""
+    def know(self, *sentences: str) -> None:
+        """Show above the bar what has been found already, on a terminal, until it is printed for good."""
         with self._lock:
-            self._stage = ""
+            self._known += sentences
+
+    def pause(self) -> None:
+        """Take the bar away while something else is printed, and what is known with it."""
+        with self._lock:
+            self._stage, self._known = "", ()
             if self._drawn is not None:
                 self._drawn[0].stop()
                 self._drawn = None
@@ -173,7 +180,7 @@ class Bar:
                 self._share = max(self._share, self._filled)
             elif left is not None and spent + left > 0:
                 self._share = max(self._share, spent / (spent + left))
-            return Standing(self._stage, min(self._share, 1.0), left)
+            return Standing(self._stage, min(self._share, 1.0), left, self._known)
 
     def _seconds_left(self, now: float) -> float | None:
         names = list(self._expected)
@@ -185,6 +192,7 @@ class Bar:
         # Work that was to be over has at least a tenth of its time left: nobody knows how much.
         by_model = max(self._pace(place, now) * expected - spent, 0.1 * spent)
         own = by_model if by_parts is None else (1 - self._filled) * by_model + self._filled * by_parts
+        own = max(own, 0.1 * spent)
         until_now = sum(self._expected[name] or 0.0 for name in names[: place + 1])
         pace = (now - self._began + own) / until_now if until_now > 0 else 1.0
         return own + pace * sum(self._expected[name] or 0.0 for name in names[place + 1 :])
@@ -199,7 +207,11 @@ class Bar:
     def end(self) -> None:
         if self._show:
             self.tell()
+        # Somebody who stops the work, or whose work fails, keeps what they have seen.
+        kept = self._known if self._drawn is not None else ()
         self.pause()
+        for sentence in kept:
+            sys.stderr.write(f"{sentence}\n")
 
     def tell(self) -> None:
         """Tell how far it is to whoever listens, and show it if it has lasted."""
@@ -226,7 +238,7 @@ class Bar:
             if not self._stage:
                 return
             if self._drawn is None:
-                bar = _rich_bar()
+                bar = _rich_bar(lambda: self._known)
                 bar.start()
                 self._drawn = bar, bar.add_task("", total=1.0)
             bar, task = self._drawn
@@ -296,11 +308,17 @@ def _is_file(stream: TextIO) -> bool:
         return False
 
 
-def _rich_bar() -> Progress:
+def _rich_bar(known: Callable[[], tuple[str, ...]]) -> Progress:
     # rich is imported only here: most calls never show anything.
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import BarColumn, Progress, TextColumn
+    from rich.text import Text
 
-    return Progress(
+    class WithWhatIsKnown(Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield from map(Text, known())
+            yield from super().get_renderables()
+
+    return WithWhatIsKnown(
         TextColumn("{task.description}", markup=False), BarColumn(), console=Console(stderr=True), transient=True
     )

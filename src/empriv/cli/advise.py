@@ -23,7 +23,7 @@ from empriv.cli.options import (
 )
 from empriv.cli.output import POLICY_FAILED, printing, write_json, write_to
 from empriv.cli.policy import goal_of, parse_target
-from empriv.cli.running import engine_of, interruptible, limits_of
+from empriv.cli.running import bar_of, engine_of, interruptible, limits_of
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
@@ -114,9 +114,12 @@ def advise(
     check_targets((settings.json, settings.save, write_config), paths_read(settings))
     settings.check_adversary()
 
+    bar = bar_of({"Collecting and measuring": 1.0, "Trying ways to publish": 10.0}, quiet=quiet)
+
     def work(engine: Any) -> tuple[Audit, Advice]:
         import empriv
 
+        bar.begin("Collecting and measuring")
         data = None if from_file else source_of(settings)
         if data is None:
             audited = load_audit(settings.files[0], (aim["epsilon"],))
@@ -124,16 +127,18 @@ def advise(
             audited = empriv.audit(
                 data, settings.asked, epsilon=aim["epsilon"], density=density_from_name(settings.density),
                 adversary=adversary_of(settings, unnamed="auto"), order=settings.order, unit=settings.unit,
-                engine=engine, progress=False if quiet else None,
+                engine=engine,
             )  # fmt: skip
+        bar.begin("Trying ways to publish")
         saved = settings.files[0] if from_file else settings.save or "audit.empriv"
         return audited, empriv.advise(
             audited, data, **aim, presence=settings.presence, granularity=granularity, rng=rng, saved=saved,
-            config=write_config or "advice.toml", engine=engine, progress=False if quiet else None,
+            config=write_config or "advice.toml", engine=engine,
         )  # fmt: skip
 
     with engine_of(limits_of(settings)) as engine:
-        audited, advice = interruptible(lambda: work(engine), quiet=quiet, saying="Trying ways to publish")
+        audited, advice = interruptible(lambda: work(engine))
+    bar.pause()
     chosen = _chosen(advice, row)
     files = {} if from_file else {id(action): config_of(settings, action, aim) for action in advice.rows}
     if not quiet:

@@ -14,7 +14,17 @@ from empriv.cli.inputs import beside_report, check_targets, density_from_name, p
 from empriv.cli.markdown import as_markdown
 from empriv.cli.options import quiet_option
 from empriv.cli.output import exit_by, judged, print_outcomes, printing
-from empriv.cli.running import Finished, Wanted, engine_of, interruptible, judge_all, limits_of, write_files
+from empriv.cli.running import (
+    Finished,
+    Wanted,
+    bar_of,
+    engine_of,
+    interruptible,
+    judge_all,
+    limits_of,
+    stages_of,
+    write_files,
+)
 from empriv.cli.terminal import printable
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
@@ -52,17 +62,25 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
     written = (settings.json, settings.save, settings.report, None if markdown == "-" else markdown)
     read = [*paths_read(settings), path, *([] if settings.ledger is None else [settings.ledger])]
     check_targets((*written, *beside_report(settings.report, everything=settings.beside)), read)
+    bar = bar_of({"Looking at the data": 1.0} if dry_run else stages_of(wanted), quiet=wanted.quiet)
     with engine_of(limits_of(settings)) as engine:
         if dry_run:
-            interruptible(lambda: _validate(settings, engine), quiet=wanted.quiet, saying="Looking at the data")
+            bar.begin("Looking at the data")
+            interruptible(lambda: _validate(settings, engine))
+            bar.pause()
             if not wanted.quiet:
                 click.echo(printable(f"{Path(path).name} is valid: its files, columns, queries and promises."))
             return
         figures_wanted = wanted.json is not None or markdown is not None
-        checked, decision = interruptible(
-            lambda: _checked(run_audit(settings, engine), wanted, figures=figures_wanted),
-            quiet=wanted.quiet, saying="Collecting and measuring",
-        )  # fmt: skip
+
+        def work() -> tuple[Finished, Decision]:
+            bar.begin("Collecting")
+            audit = run_audit(settings, engine)
+            bar.begin("Judging")
+            return _checked(audit, wanted, figures=figures_wanted)
+
+        checked, decision = interruptible(work)
+    bar.pause()
     summary = None if markdown is None or checked.figures is None else as_markdown(checked.figures)
     with printing():
         if markdown == "-" and summary is not None:
@@ -70,7 +88,7 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
         elif not wanted.quiet:
             _print(checked, decision)
     text = None if markdown in (None, "-") or summary is None else (str(markdown), summary)
-    write_files(checked, wanted, save=settings.save, text=text)
+    write_files(checked, wanted, bar, save=settings.save, text=text)
     exit_by(checked.outcomes, checked.verdicts)
 
 

@@ -12,7 +12,7 @@ from empriv.cli.inputs import adversary_of, check_targets, density_from_name, lo
 from empriv.cli.options import PRESENCES, Sentence, epsilon_option, json_option, quiet_option
 from empriv.cli.output import POLICY_FAILED, write_json
 from empriv.cli.policy import goal_of, parse_target
-from empriv.cli.running import interruptible
+from empriv.cli.running import PAGE, bar_of, interruptible
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
@@ -63,12 +63,18 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
     read_too = list(paths) if config is None else [config, *paths_read(settings)]
     check_targets((settings.json, settings.report), read_too)
 
+    page = {} if settings.report is None else {PAGE: 4.0}
+    bar = bar_of({"Collecting and measuring": 2.0, "Comparing": 6.0, **page}, quiet=quiet)
+
     def work() -> Any:
+        bar.begin("Collecting and measuring")
         compared = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, quiet)
+        bar.begin("Comparing")
         figures = None if settings.json is None else compared.to_json()
         return compared, figures, None if quiet else str(compared)
 
-    compared, figures, text = interruptible(work, quiet=quiet, saying="Collecting, measuring and comparing")
+    compared, figures, text = interruptible(work)
+    bar.pause()
     from empriv.cli.terminal import printable
 
     if text is not None:
@@ -76,7 +82,9 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
     if settings.json is not None and figures is not None:
         write_json(settings.json, figures)
     if settings.report is not None:
-        compared.report(settings.report)
+        bar.begin(PAGE)
+        interruptible(lambda: compared.report(settings.report))
+        bar.pause()
         if not quiet:
             click.echo(printable(f"Wrote {Path(settings.report).name}."))
     recommendation = compared.recommendation
@@ -121,7 +129,7 @@ def _asked(settings: Settings, quiet: bool) -> Any:
         density=density_from_name(settings.density), component=settings.component, adversary=adversary_of(settings),
         draws=settings.draws, target=_target(settings),
         rng=settings.rng, memory_limit=settings.memory_limit, timeout=settings.timeout,
-        progress=False if quiet else None, notice=_unsaid if quiet else None,
+        notice=_unsaid if quiet else None,
     )  # fmt: skip
 
 

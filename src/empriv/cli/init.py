@@ -10,7 +10,7 @@ import click
 from empriv.cli.config import Settings, toml_text
 from empriv.cli.inputs import check_targets, one_table, paths_read
 from empriv.cli.options import quiet_option
-from empriv.cli.running import engine_of, interruptible
+from empriv.cli.running import bar_of, engine_of, interruptible
 from empriv.cli.terminal import printable
 from empriv.errors import InputError
 
@@ -48,7 +48,10 @@ def init(files: tuple[str, ...], table: str | None, path: str, force: bool, quie
         with engine_of({}) as engine:
             return look(engine, one_table(settings))
 
-    seen = interruptible(work, quiet=bool(quiet), saying="Looking at the data")
+    bar = bar_of({"Looking at the data": 1.0}, quiet=bool(quiet))
+    bar.begin("Looking at the data")
+    seen = interruptible(work)
+    bar.pause()
     from empriv.base.storage import write_atomically
     from empriv.cli.output import write_to
 

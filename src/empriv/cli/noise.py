@@ -16,7 +16,7 @@ import click
 from empriv.cli.inputs import check_targets, load_audit
 from empriv.cli.options import PRESENCES
 from empriv.cli.output import POLICY_FAILED, write_json, write_to
-from empriv.cli.running import interruptible
+from empriv.cli.running import PAGE, bar_of, interruptible
 from empriv.errors import CertificateError, InputError
 from empriv.noise import METHODS
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from empriv.auditing.audit import Audit
+    from empriv.base.progress import Bar
     from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
 
@@ -113,7 +114,9 @@ def noise(
     """
     check_targets((save, report, json_path), (path,))
     quiet = quiet or json_path == "-"
-    audit = interruptible(lambda: load_audit(path, (epsilon,)).alone, quiet=quiet, saying="Measuring")
+    bar = bar_of(_stages(report), quiet=quiet)
+    bar.begin("Measuring")
+    audit = interruptible(lambda: load_audit(path, (epsilon,)).alone)
     from empriv.noise.design.design import design_noise
 
     if audit.results.components is not None:
@@ -124,11 +127,10 @@ def noise(
         try:
             _design_jointly(
                 audit, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, consistent=consistent, save=save,
-                report=report,
-                json_path=json_path, quiet=quiet,
+                report=report, json_path=json_path, quiet=quiet, bar=bar,
             )  # fmt: skip
         except CertificateError as error:
-            _missed(error)
+            _missed(error, bar)
         return
     if consistent:
         raise click.UsageError("--consistent must be for several numbers, got one.")
@@ -138,10 +140,11 @@ def noise(
             return design_noise(
                 audit, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen, granularity=granularity,
                 bound=bound, times=publications, presence=presence if publications == 1 else None,
-                progress=False if quiet else None,
             )  # fmt: skip
 
+        bar.begin("Designing noise")
         designed = design(method, times)
+        bar.begin("Comparing with other methods")
         others, missed = {method: designed}, {}
         names = (method, *(METHODS if compare else ("classical", "paper")))
         for name in dict.fromkeys(names):
@@ -150,6 +153,7 @@ def noise(
                     others[name] = design(name)
                 except (CertificateError, InputError) as error:
                     missed[name] = str(error)
+        bar.begin("Judging")
         return _Designed(
             audit,
             designed,
@@ -160,9 +164,10 @@ def noise(
         )
 
     try:
-        outcome = interruptible(work, quiet=quiet, saying="Designing noise")
+        outcome = interruptible(work)
     except CertificateError as error:
-        _missed(error)
+        _missed(error, bar)
+    bar.pause()
     designed = outcome.made
     if not quiet:
         from empriv.cli.terminal import console_for
@@ -171,7 +176,7 @@ def noise(
     if save is not None:
         designed.save(save, density=outcome.audit.density)
     if report is not None:
-        write_noise_page(designed, audit, report, quiet=quiet)
+        write_noise_page(designed, audit, report, bar, quiet=quiet)
     if json_path is not None:
         figures = {
             **designed.to_json(),
@@ -186,7 +191,13 @@ def noise(
         write_json(json_path, figures)
 
 
-def write_noise_page(designed: Noise | JointNoise, audit: Audit, path: str, *, quiet: bool) -> None:
+def _stages(report: str | None) -> dict[str, float]:
+    """What the command does, and about how many seconds each may take."""
+    stages = {"Measuring": 0.5, "Designing noise": 3.0, "Comparing with other methods": 2.0, "Judging": 2.0}
+    return stages if report is None else {**stages, PAGE: 4.0}
+
+
+def write_noise_page(designed: Noise | JointNoise, audit: Audit, path: str, bar: Bar, *, quiet: bool) -> None:
     """Write the page of an answer with noise, and say where it is."""
     from empriv.cli.terminal import printable
     from empriv.report import noise_report
@@ -194,7 +205,9 @@ def write_noise_page(designed: Noise | JointNoise, audit: Audit, path: str, *, q
     def write(page: str) -> None:
         noise_report(designed, page, audit=audit)
 
-    write_to(path, write)
+    bar.begin(PAGE)
+    write_to(path, lambda page: interruptible(lambda: write(page)))
+    bar.pause()
     if not quiet:
         click.echo(printable(f"Wrote {Path(path).name}."))
 
@@ -207,23 +220,30 @@ def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | 
     if not isinstance(saved, empriv.Noise | empriv.JointNoise):
         raise InputError("--noise must name saved noise, got another file. Hint: `empriv noise --save` writes it.")
     alone = audit.alone
+    bar = bar_of({"Certifying": 2.0, "Judging": 2.0, PAGE: 4.0}, quiet=quiet)
+    bar.begin("Certifying")
     try:
-        made = interruptible(lambda: saved.certified_for(alone), quiet=quiet, saying="Certifying")
+        made = interruptible(lambda: saved.certified_for(alone))
     except CertificateError as error:
-        _missed(error)
+        _missed(error, bar)
     if not quiet:
+        bar.begin("Judging")
         if isinstance(made, empriv.JointNoise):
-            _show_joint(made, *_before_and_after(alone, made))
+            figures = interruptible(lambda: _before_and_after(alone, made))
+            bar.pause()
+            _show_joint(made, *figures)
         else:
             presence = "random" if made.present is None else "both"
-            outcome = _Designed(alone, made, {made.method: made}, {}, (made.method,), *_verdicts(alone, made, presence))
+            verdicts = interruptible(lambda: _verdicts(alone, made, presence))
+            outcome = _Designed(alone, made, {made.method: made}, {}, (made.method,), *verdicts)
+            bar.pause()
             from empriv.cli.terminal import console_for
 
             _show(outcome, console_for(sys.stdout))
     if json_path is not None:
         write_json(json_path, made.to_json())
     if report is not None:
-        write_noise_page(made, alone, report, quiet=quiet)
+        write_noise_page(made, alone, report, bar, quiet=quiet)
 
 
 def _before_and_after(audit: Audit, designed: JointNoise) -> tuple[float, float]:
@@ -232,7 +252,8 @@ def _before_and_after(audit: Audit, designed: JointNoise) -> tuple[float, float]
     return float(audit.risk.delta(designed.epsilon)), float(again.delta(designed.epsilon))
 
 
-def _missed(error: CertificateError) -> NoReturn:
+def _missed(error: CertificateError, bar: Bar) -> NoReturn:
+    bar.pause()
     click.echo(f"Error: {error}", err=True)
     click.get_current_context().exit(POLICY_FAILED)
 
@@ -333,22 +354,29 @@ def _design_jointly(
     report: str | None,
     json_path: str | None,
     quiet: bool,
+    bar: Bar,
 ) -> None:
     """Design, print and save independent noise on each of several numbers that keeps a joint promise."""
     from empriv.noise.joint_noise import design_joint_noise
 
     risk: Any = audit.risk
-    designed = design_joint_noise(
-        risk, epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent,
-        progress=False if quiet else None,
-    )  # fmt: skip
-    before, after = _before_and_after(audit, designed)
+
+    def work() -> tuple[JointNoise, float, float]:
+        bar.begin("Designing noise")
+        designed = design_joint_noise(
+            risk, epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent
+        )  # fmt: skip
+        bar.begin("Judging")
+        return designed, *_before_and_after(audit, designed)
+
+    designed, before, after = interruptible(work)
+    bar.pause()
     if not quiet:
         _show_joint(designed, before, after)
     if save is not None:
         designed.save(save)
     if report is not None:
-        write_noise_page(designed, audit, report, quiet=quiet)
+        write_noise_page(designed, audit, report, bar, quiet=quiet)
     if json_path is not None:
         write_json(json_path, {**designed.to_json(), "delta_before": before, "delta_measured_anew": after})
 

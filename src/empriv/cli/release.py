@@ -12,6 +12,7 @@ import click
 
 from empriv.cli.inputs import check_targets, load_audit
 from empriv.cli.output import POLICY_FAILED, write_json
+from empriv.cli.running import bar_of, interruptible
 from empriv.errors import InputError, RefusalError
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ def release(
     if not isinstance(saved, empriv.Noise | JointNoise):
         raise InputError("NOISE must be a file that `empriv noise --save` wrote, got a different one.")
     saved.check_release()
-    loaded = None if audit is None else load_audit(str(audit), (saved.epsilon,))
+    bar = bar_of({"Measuring": 1.0, "Certifying": 4.0}, quiet=False)
+    bar.begin("Measuring")
+    loaded = None if audit is None else interruptible(lambda: load_audit(str(audit), (saved.epsilon,)))
     answer: Any = None
     entry: dict[str, Any] = {}
     if rows is None:
@@ -94,15 +97,22 @@ def release(
         assert loaded is not None
         label = None if database is None else _label(loaded.results.databases.tolist(), database)
         book = Ledger(ledger, create=False)
+        bar.begin("Certifying")
         try:
-            released = loaded.release(answer, noise=saved, ledger=book, database=label, rows=rows)
+            # Stopped at any moment, it is in the ledger whole or not at all, and then gives the same answer again.
+            released = interruptible(
+                lambda: loaded.release(answer, noise=saved, ledger=book, database=label, rows=rows)
+            )
         except RefusalError as error:
+            bar.pause()
             click.echo(f"Refused: {error}", err=True)
             click.get_current_context().exit(POLICY_FAILED)
         noisy = released.answer
         entry = {"repeated": released.repeated, "entry": released.entry.id, "time": released.entry.time}
+        bar.pause()
         if released.repeated:
             click.echo("Released before: this is the answer that was given then.", err=True)
+    bar.pause()
     click.echo(_said(saved), err=True)
     if json_path is not None:
         names = tuple(saved.laws) if isinstance(saved, JointNoise) else None

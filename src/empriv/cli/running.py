@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from empriv.base.progress import whole
+from empriv.base.progress import Bar, whole
 from empriv.base.scratch import scratch_directory
 from empriv.cli.config import Settings
 from empriv.cli.output import (
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WORKER = "empriv audit"
 _CURVE_POINTS = 25
-_QUIET_SECONDS = 2.0
-_STEPS_WITHOUT_PAGE = {"Collecting": 3.0, "Measuring": 2.0, "Judging": 5.0}
-_STEPS = {**_STEPS_WITHOUT_PAGE, "Writing the page": 10.0}
+PAGE = "Writing the page"
+_WAYS = "Trying what can be done"
+_STAGES = {"Collecting": 1.0, "Measuring": 0.5, "Judging": 3.0, _WAYS: 5.0, PAGE: 4.0}
 
 
 @dataclass(frozen=True)
@@ -116,26 +116,42 @@ def finish(
 
     ``further`` gives sentences to print; ``exits`` is False where a verdict is no failure.
     """
-    with whole(_STEPS if wanted.report else _STEPS_WITHOUT_PAGE, show=False if wanted.quiet else None) as bar:
-        with engine_of(limits or {}) as engine:
+    bar = bar_of(stages_of(wanted), quiet=wanted.quiet)
+    with engine_of(limits or {}) as engine:
 
-            def work() -> Finished:
-                bar.begin("Collecting")
-                audit = run(engine)
-                bar.begin("Measuring")
-                audit.summary(wanted.epsilons)  # kept
-                bar.begin("Judging")
-                said = () if wanted.quiet else further(audit)
-                return judged_audit(audit, wanted, save=save, further=said)
+        def work() -> Finished:
+            bar.begin("Collecting")
+            audit = run(engine)
+            measure_in_turn(audit, wanted, bar)
+            said = () if wanted.quiet else further(audit)
+            return judged_audit(audit, wanted, bar, save=save, further=said)
 
-            finished = interruptible(work)
-        bar.pause()
-        show_finished(finished, wanted)
-        if wanted.report:
-            bar.begin("Writing the page")
-        write_files(finished, wanted, save=save, text=config, pause=bar.pause)
+        finished = interruptible(work)
+    bar.pause()
+    show_finished(finished, wanted)
+    write_files(finished, wanted, bar, save=save, text=config)
     if exits:
         exit_by(finished.outcomes, finished.verdicts)
+
+
+def bar_of(stages: Mapping[str, float], *, quiet: bool) -> Bar:
+    """One bar for all of the command that runs now, with the seconds that each stage may take; it ends with it."""
+    return click.get_current_context().with_resource(whole(stages, show=False if quiet else None))
+
+
+def stages_of(wanted: Wanted) -> dict[str, float]:
+    """The stages of a command that audits."""
+    left_out = {} if wanted.report else {PAGE, _WAYS}
+    return {stage: seconds for stage, seconds in _STAGES.items() if stage not in left_out}
+
+
+def measure_in_turn(audit: Audit, wanted: Wanted, bar: Bar) -> None:
+    """Measure and judge an audit, and show what is known of it as soon as it is."""
+    bar.begin("Measuring")
+    for place, sentence in enumerate(audit.in_turn(wanted.epsilons, every=wanted.json is not None)):
+        if place == 0:
+            bar.begin("Judging")
+        bar.know(printable(sentence))
 
 
 def show_finished(finished: Finished, wanted: Wanted) -> None:
@@ -148,17 +164,9 @@ def show_finished(finished: Finished, wanted: Wanted) -> None:
 
 
 def write_files(
-    finished: Finished,
-    wanted: Wanted,
-    *,
-    save: str | None = None,
-    text: tuple[str, str] | None = None,
-    pause: Callable[[], None] = lambda: None,
+    finished: Finished, wanted: Wanted, bar: Bar, *, save: str | None = None, text: tuple[str, str] | None = None
 ) -> None:
-    """Write the files of an audit, and say which; ``pause`` takes a progress bar away before that.
-
-    ``text`` is a further file and what it holds.
-    """
+    """Write the files of an audit, and say which; ``text`` is a further file and what it holds."""
     from empriv.base.storage import write_atomically
 
     # The summary is on the screen by now: a file that cannot be written loses nothing else.
@@ -172,6 +180,7 @@ def write_files(
             write_json(wanted.json, finished.figures)
             written += [] if wanted.json == "-" else [wanted.json]
         if wanted.report is not None:
+            bar.begin(PAGE)
             write_to(wanted.report, lambda path: keys.extend(_write_report(finished, wanted, path)))
             written.append(wanted.report)
         if text is not None:
@@ -179,7 +188,7 @@ def write_files(
             write_to(path, lambda target: write_atomically(target, _utf8(content), mode=0o644))
             written.append(path)
     finally:
-        pause()
+        bar.pause()
         if written and not wanted.quiet:
             with printing():
                 click.echo(printable(f"Wrote {', '.join(written)}{''.join(keys)}."))
@@ -214,6 +223,7 @@ def engine_of(limits: Mapping[str, Any]) -> Iterator[DuckDBEngine]:
 def judged_audit(
     audit: Audit,
     wanted: Wanted,
+    bar: Bar,
     *,
     save: str | None = None,
     further: Sequence[str] = (),
@@ -232,6 +242,7 @@ def judged_audit(
     if wanted.report is not None and not wanted.public:  # the page has tried what can be done: both say the same
         from empriv.report.page.actions import decision_on, quick_advice, worst_first
 
+        bar.begin(_WAYS)
         worst = [verdict for _, verdict in worst_first(verdicts)]
         advice = quick_advice(audit, worst, save or wanted.saved or "audit.empriv")
         decision = decision_on(audit, worst, advice)
@@ -285,11 +296,8 @@ def _curve(audit: Audit, largest: float) -> tuple[list[float], list[float]]:
     return epsilons, [float(delta) for delta in audit.delta(epsilons)]
 
 
-def interruptible(work: Callable[[], T], *, quiet: bool = True, saying: str = "") -> T:
-    """Do the work in a thread, so that Ctrl-C works while an engine or NumPy computes.
-
-    Unless ``quiet``, say on a terminal what lasts; a command with a bar of its own is.
-    """
+def interruptible(work: Callable[[], T]) -> T:
+    """Do the work in a thread, so that Ctrl-C works while an engine or NumPy computes."""
     returned: list[T] = []
     failed: list[BaseException] = []
 
@@ -301,9 +309,6 @@ def interruptible(work: Callable[[], T], *, quiet: bool = True, saying: str = ""
 
     thread = threading.Thread(target=task, name=WORKER, daemon=True)
     thread.start()
-    thread.join(_QUIET_SECONDS)
-    if thread.is_alive() and not quiet and sys.stderr.isatty():
-        click.echo(f"{saying}; Ctrl-C stops it.", err=True)
     while thread.is_alive():
         thread.join(0.2)
     if failed:

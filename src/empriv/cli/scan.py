@@ -31,10 +31,22 @@ from empriv.cli.options import (
 )
 from empriv.cli.output import exit_by
 from empriv.cli.policy import Condition, Target, parse_policy, parse_target
-from empriv.cli.running import Wanted, check_report, engine_of, judged_audit, limits_of, show_finished, write_files
+from empriv.cli.running import (
+    Wanted,
+    bar_of,
+    check_report,
+    engine_of,
+    interruptible,
+    judged_audit,
+    limits_of,
+    show_finished,
+    stages_of,
+    write_files,
+)
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
+    from empriv.base.progress import Bar
     from empriv.scale.scans import Scan
 
 KEPT = 100
@@ -92,8 +104,10 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     check_report(settings)
     check_targets((settings.json, settings.save, settings.report, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
-    scanned = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint, quiet=quiet)
-    _tell(scanned, settings)
+    bar = bar_of({"Scanning individuals": 10.0, **stages_of(Wanted.of(settings))}, quiet=quiet)
+    bar.begin("Scanning individuals")
+    scanned = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint)
+    _tell(scanned, settings, bar)
 
 
 def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -> None:
@@ -101,19 +115,25 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
     import empriv
 
     check_report(settings)
+    quiet = settings.quiet or settings.json == "-"
+    bar = bar_of(stages_of(Wanted.of(settings)), quiet=quiet)
     loaded = empriv.Scan.load(path)
     for epsilon in epsilons or ():
         loaded.delta(epsilon)  # refuses one that it was not made for
-    _tell(loaded, settings, saved=path)
+    _tell(loaded, settings, bar, saved=path)
 
 
-def _tell(scanned: Scan, settings: Settings, saved: str | None = None) -> None:
+def _tell(scanned: Scan, settings: Settings, bar: Bar, saved: str | None = None) -> None:
     """Print and write the scan, and end with the exit code of policies and targets."""
     wanted = Wanted.of(settings, saved=saved)
     further = [_epsilon_at(scanned, delta) for delta in scanned.deltas if delta > 0]
-    finished = judged_audit(scanned, wanted, save=settings.save, further=further, curve=False)
+    bar.begin("Judging")
+    finished = interruptible(
+        lambda: judged_audit(scanned, wanted, bar, save=settings.save, further=further, curve=False)
+    )
+    bar.pause()
     show_finished(finished, wanted)
-    write_files(finished, wanted, save=settings.save)
+    write_files(finished, wanted, bar, save=settings.save)
     exit_by(finished.outcomes, finished.verdicts)
 
 
@@ -139,7 +159,6 @@ def _scanned(
     deltas: Sequence[float],
     bounds: bool,
     checkpoint: str | None,
-    quiet: bool,
 ) -> Scan:
     """The scan, also at the epsilons and deltas that policies and targets name.
 
@@ -159,5 +178,5 @@ def _scanned(
             source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *others],
             delta=[0.0, *deltas, *of_epsilon], density=density, component=settings.component,
             adversary=given_of(settings), top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
-            engine=engine, progress=False if quiet else None, unit=settings.unit,
+            engine=engine, unit=settings.unit,
         )  # fmt: skip
