@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import empriv
+from empriv.base.progress import Bar
 from empriv.cli.config import Settings, settings_of
-from empriv.cli.running import Wanted, judged_audit
+from empriv.cli.running import Wanted, judged_audit, stages_of
 from empriv.cli.terminal import console_for, show
 
 TARGET = "delta <= 0.05 at 0.1"
@@ -200,7 +201,9 @@ Next: do that:
 def screen(audit: empriv.Audit, *, target: str | None = TARGET, **given: Any) -> list[str]:
     """The lines that are printed of an audit."""
     settings: Settings = settings_of({}, {"target": () if target is None else (target,), "show_ids": True, **given})
-    finished = judged_audit(audit, Wanted.of(settings), save="audit.empriv", curve=not isinstance(audit, empriv.Scan))
+    wanted = Wanted.of(settings)
+    bar = Bar(stages_of(wanted), show=False)
+    finished = judged_audit(audit, wanted, bar, save="audit.empriv", curve=not isinstance(audit, empriv.Scan))
     assert finished.page is not None
     console = console_for(io.StringIO())
     console.width = 80

@@ -35,7 +35,7 @@ def show_in_turn(title: str, sentences: Iterable[str], value: Any, html: Callabl
         print(repr(value))
         return
     known: list[str] = []
-    handle = display({"text/plain": repr(value)}, raw=True, display_id=True)
+    handle = display({"text/plain": repr(value)}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
     for sentence in sentences:
         known.append(sentence)
         handle.update({"text/plain": repr(value), "text/html": lines_html(title, [*known, "…"])}, raw=True)
