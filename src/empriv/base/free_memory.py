@@ -35,7 +35,10 @@ def _of_machine() -> int | None:
 
 def _of_container() -> int | None:
     """What the control group of a container still allows, in either of its versions."""
-    for most, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+    for most, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
         try:
             return max(0, int((_GROUP / most).read_text()) - int((_GROUP / used).read_text()))
         except (OSError, ValueError):  # it has no such file, or no limit

@@ -83,7 +83,7 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
         write_json(settings.json, figures)
     if settings.report is not None:
         bar.begin(PAGE)
-        interruptible(lambda: compared.report(settings.report))
+        compared.report(settings.report)
         bar.pause()
         if not quiet:
             click.echo(printable(f"Wrote {Path(settings.report).name}."))

@@ -206,7 +206,7 @@ def write_noise_page(designed: Noise | JointNoise, audit: Audit, path: str, bar:
         noise_report(designed, page, audit=audit)
 
     bar.begin(PAGE)
-    write_to(path, lambda page: interruptible(lambda: write(page)))
+    write_to(path, write)
     bar.pause()
     if not quiet:
         click.echo(printable(f"Wrote {Path(path).name}."))
