@@ -160,6 +160,15 @@ def test_an_audit_that_somebody_saved_without_a_page_can_have_one(released: Fold
     assert "Nothing is decided yet." in visitor.get("/audits/nothing/decision").text
 
 
+def test_a_release_whose_process_is_gone_can_be_asked_for_again(released: Folder, visitor: Visitor) -> None:
+    audited(released.path, "gone")
+    place = released.own / "work" / "20200101000000000000-00000000"
+    place.mkdir(parents=True)
+    asked = {"audit": "gone", "title": RELEASE, "arguments": [], "began": 0.0}
+    (place / "asked.json").write_text(json.dumps(asked))
+    assert "ended before its answer was shown" in visitor.get("/audits/gone/release").text
+
+
 def test_release_of_rows_names_the_file_and_of_nothing_is_refused(released: Folder) -> None:
     (released.path / "today.csv").write_text("day,client,amount\n")
     arguments, private = release_arguments(released, "shop", {"way": "rows", "rows": "today.csv", "confirm": "yes"})

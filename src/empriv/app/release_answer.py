@@ -215,11 +215,11 @@ def look_at_noise(name: str) -> tuple[NoiseSeen | None, tuple[str, ...]]:
 
     Called beside the server, in the folder.
     """
-    from empriv.cli.inputs import load_audit
+    from empriv.base.storage import read_archive
     from empriv.ledger.values import label_text
 
-    audited = load_audit(f"{name}.empriv", (0.1,))
-    labels = tuple(label_text(label) for label in audited.results.databases.tolist())
+    _, arrays = read_archive(f"{name}.empriv", kinds=("audit",))  # nothing is measured for a list of labels
+    labels = tuple(label_text(label) for label in arrays["databases"].tolist())
     return (_noise_seen(name) if Path(f"{name}.noise.empriv").is_file() else None), labels
 
 
@@ -323,6 +323,7 @@ def _page(
     refused = None
     if last is not None and last.state == "done" and last.code == POLICY_FAILED:
         refused = last.said.removeprefix("Refused: ")
+    ended = last is not None and last.state in ("lost", "cancelled")
     given = {key: str(value) for key, value in (form or {}).items() if key != "value"}  # typed answers are not kept
     book = ledger_of(folder, name)
     tables = [("", "none"), *((table, table) for table in folder.tables())]
@@ -331,8 +332,8 @@ def _page(
     return show(
         request, "release.html", step="release", saved=folder.saved(name), decision=decision, noisy=noisy,
         as_it_is=decision is not None and decision.word == PUBLISH, book=book.name, booked=book.is_file(),
-        released=_released(last), refused=refused, failed=None if failed is None else failed.said, limits=LIMITS,
-        given=given, tables=tables,
+        released=_released(last), ended=ended, refused=refused, failed=None if failed is None else failed.said,
+        limits=LIMITS, given=given, tables=tables,
         several=figures_of_file(folder, name).get("n_components") is not None, target=bool(settings.target),
         times=settings.times or 30, command=shlex.join(command), unit=settings.unit,
         pages=[key for key, ending in PAGES.items() if folder.current(name, ending) is not None],
