@@ -19,7 +19,10 @@ from empriv.cli.config import Settings
 from empriv.errors import InputError
 from empriv.ledger import ReleaseEntry
 
-SETTINGS = Settings(target=("delta <= 0.5 at 1",), epsilon=(1.0,), unit="eur")
+SETTINGS = Settings(
+    files=("rows.csv",), database="day", individual=("client",), query=("avg(amount)",),
+    target=("delta <= 0.5 at 1",), epsilon=(1.0,), unit="eur",
+)  # fmt: skip
 DECISION = {"word": "Publish", "line": "Publish", "reason": "So it is.", "condition": "Always."}
 
 
