@@ -385,8 +385,13 @@ class TestStatistic:
         page = waiting(visitor, f"{path}?which=1")
         assert chosen(page, "measure") == ["count"]
         assert "avg(amount)" in page
+        toml = desk.folder / f"{ready}.toml"
+        toml.write_text(f'component = "count(*)"\n{toml.read_text()}')
+        send(visitor, f"{path}?which=0", MEAN)
+        assert settings(desk, ready).component == "count(*)"  # nothing has changed
         send(visitor, f"{path}?which=0", {**MEAN, "measure": "sum"})
         assert settings(desk, ready).query == ("sum(amount)", "count(*)")
+        assert settings(desk, ready).component is None
         send(visitor, f"{path}?which=0", {"do": "remove"})
         assert settings(desk, ready).query == ("count(*)",)
 
@@ -398,6 +403,19 @@ class TestStatistic:
         assert send(visitor, path, {**MEAN, "measure": "people"}).status == 400
         send(visitor, path, MEAN)
         assert settings(desk, name).query == ("avg(amount)",)
+
+    def test_names_of_several_lines(self, desk: RunningDesk, visitor: Visitor) -> None:
+        rows = "".join(f"p{k % 7},2024-01-{1 + k % 28:02},{k},{k % 2}\n" for k in range(60))
+        name = audit_of(desk, f'"the\nclient",day,"the\namount"," kind "\n{rows}'.encode())
+        send(visitor, f"/audits/{name}/people", {**WHO, "individual": "the\r\nclient"})
+        assert settings(desk, name).individual == ("the\nclient",)
+        assert chosen(waiting(visitor, f"/audits/{name}/people"), "individual") == ["the\nclient"]
+        fields = {**MEAN, "column": "the\r\namount", "by": settings(desk, name).individual[0]}
+        refused = send(visitor, f"/audits/{name}/statistic", fields)
+        assert "identifies" in refused.text
+        send(visitor, f"/audits/{name}/statistic", {**fields, "by": ""})
+        assert settings(desk, name).query == ('avg("the\namount")',)
+        assert chosen(waiting(visitor, f"/audits/{name}/statistic"), "mode") == ["build"]
 
     def test_hostile_names(self, desk: RunningDesk, visitor: Visitor) -> None:
         quoted = HOSTILE.replace('"', '""')
@@ -508,6 +526,13 @@ class TestPromise:
         for typed in fields.values():
             assert typed in unescape(answer.text)
         assert "<b>" not in answer.text
+
+    def test_random_samples_have_no_order(self, desk: RunningDesk, visitor: Visitor) -> None:
+        name = audit_of(desk, sales(days=4), individual=["client"], subsamples=50)
+        path = f"/audits/{name}/promise"
+        answer = visitor.post(path, {**USUAL, "known": "some", "calendar": "yes"})
+        assert "random samples have no order" in answer.text
+        assert "that the person was sampled" in live(visitor, f"{path}/said", path, USUAL)
 
     def test_targets_of_another_hand_are_kept(self, desk: RunningDesk, visitor: Visitor) -> None:
         targets = ["delta <= 0.01 at 0.1", "delta <= 0.001 at 1"]

@@ -215,6 +215,8 @@ def settings_from(settings: Settings, typed: PromiseTyped) -> Settings:
         adversary = (*(("calendar",) if typed.calendar else ()), *quantities)
         if not adversary and not previous:
             raise InputError("`known` must be something: tick the calendar, count answers, or write a statistic.")
+        if settings.subsamples is not None and (typed.calendar or previous):
+            raise InputError("`known` must not be the calendar or previous answers: random samples have no order.")
         if typed.calendar or previous or not quantities:
             buckets = None
     elif typed.known in (NOTHING, CONTRIBUTION):

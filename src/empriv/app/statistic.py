@@ -41,6 +41,7 @@ LABELS = {
 OPERATORS = ("=", "≠", "<", "≤", ">", "≥", "is one of", "is empty", "is not empty")
 _MOST_CONDITIONS = 20
 _MOST_STATISTICS = 50
+_MANY_ROWS = 5_000_000
 Row = tuple[str, str, str]  # column, operator, value
 _NO_ROW: Row = ("", "=", "")
 
@@ -93,10 +94,11 @@ async def statistic(request: Request) -> Response:
     queries = list(settings.query)
     if do == "remove":
         del queries[which : which + 1]
-        folder.write(name, replace(settings, query=tuple(queries)))
+        folder.write(name, replace(settings, query=tuple(queries), component=None))
         return go(request, "statistic")
     try:
         table = await table_of_audit(request, settings)
+        typed = _named(typed, table)
         shown = await aside_of(request).ask(look_closer, settings, _facts(table), typed)
     except EmprivError as error:
         return await _whole(
@@ -111,7 +113,9 @@ async def statistic(request: Request) -> Response:
     if errors:
         return await _whole(request, settings, typed=typed, errors=errors, status=400)
     queries[which : which + 1] = [shown.sql]
-    folder.write(name, replace(settings, query=tuple(queries), unit=typed.unit))
+    # the component that was audited of another query is none of this one
+    component = settings.component if tuple(queries) == settings.query else None
+    folder.write(name, replace(settings, query=tuple(queries), unit=typed.unit, component=component))
     built = {query: fields for query, fields in _built(folder, name).items() if query in queries}
     built.pop(shown.sql, None)
     if typed.mode == BUILD:
@@ -138,14 +142,20 @@ async def shown_live(request: Request) -> Response:
     settings = folder_of(request).settings(request.path_params["name"])
     try:
         table = await table_of_audit(request, settings)
-        shown = await aside_of(request).ask(look_closer, settings, _facts(table), typed_in(form))
+        quick = table.rows > _MANY_ROWS
+        shown = await aside_of(request).ask(look_closer, settings, _facts(table), _named(typed_in(form), table), quick)
     except EmprivError as error:
         return show(request, "problem.html", sentence=str(error))
     return show(request, "statistic_shown.html", shown=shown, settings=settings)
 
 
-def look_closer(settings: Settings, facts: tuple[tuple[Any, ...], ...], typed: StatisticTyped) -> StatisticShown:
-    """The SQL of what was typed, and whether it can be audited; called beside the server."""
+def look_closer(
+    settings: Settings, facts: tuple[tuple[Any, ...], ...], typed: StatisticTyped, quick: bool = False
+) -> StatisticShown:
+    """The SQL of what was typed, and whether it can be audited; called beside the server.
+
+    ``quick`` leaves the rows alone: of very many, nobody waits at every key that is pressed.
+    """
     from empriv.base.arguments import unit_name
     from empriv.cli.inputs import source_of
     from empriv.cli.running import engine_of, limits_of
@@ -168,9 +178,9 @@ def look_closer(settings: Settings, facts: tuple[tuple[Any, ...], ...], typed: S
                 holds=RowCondition(*typed.holds) if typed.measure == "rate" else None,
             )  # fmt: skip
             sql = written(chosen, [ColumnSeen(*column) for column in facts], settings.individual)
-        if not settings.individual:
+        if quick or not settings.individual:
             explain(None, sql)
-            return StatisticShown(sql)
+            return StatisticShown(sql, "Whether it can be audited is seen when you save it." if quick else "")
         with engine_of(limits_of(settings)) as engine:
             given = gives(engine, source_of(settings), sql)
     except EmprivError as error:
@@ -230,6 +240,15 @@ def _given_in_words(names: tuple[str, ...] | None) -> str:
         return "This can be audited. It gives one number of each database."
     shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     return f"This can be audited. It gives a table of {len(names):,} numbers of each database: {shown}."
+
+
+def _named(typed: StatisticTyped, table: TableAtHand) -> StatisticTyped:
+    """What was typed, with columns called as the table calls them."""
+    rows: list[Row] = [(table.column_named(row[0]), row[1], row[2]) for row in (typed.holds, *typed.where)]
+    return replace(
+        typed, column=table.column_named(typed.column), by=table.column_named(typed.by), holds=rows[0],
+        where=tuple(rows[1:]),
+    )  # fmt: skip
 
 
 def _facts(table: TableAtHand) -> tuple[tuple[Any, ...], ...]:

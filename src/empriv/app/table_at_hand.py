@@ -55,6 +55,12 @@ class TableAtHand:
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
+    def column_named(self, text: str) -> str:
+        """A column as a form sends it, which writes every line break of a name as CR LF."""
+        if text in self.names:
+            return text
+        return next((name for name in self.names if name.splitlines() == text.splitlines()), text)
+
     @property
     def times(self) -> tuple[ColumnAtHand, ...]:
         return tuple(column for column in self.columns if column.is_time)

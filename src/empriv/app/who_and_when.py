@@ -151,6 +151,10 @@ def typed_from(settings: Settings, table: TableAtHand) -> WhoAndWhen:
 
 def settings_from(settings: Settings, typed: WhoAndWhen, table: TableAtHand) -> Settings:
     """Settings with what was typed; an error names the field that is wrong."""
+    typed = replace(
+        typed, individual=tuple(map(table.column_named, typed.individual)), time=table.column_named(typed.time),
+        column=table.column_named(typed.column),
+    )  # fmt: skip
     if not typed.individual or any(name not in table.names for name in typed.individual):
         raise InputError("`individual` must be a column of the data, or several that say together who it is.")
     database: str | None = None

@@ -85,3 +85,4 @@ function live(form) {
 }
 
 dress(document);
+document.querySelector("main [aria-invalid=true]")?.focus(); // what must be mended comes first
