@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import empriv
 from app.conftest import RunningDesk, Visitor, sales
+from empriv.cli.check import check
 from empriv.cli.config import Settings, read_config, settings_of
 from empriv.collecting.origins import describe
 from empriv.ledger import identity_of
@@ -447,6 +449,36 @@ class TestStatistic:
         for page in pages:
             assert "<img" not in page
             assert "</option>0" not in page
+
+
+def test_one_column_is_not_taken_for_another(desk: RunningDesk, visitor: Visitor) -> None:
+    rows = "".join(f"p{k % 7},a{k % 3},b{k % 5}\n" for k in range(60))
+    name = audit_of(desk, f'client,x y,"""x y"""\n{rows}'.encode())
+    for column, count in (("x y", 3), ('"x y"', 5)):
+        fields = {**WHO, "way": "column", "column": column}
+        said = live(visitor, f"/audits/{name}/people/counts", f"/audits/{name}/people?wait=1", fields)
+        assert f"{count} databases, 7 people" in said
+        send(visitor, f"/audits/{name}/people", fields)
+        assert chosen(waiting(visitor, f"/audits/{name}/people"), "column") == [column]
+
+
+@pytest.mark.parametrize("way", ["day", "column", "samples"])
+def test_the_command_line_takes_what_was_filled_in(
+    desk: RunningDesk, visitor: Visitor, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    quoted = HOSTILE.replace('"', '""')
+    rows = "".join(f'"{k % 2}",p{k % 7},2024-01-{1 + k % 28:02},{k}\n' for k in range(100))
+    name = audit_of(desk, f'"{quoted}",client,Jour de l\'année,x\n{rows}'.encode())
+    who = {**WHO, "time": "Jour de l'année", "column": HOSTILE, "subsamples": "40"}
+    send(visitor, f"/audits/{name}/people", {**who, "way": way})
+    condition = {"where_column": HOSTILE, "where_operator": "≥", "where_value": "0"}
+    send(visitor, f"/audits/{name}/statistic", {**MEAN, "column": "x", **condition})
+    visitor.post(f"/audits/{name}/promise", USUAL, follow=False)
+    monkeypatch.chdir(desk.folder)
+    outcome = CliRunner().invoke(check, [f"{name}.toml", "--dry-run"])
+    assert outcome.exception is None, outcome.output
+    assert "is valid" in outcome.output
+    assert chosen(waiting(visitor, f"/audits/{name}/people"), "way") == [way]
 
 
 class TestPromise:

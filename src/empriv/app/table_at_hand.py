@@ -25,7 +25,8 @@ _REMEMBERED = 64
 class ColumnAtHand:
     """A column; ``facts`` are all that was seen of it, for who looks closer beside the server.
 
-    ``cuts`` are the expressions that make a database of each of `UNITS`, if it is a time.
+    ``cuts`` are the expressions that make a database of each of `UNITS`, if it is a time, and ``as_database`` is the
+    one that makes a database of each value.
     """
 
     name: str
@@ -37,6 +38,7 @@ class ColumnAtHand:
     moments: bool
     zoned: bool
     cuts: tuple[str, ...]
+    as_database: str
     facts: tuple[Any, ...]
 
 
@@ -130,11 +132,17 @@ def look_at(settings: Settings) -> TableAtHand:
 
     with engine_of({}) as engine:
         seen = look(engine, one_table(settings))
+
+    def unmistakable(expression: str, name: str) -> str:
+        """The expression, unless another column is called like it: then the name alone."""
+        return name if expression in seen.columns else expression
+
     columns = tuple(
         ColumnAtHand(
             column.name, kind_in_words(column.kind, column.is_time, column.moments), column.filled, column.different,
             column.is_number, column.is_time, column.moments > 0, column.zoned > 0,
-            tuple(map(column.cut, UNITS)) if column.is_time else (), astuple(column),
+            tuple(unmistakable(column.cut(unit), column.name) for unit in UNITS) if column.is_time else (),
+            unmistakable(column.as_database, column.name), astuple(column),
         )
         for column in seen.closely
     )  # fmt: skip

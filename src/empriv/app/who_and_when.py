@@ -144,8 +144,9 @@ def typed_from(settings: Settings, table: TableAtHand) -> WhoAndWhen:
     for column in table.times:
         if database in column.cuts:
             return replace(typed, way=UNITS[column.cuts.index(database)], time=column.name)
-    if database in table.names:
-        return replace(typed, way=COLUMN, column=database)
+    for column in table.columns:
+        if database == column.name or (database == column.as_database and database not in table.names):
+            return replace(typed, way=COLUMN, column=column.name)
     return replace(typed, way=SQL, expression=database)
 
 
@@ -170,7 +171,7 @@ def settings_from(settings: Settings, typed: WhoAndWhen, table: TableAtHand) -> 
             raise InputError("`column` must be a column of the data.")
         if typed.column in typed.individual:
             raise InputError("`column` must not be the one that says who it is: each person would be a database.")
-        database = typed.column
+        database = next(column.as_database for column in table.columns if column.name == typed.column)
     elif typed.way == FILES:
         if table.files < 2:
             raise InputError("`database` must be something else: there is one file only.")

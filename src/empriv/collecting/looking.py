@@ -90,10 +90,15 @@ class ColumnSeen:
     def is_number(self) -> bool:
         return self.kind in ("integer", "decimal", "double")
 
+    @property
+    def as_database(self) -> str:
+        """What says that each value is a database: the name, quoted where it would be read as something else."""
+        return self.name if _is_name(self.name) else in_sql(self.name)
+
     def cut(self, unit: str) -> str:
         """The expression that puts the rows of a day, a week or a month in one database."""
         if unit == "day" and self.moments == 0:
-            return self.name
+            return self.as_database
         column = in_sql(self.name)
         return f"date_trunc('{unit}', {f'CAST({column} AS TIMESTAMP)' if self.as_text else column})"
 
