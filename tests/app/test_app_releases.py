@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import empriv
-from app.conftest import RunningDesk, Visitor, wait_for
+from app.conftest import Answer, RunningDesk, Visitor, wait_for
 from empriv.app.folder import Folder
 from empriv.app.release_answer import RELEASE, limits_of, noise_arguments, release_arguments
 from empriv.app.see_decision import page_arguments
@@ -55,6 +55,13 @@ def after(visitor: Visitor, name: str) -> str:
     return visitor.get(f"/audits/{name}/release").text
 
 
+def ask(visitor: Visitor, form: dict[str, str]) -> Answer:
+    """Fill in the form of a release, unless one is under way, and send it."""
+    page = visitor.get("/audits/shop/release")
+    offer = page.field("offered") if 'name="offered"' in page.text else ""
+    return visitor.post("/audits/shop/release", {"offered": offer, **form})
+
+
 def entries(folder: Folder) -> list[ReleaseEntry]:
     ledger = empriv.Ledger(folder.ledger, create=False)
     return [entry for entry in ledger.entries() if isinstance(entry, ReleaseEntry)]
@@ -63,19 +70,22 @@ def entries(folder: Folder) -> list[ReleaseEntry]:
 @pytest.mark.slow
 def test_an_answer_is_released_once_however_often_it_is_asked_for(released: Folder, visitor: Visitor) -> None:
     asked = {"way": "database", "database": "day 7", "confirm": "yes"}
-    unconfirmed = visitor.post("/audits/shop/release", {**asked, "confirm": ""})
+    unconfirmed = ask(visitor, {**asked, "confirm": ""})
     assert unconfirmed.status == 400
     assert 'id="wrong-confirm"' in unconfirmed.text
     assert 'value="day 7"' in unconfirmed.text  # what was filled in is still there
     assert not entries(released)
-    visitor.post("/audits/shop/release", asked)
-    visitor.post("/audits/shop/release", asked)  # a second click
+    changed = ask(visitor, {**asked, "offered": "another"})
+    assert changed.status == 400
+    assert "has changed since you opened the page" in changed.text
+    ask(visitor, asked)
+    ask(visitor, asked)  # a second click
     page = after(visitor, "shop")
     assert "Released from day 7." in page
     (entry,) = entries(released)
     assert f'<p class="line">{entry.answer} eur</p>' in page
     assert f"entry {entry.id} of releases.ledger" in page
-    visitor.post("/audits/shop/release", asked)
+    ask(visitor, asked)
     assert "Released before" in after(visitor, "shop")
     assert len(entries(released)) == 1
     told = visitor.get("/releases").text
@@ -87,11 +97,11 @@ def test_an_answer_is_released_once_however_often_it_is_asked_for(released: Fold
 def test_an_answer_that_is_typed_is_in_no_file_and_no_page(released: Folder, visitor: Visitor) -> None:
     secret = "98.7654321"
     form = {"way": "value", "database": "tomorrow", "value": secret, "confirm": "yes"}
-    wrong = visitor.post("/audits/shop/release", {**form, "value": f"{secret}x"})
+    wrong = ask(visitor, {**form, "value": f"{secret}x"})
     assert wrong.status == 400
     assert 'id="wrong-value"' in wrong.text
     before = len(entries(released))
-    visitor.post("/audits/shop/release", form)
+    ask(visitor, form)
     page = after(visitor, "shop")
     assert len(entries(released)) == before + 1
     work = latest(released, "shop", RELEASE)
@@ -104,11 +114,8 @@ def test_an_answer_that_is_typed_is_in_no_file_and_no_page(released: Folder, vis
 
 def test_what_the_ledger_refuses_is_said_and_not_released(released: Folder, visitor: Visitor) -> None:
     before = len(entries(released))
-    for number in range(3):
-        visitor.post(
-            "/audits/shop/release", {"way": "value", "database": f"new {number}", "value": "7", "confirm": "yes"}
-        )
-        page = after(visitor, "shop")
+    ask(visitor, {"way": "value", "database": "another", "value": "7", "confirm": "yes"})
+    page = after(visitor, "shop")
     assert "refuses the release" in page
     assert "Nothing was released." in page
     assert len(entries(released)) == before

@@ -5,6 +5,7 @@ The answer that somebody types goes to the command by its input: no file holds i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shlex
@@ -64,6 +65,8 @@ async def release(request: Request) -> Response:
         return go(request, "release")  # a second click
     try:
         _check_ready(folder, name)
+        if form.get("offered") != offered(folder, name):
+            raise InputError("The audit or its noise has changed since you opened the page. Look again, then release.")
         arguments, private = release_arguments(folder, name, form)
         start(folder, name, RELEASE, arguments, private=private)
     except EmprivError as error:
@@ -140,6 +143,13 @@ async def script(request: Request) -> Response:
     folder, name = folder_of(request), request.path_params["name"]
     text = await aside_of(request).ask(whole_script, name, folder.settings(name), ledger_of(folder, name).name)
     return _attached(text.encode(), "text/x-python; charset=utf-8", f"{name}.py")
+
+
+def offered(folder: Folder, name: str) -> str:
+    """A mark of the audit and the noise that a page offers: what is released is what somebody has seen there."""
+    paths = [path for end in (".empriv", ".noise.empriv") if (path := folder.written(name, end)) is not None]
+    facts = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def ledger_of(folder: Folder, name: str) -> Path:
@@ -332,7 +342,8 @@ def _page(
     return show(
         request, "release.html", step="release", saved=folder.saved(name), decision=decision, noisy=noisy,
         as_it_is=decision is not None and decision.word == PUBLISH, book=book.name, booked=book.is_file(),
-        released=_released(last), ended=ended, refused=refused, failed=None if failed is None else failed.said,
+        offered=offered(folder, name), released=_released(last), ended=ended, refused=refused,
+        failed=None if failed is None else failed.said,
         limits=LIMITS, given=given, tables=tables,
         several=figures_of_file(folder, name).get("n_components") is not None, target=bool(settings.target),
         times=settings.times or 30, command=shlex.join(command), unit=settings.unit,
