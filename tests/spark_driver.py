@@ -68,16 +68,19 @@ def connect(directory: Path) -> dict[str, Any]:
     told: list[int] = []
     frame = spark.read.parquet(str(directory / "rows.parquet"))
     data = empriv.databases(frame, database="day", individual="who")
-    found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, progress=False)
+    engine = empriv.SparkEngine(spark)
+    found = empriv.scan(data, "sum(x)", epsilon=EPSILONS, engine=engine, progress=False)
+    few = empriv.collect(data, "sum(x)")  # so few rows are read here
     with watched(spark, lambda _, known: told.append(known)):
         spark.range(0, 40, 1, 40).mapInArrow(_lasting, "id bigint").count()
-    called = empriv.collect(data, lambda table: float(np.sum(np.sort(table["x"]))))
+    called = empriv.collect(data, lambda table: float(np.sum(np.sort(table["x"]))), engine=engine)
     views = [table.name for table in spark.catalog.listTables() if table.name.startswith("empriv")]
     answer = {
         "kind": type(spark).__module__,
         "delta": found.delta(np.array(EPSILONS)).tolist(),
         "upper": found.bounds(np.array(EPSILONS)).upper.tolist(),
         "called": called.entry_q.tolist(),
+        "few": few.entry_q.tolist(),
         "told": max(told, default=0),
         "left": views,
     }

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -398,3 +399,30 @@ def test_days_are_cut_in_the_zone_named_and_the_session_keeps_its_own(spark: Any
         assert spark.conf.get(zone) == "Asia/Kolkata"
     finally:
         spark.conf.set(zone, before)
+
+
+def test_small_frames_are_read_here_with_the_answers_of_spark(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dates, decimals, NULLs and texts."""
+    from empriv.collecting.engines.spark import on_driver
+    from empriv.collecting.run_options import Run
+
+    spark.sql(
+        "SELECT date_add(DATE'2024-02-27', int(id % 5)) AS day, nullif('p' || id % 9, 'p4') AS who, "
+        "CAST(id % 11 / 4 AS DECIMAL(9, 2)) AS m, id / 7 AS x FROM range(300)"
+    ).write.parquet(str(tmp_path / "rows"))
+    frame, shops = spark.read.parquet(str(tmp_path / "rows")), spark.sql("SELECT 'p1' AS name, 2.5D AS size")
+    data = databases(frame, database="day", individual="who", unidentified="keep", tables={"shops": shops})
+    query = "SELECT sum(m), stddev_samp(x), count(s.name) FROM data LEFT JOIN shops AS s ON who = name"
+    here, there = (collect(data, query, engine=engine) for engine in (None, SparkEngine(spark)))
+    assert here.same_as(replace(there, q=here.q, entry_q=here.entry_q))
+    np.testing.assert_allclose(here.entry_q, there.entry_q, rtol=1e-12)
+    run = Run()
+    assert isinstance(run.on(data)[0], on_driver.DriverEngine)
+    assert isinstance(run.on(data, cluster=True)[0], SparkEngine)
+    unknown = spark.createDataFrame(spark.sparkContext.parallelize([(1, 2, 3.0)]), "day int, who int, x double")
+    for other in (unknown, frame.selectExpr("CAST(day AS TIMESTAMP) AS day", "who")):
+        assert isinstance(run.on(databases(other, database="day", individual="who"))[0], SparkEngine)
+    monkeypatch.setattr(on_driver, "MOST_ROWS", 299)
+    assert isinstance(run.on(data)[0], SparkEngine)

@@ -140,6 +140,7 @@ def test_spark_connect_gives_the_answers_of_duckdb(tmp_path: Path) -> None:
     np.testing.assert_allclose(said["delta"], audit.delta(grid), atol=1e-9)
     np.testing.assert_allclose(said["upper"], audit.bounds(grid).upper, atol=1e-9)
     np.testing.assert_allclose(said["called"], collect(data, "sum(x)").entry_q)
+    np.testing.assert_array_equal(said["few"], collect(data, "sum(x)").entry_q)
     assert said["left"] == []
     # What is kept is freed while the views that it reads are there, or it cannot be.
     assert "TABLE_OR_VIEW_NOT_FOUND" not in (tmp_path / "log").read_text()

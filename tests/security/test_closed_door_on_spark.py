@@ -183,8 +183,8 @@ def test_a_column_may_be_called_what_spark_calls_a_function(spark: Any) -> None:
     frame = rows(300).rename(columns={"who": "user", "x": "version"})
     query = "SELECT sum(version) / count(DISTINCT user) FROM data"
     there, here = (
-        collect(databases(source, database="day", individual="user"), query, progress=False)
-        for source in (spark.createDataFrame(frame), frame)
+        collect(databases(source, database="day", individual="user"), query, engine=engine, progress=False)
+        for source, engine in ((spark.createDataFrame(frame), SparkEngine(spark)), (frame, None))
     )
     np.testing.assert_allclose(there.entry_q, here.entry_q, rtol=1e-12)
 

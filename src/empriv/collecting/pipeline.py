@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from empriv.base.progress import progress as progress_bar
 from empriv.base.scratch import scratch_directory
 from empriv.collecting.assemble import apply_post, presence
 from empriv.collecting.engines.engine import ClusterEngine, Engine
@@ -104,9 +106,20 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
         for name, value in (("draws", run.draws), ("checkpoint", run.checkpoint)):
             if value is not None:
                 raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
-        with engine.session(data) as session:
+        with _said_beforehand(engine, run), engine.session(data) as session:
             results = evaluate(session, query, show=run.progress, notice=run.notice)
     return results if query.post is None else apply_post(results, query.post)
+
+
+@contextmanager
+def _said_beforehand(engine: Engine, run: Run) -> Iterator[None]:
+    """On a cluster, what takes seconds however few the rows are."""
+    if not isinstance(engine, ClusterEngine):
+        yield
+        return
+    with progress_bar(1, "Spark runs the query, which takes some seconds for any table", show=run.progress) as advance:
+        yield
+        advance()
 
 
 def _check_arguments(function: Callable[..., Any], draws: int | None) -> None:

@@ -58,24 +58,25 @@ class Run:
         """Names of the limits that are given."""
         return [name for name in ("memory_limit", "timeout") if getattr(self, name) is not None]
 
-    def on(self, data: Databases) -> tuple[Engine, Run]:
-        """The engine that reads these rows, and this run with it."""
-        engine = self.engine or self._engine_for(data)
+    def on(self, data: Databases, *, cluster: bool = False) -> tuple[Engine, Run]:
+        """The engine that reads these rows, and this run with it; with ``cluster``, Spark even if they are few."""
+        engine = self.engine or self._engine_for(data, cluster or self.checkpoint is not None)
         return engine, replace(self, engine=engine, memory_limit=None, timeout=None)
 
     def of_another_query(self) -> Run:
         """The same engine and limits for a query beside the one asked: no draws, and nothing to resume from."""
         return replace(self, draws=None, rng=0, jobs=None, checkpoint=None, frame="dict")
 
-    def _engine_for(self, data: Databases) -> Engine:
-        """Spark for a Spark DataFrame, PostgreSQL for a table on a server, and DuckDB for all else."""
+    def _engine_for(self, data: Databases, cluster: bool) -> Engine:
+        """Spark for a Spark DataFrame unless it is small, PostgreSQL for a table on a server, DuckDB for all else."""
         for part in (*data.parts, *data.tables.values()):
             if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
                 for name in self._limits:
                     raise InputError(f"`{name}` must not be given with Spark, which has limits of its own.")
-                from empriv.collecting.engines.spark import SparkEngine
+                from empriv.collecting.engines.spark import SparkEngine, driver_engine
 
-                return SparkEngine(part.frame.sparkSession)
+                here = None if cluster else driver_engine(data, self.progress)
+                return here or SparkEngine(part.frame.sparkSession)
         limits: dict[str, Any] = {
             "memory_limit": self.memory_limit, "timeout": self.timeout, "progress": self.progress
         }  # fmt: skip

@@ -119,7 +119,7 @@ def scan(
     )  # fmt: skip
     question = query_of(query, post=post)
     origin = describe(data)
-    opened, run = run.on(data)
+    opened, run = run.on(data, cluster=results_table is not None)
     cluster = isinstance(opened, ClusterEngine)
     in_sql = question.function is None and question.post is None
 

@@ -1,3 +1,4 @@
-__all__ = ["SparkEngine"]
+__all__ = ["SparkEngine", "driver_engine"]
 
+from .on_driver import driver_engine
 from .session import SparkEngine
