@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import empriv
-from empriv.noise.design.constrained_rows import ConstrainedRows, Needs, Totals
+from empriv.noise.design.constrained_rows import ConstrainedRows, Needs, Totals, component
 from empriv.noise.design.constraints import Cases
 from empriv.noise.design.programme import calibrate, expected_error, optimise, worst
 from empriv.noise.design.quick_look import COARSE, FINE, scores
@@ -104,3 +104,39 @@ def test_the_programme_finds_the_least_noise() -> None:
                 best = min(best, expected_error(parts, CELL))
     assert found <= best * (1 + 1e-6)
     assert found >= 0.9 * best  # the grid is not that coarse
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.7, 6.0, 400.0])
+def test_noise_on_many_rows_is_that_of_direct_sums(scale: float) -> None:
+    masses = np.random.default_rng(2).random((300, 122)) ** 6  # more rows than are worked on at once
+    steps = np.array([1, 2, 5])
+    law = np.tanh(0.5 / scale) * np.exp(-np.abs(np.arange(-20_000, 20_001)) / scale)
+    rows = (0, 136, 299)
+    made = component(masses, scale, numbers=120, steps=steps, pointwise=False)[rows, :]
+    single = component(masses, scale, numbers=120, steps=steps, pointwise=True)[rows, :]
+    for row, whole, cells in zip(rows, made, single, strict=True):
+        direct = np.convolve(masses[row, :120], law)
+        last, first = 20_000 + 119, 20_000
+        np.testing.assert_allclose(whole[:120], direct[first : last + 1], rtol=1e-10)
+        left, right = direct[:first][::-1], direct[last + 1 :]
+        stretches = [(0, 1), (1, 4), (4, None)]  # at 1 to 1, 2 to 4, and 5 and more cells beyond
+        for place, far in ((120, left), (123, right)):
+            np.testing.assert_allclose(whole[place : place + 3], [far[a:b].sum() for a, b in stretches], rtol=1e-9)
+            np.testing.assert_allclose(cells[place : place + 3], far[[0, 1, 4]], rtol=1e-9, atol=1e-300)
+        np.testing.assert_array_equal(whole[126:], masses[row, 120:])
+
+
+def test_sums_on_wider_cells_are_nearly_those_on_narrow_ones() -> None:
+    narrow = cases(3, 20, 6, 0.6)
+    wide = narrow.on_wider_cells(2)
+    labels = [(0, i, 0) for i in range(6)]
+    fine, merged, far = (gather([Aim(some, 0.3)], labels) for some in (narrow, wide, narrow.on_wider_cells(32)))
+    assert merged.cell == 2 * CELL
+    np.testing.assert_allclose(merged.q.sum(axis=1), 1.0)
+    parts = [(0.2, 0.0), (0.8, 0.7)]
+    logs = []
+    for rows in (fine, merged, far):
+        need = Needs(rows, 1.0, Totals(rows, np.ones(6), np.zeros(6, np.int64), 0.0))
+        logs.append(worst(need, parts))
+    assert logs[1] == pytest.approx(logs[0], rel=0.02)
+    assert abs(logs[2] / logs[0] - 1) > 0.1  # cells of several bandwidths would not do

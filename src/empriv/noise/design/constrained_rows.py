@@ -13,6 +13,8 @@ import numpy as np
 
 from empriv.results import FloatArray, IntArray
 
+_CACHED = 16_384  # masses that stay in the processor's cache from one pass to the next
+
 Parts = Sequence[tuple[float, float]]
 """(weight, scale) of each component; scale 0 is the point mass, the others are Laplace."""
 
@@ -82,19 +84,27 @@ def component(masses: FloatArray, scale: float, *, numbers: int, steps: IntArray
     A tail's columns are the masses of the stretches between the steps (the last one endless), or with ``pointwise``
     the masses of single cells there.
     """
-    inside, apart = masses[:, :numbers], masses[:, numbers:]
+    tails = len(steps)
+    out = np.empty((len(masses), masses.shape[1] + 2 * tails))
+    out[:, numbers + 2 * tails :] = masses[:, numbers:]
     if scale == 0.0:
-        return np.concatenate((inside, np.zeros((len(masses), 2 * len(steps))), apart), axis=1)
+        out[:, :numbers] = masses[:, :numbers]
+        out[:, numbers : numbers + 2 * tails] = 0.0
+        return out
     rate = 1.0 / scale  # scale in cells
-    a = np.exp(-rate)
-    forward, backward = both_ways(inside, a)
     norm = np.tanh(0.5 * rate)  # (1 - a)/(1 + a)
     at = np.exp(-rate * steps)
     if not pointwise:
         at = (at - np.append(at[1:], 0.0)) / -np.expm1(-rate)
-    right = forward[:, -1:] * at
-    left = (backward[:, :1] + inside[:, :1]) * at
-    return np.concatenate((norm * (forward + backward), norm * left, norm * right, apart), axis=1)
+    at_once = max(1, _CACHED // numbers)
+    for start in range(0, len(masses), at_once):
+        inside, filled = masses[start : start + at_once, :numbers], out[start : start + at_once]
+        forward, backward = both_ways(inside, np.exp(-rate))
+        np.multiply(backward[:, :1] + inside[:, :1], norm * at, out=filled[:, numbers : numbers + tails])
+        np.multiply(forward[:, -1:], norm * at, out=filled[:, numbers + tails : numbers + 2 * tails])
+        np.add(forward, backward, out=filled[:, :numbers])
+        filled[:, :numbers] *= norm
+    return out
 
 
 def both_ways(masses: FloatArray, a: float) -> tuple[FloatArray, FloatArray]:
@@ -108,21 +118,15 @@ def _decay(masses: FloatArray, a: float) -> FloatArray:
     """``F_k = a F_{k-1} + P_k`` by sums within blocks that a^-k does not overflow."""
     count = masses.shape[1]
     rate = -np.log(a)
-    block = max(1, min(count, int(300.0 / rate)))
-    if block == 1:
-        block = 2
+    if rate > 300.0:  # next to nothing is carried over
+        return masses.copy()
+    block = max(2, min(count, int(300.0 / rate)))
     grow = np.exp(rate * np.arange(min(block, count)))
-    out = np.empty_like(masses)
-    carry = np.zeros(len(masses))
+    out = masses * np.resize(grow, count)
     for start in range(0, count, block):
-        part = masses[:, start : start + block]
-        g = grow[: part.shape[1]]
-        if rate > 300.0:  # next to nothing is carried over
-            out[:, start : start + block] = part
-            continue
-        decayed = np.cumsum(part * g, axis=1)
-        decayed += (carry * a)[:, None]
-        decayed /= g
-        out[:, start : start + block] = decayed
-        carry = decayed[:, -1]
+        part = out[:, start : start + block]
+        if start:
+            part[:, 0] += a * out[:, start - 1]
+        np.cumsum(part, axis=1, out=part)
+        part /= grow[: part.shape[1]]
     return out

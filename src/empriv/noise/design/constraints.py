@@ -9,7 +9,7 @@ of this.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,16 @@ class Cases:
                 largest[listed] = np.maximum.reduceat(change, starts[:-1][listed])
             self._kept["influences"] = largest
         return np.asarray(largest)
+
+    def all_widths(self) -> list[FloatArray]:
+        """Bandwidths of numbers, 0 at atoms: with everyone, without, and of individuals with atoms of their own."""
+        own = [width for pair in self.own.values() for width in pair]
+        return [self.widths[self.codes == 0], self.entry_widths[self.entry_codes == 0], *own]
+
+    def on_wider_cells(self, times: int) -> Cases:
+        """The same on cells that are so many times as wide."""
+        lowest, last = self.lowest // times, -(-(self.lowest + self.cells - 1) // times)
+        return replace(self, cell=times * self.cell, lowest=lowest, cells=last - lowest + 1, _kept={})
 
     def subject(self, epsilon: float) -> IntArray:
         """Individuals not cleared by screening: by the mediant inequality shifts of at most epsilon/L do no harm."""

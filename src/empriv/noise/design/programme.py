@@ -310,7 +310,7 @@ def _mix_in_base(
     if kept(0.0):
         return parts
     low, high = 0.0, 1.0
-    while high - low > 1e-9:
+    while high - low > 1e-6:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if kept(middle) else (middle, high)
     return mixture([(1.0 - high, parts), (high, base)])

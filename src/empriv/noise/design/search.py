@@ -3,7 +3,7 @@
 Individuals whose influence proves that they can do no harm are left out; the others are ranked by a quick look on
 merged cells (`quick_look`). The worst become rows, the programme is solved on those, and a quick look under its noise
 shows who has to join. It ends when nobody does. Sums over all individuals are limited on the worst of them and on a
-sample of the others.
+sample of the others, on wider cells.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _FIRST, _MORE = 32, 24  # rows to begin with, and those that may join in a round
 _NEAR = 0.95  # of the target: rows whose quick look reaches this are made exact
 _ROUNDS = 12
 _WORST, _STRATA = 64, 192  # individuals who represent all in a sum: the worst, and one of each stratum of the others
+_WIDEST_CELL, _MOST_MERGED = 0.5, 16  # of a cell that sums are limited on: in bandwidths, and in cells of the others
 _SUMS = 3  # weightings whose sums join in a round
 
 
@@ -130,12 +131,25 @@ class _Sample:
         return np.asarray(self.share @ -np.log1p(-np.minimum(delta_i, 1.0 - 1e-6)))
 
 
+def _on_wider_cells(aims: Sequence[Aim]) -> list[Aim]:
+    """The aims on cells of half a bandwidth at most: sums have a row for everybody, and the certificate sees the rest.
+
+    It changes each delta_i a little; where the sum comes out too large, `least` lowers its limit.
+    """
+    widths = [width.min(initial=np.inf) for aim in aims for width in aim.cases.all_widths()]
+    times = 1
+    while 2 * times * aims[0].cases.cell <= _WIDEST_CELL * min(widths) and times < _MOST_MERGED:
+        times *= 2
+    return [replace(aim, cases=aim.cases.on_wider_cells(times)) for aim in aims]
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
     """The state of a search for the least noise: the needs so far, and the individuals who may still join."""
 
     aims: Sequence[Aim]
     pools: Sequence[IntArray]
+    summed: Sequence[Aim]
     samples: Sequence[_Sample]
     needs: Needs
 
@@ -151,11 +165,13 @@ class _Search:
         first = [label for _, label in near(aims, pools, guess, delta)[:_FIRST]]
         rows = gather(aims, list(dict.fromkeys([*also, *first])))
         if total is None:
-            return _Search(aims, pools, (), Needs(rows, delta))
-        samples = [_Sample.of(order) for order in orders]
-        empty = ConstrainedRows(rows.p[:0], rows.q[:0], rows.e[:0], (), rows.numbers, rows.cell)
+            return _Search(aims, pools, (), (), Needs(rows, delta))
+        summed, samples = _on_wider_cells(aims), [_Sample.of(order) for order in orders]
+        wide = summed[0].cases
+        nobody = np.empty((0, wide.cells + len(wide.categories)))
+        empty = ConstrainedRows(nobody, nobody, np.empty(0), (), wide.cells, wide.cell)
         totals = Totals(empty, np.empty(0), np.empty(0, np.int64), total)
-        search = _Search(aims, pools, samples, Needs(rows, delta, totals))
+        search = _Search(aims, pools, summed, samples, Needs(rows, delta, totals))
         return search._with_sums(guess, least=-1.0) or search
 
     def joined(self, parts: Parts) -> _Search | None:
@@ -185,7 +201,7 @@ class _Search:
         if not largest:
             return None
         labels = [(k, int(i), s) for _, k, s in largest for i in self.samples[k].individuals]
-        rows = ConstrainedRows.join((totals.rows, gather(self.aims, labels)))
+        rows = ConstrainedRows.join((totals.rows, gather(self.summed, labels)))
         represented = [dict(zip(drawn.individuals.tolist(), drawn.share, strict=True)) for drawn in self.samples]
         groups: dict[tuple[int, int], int] = {}
         group = [groups.setdefault((aim, weighting), len(groups)) for aim, _, weighting in rows.labels]
