@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 import empriv
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
+from empriv.measuring.given.presence import WhenPresent
 from empriv.noise.certify.certificate import Certificate, certify
 from empriv.noise.certify.screen import _beside, _steepest
 from empriv.noise.certify.shares import deltas_by_share, largest_by_share
+from empriv.noise.certify.there import PresentCertificate, _written
 from empriv.noise.certify.window import Window
 from empriv.noise.law import Law
 from empriv.results import Outcome, Results
@@ -427,3 +429,28 @@ def test_parts_beside_laplace_noise_are_bounded_wherever_a_kernel_lies(kernel: s
         largest = max(largest, float((sides[0][inside] / sides[1][inside]).max()))
     bound = _beside(LAWS[law], empriv.KERNELS[kernel], bandwidth)
     assert largest <= bound < 1.1 * largest
+
+
+# In a database that people are in
+
+
+@pytest.mark.parametrize("law", ["laplace", "narrow", "with point"])
+def test_noise_alone_bounds_delta_where_people_are_and_the_worst_is_found(law: str) -> None:
+    rng = np.random.default_rng(4)
+    q = rng.normal(0, 3, 30)
+    influence = rng.exponential(rng.choice([0.3, 3.0], (12, 1)), (12, 30)) * (rng.random((12, 30)) < 0.5)
+    influence[0] = 0.0
+    asked = PresentCertificate(empriv.measure(q, q - influence).given_presence(), LAWS[law], 0.1, 0.01, None)
+    delta_i = np.zeros(12)
+    for row in range(12):
+        person = asked.risk.person(row, exact=True)
+        assert isinstance(person, WhenPresent)
+        delta_i[row] = certify(_written(person, 30, 1.0), LAWS[law], epsilon=0.1, delta=0.01).achieved_delta(0.1)
+    bound = asked.noise_alone(0.1)
+    assert np.all(delta_i <= bound + 1e-11)
+    assert np.any(delta_i > 0.1 * bound)  # a tenth of it would be none
+    assert asked.achieved_delta() == pytest.approx(asked.achieved_delta_i().max(), abs=1e-12)
+    assert np.all(asked.achieved_delta_i() >= np.minimum(delta_i, bound) - 1e-11)
+    missed = set(asked.missed(np.arange(12)))
+    assert set(np.flatnonzero(delta_i > 0.01).tolist()) <= missed
+    assert missed <= set(np.flatnonzero(delta_i > 0.005).tolist())

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from empriv.results import FloatArray
+from empriv.validate.bounds.analytic import _edges
 from empriv.validate.bounds.half_lines import edges_of_draws
 from empriv.validate.bounds.moments import Merged, Smooth, edges, groups
 
@@ -96,3 +97,21 @@ def test_an_edge_behind_stragglers_is_covered_and_chance_raises_the_bound_less()
     assert np.mean(covered) >= 0.88  # alone; with smooth sets and fine structure it is 95%
     assert np.mean(first_only) < 0.5  # the two half-lines at the end do not see it
     assert np.median(averaged) < 0.8 * np.median(single)  # truth 0.0005: nothing to be seen but chance
+
+
+@pytest.mark.parametrize("draws", [1, 4])
+def test_people_who_change_nothing_near_an_end_have_the_ends_of_everybody(draws: int) -> None:
+    rng = np.random.default_rng(8)
+    points = np.round(rng.normal(size=60 * draws), 2)  # with ties
+    without = np.repeat(points[None], 40, axis=0)
+    for row in without[1:]:
+        changed = rng.choice(60, 2, replace=False)
+        row.reshape(60, draws)[changed] -= rng.exponential(0.5)
+    together = groups(int(0.05 * len(points)))
+    expected = np.zeros((40, len(E)))
+    for x, y in ((points, without), (-points, -without)):
+        for a, b in ((np.repeat(x[None], 40, axis=0), y), (y, np.repeat(x[None], 40, axis=0))):
+            expected = np.maximum(expected, edges(a, b, E, draws, together, 0.95))
+    expected -= 1 / 60
+    np.testing.assert_allclose(_edges(points, without, E, draws, 0.95), expected, atol=1e-12)
+    assert not np.allclose(expected, expected[0])

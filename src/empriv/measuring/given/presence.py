@@ -130,8 +130,8 @@ class PresenceRisk(RiskContract):
     def influences(self, row: int) -> FloatArray:
         """What a person changes where they are there, or in the context: one number for each time."""
         if self.context is None:
-            return influences_of(self._source, row)
-        source, n = self._source, self.results.n_databases
+            return influences_of(self.source, row)
+        source, n = self.source, self.results.n_databases
         change = (source.q - without(source, row)).reshape(n, -1)
         if self.left is not None and not self.left.logarithm:
             change = change * self.left.fit.calm[:, None]  # as much as it weighs beside the context's own spread
@@ -164,7 +164,7 @@ class PresenceRisk(RiskContract):
         """People who may change last digits where they are there, each with steps that results keep to."""
         if self.context is not None:
             return {}
-        source = self._source
+        source = self.source
         seen = pairs_of(source, look=True, people=self.on_random_day.pairs.people)
         steps = shared_steps(seen.points, seen.draws)
         by_person = dict.fromkeys(np.flatnonzero(self.largest_shifts > 0).tolist(), steps) if len(steps) else {}
@@ -271,7 +271,7 @@ class PresenceRisk(RiskContract):
     @cached_property
     def largest_shifts(self) -> FloatArray:
         """(individuals,) largest influence in bandwidths; inf where somebody changes what kind of outcome it is."""
-        source = self._source
+        source = self.source
         with np.errstate(invalid="ignore"):
             change = np.abs(source.entry_q - source.q[source.entry_database]).reshape(len(source.entry_q), -1)
         at_most = change
@@ -297,7 +297,7 @@ class PresenceRisk(RiskContract):
         return out
 
     @property
-    def _source(self) -> Results:
+    def source(self) -> Results:
         """Results in their own units, on the databases that are measured."""
         return self.results if self.left is None else self.left.original
 
@@ -322,7 +322,7 @@ class PresenceRisk(RiskContract):
 
     def _others(self, row: int) -> tuple[FloatArray, FloatArray]:
         """(N,) results of the others in their own units, and what is left of them."""
-        others = without(self._source, row)
+        others = without(self.source, row)
         if self.left is None:
             return others.reshape(-1), others.reshape(-1)
         n = len(others)

@@ -132,8 +132,9 @@ class Screen:
         if len(self.owner):
             mean = np.zeros(len(self.owner))
             for share, narrow, scale in self._parts(law):
-                mean += share * np.minimum(_randomised(self._lambda(narrow, scale), epsilon), self._kernel(epsilon))
-            mean = np.minimum(mean, _randomised(self._together(law), epsilon))
+                stick = randomised_response(self._lambda(narrow, scale), epsilon)
+                mean += share * np.minimum(stick, self._kernel(epsilon))
+            mean = np.minimum(mean, randomised_response(self._together(law), epsilon))
             out = np.bincount(self.owner, mean, self.individuals) / self.total
         out[self.blind] = 1.0
         return np.minimum(out * (1 + 1e-12), 1.0)
@@ -274,6 +275,6 @@ def _rounded_down(a: FloatArray, b: FloatArray, change: FloatArray) -> npt.NDArr
     return np.asarray((change == np.ceil(change)) & (rest * np.sign(s) > 0))
 
 
-def _randomised(largest: FloatArray, epsilon: float) -> FloatArray:
+def randomised_response(largest: FloatArray, epsilon: float) -> FloatArray:
     """(e^l - e^eps)_+/(e^l + 1) written so that nothing overflows."""
     return np.maximum(-np.expm1(np.minimum(epsilon - largest, 0.0)), 0.0) / (1.0 + np.exp(-largest))

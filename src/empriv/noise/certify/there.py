@@ -2,7 +2,7 @@
 
 Each person has a pair of laws of their own: the others, and the others plus one of the influences that the person had
 when they were there. Noise never makes a pair easier to tell apart, so that people who meet the target without noise
-are not looked at, unless their sum counts.
+are not looked at, unless their sum counts; nor are those whom the noise alone protects enough (`noise_alone`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from empriv.measuring.densities.density import Kde
 from empriv.measuring.given.presence import PresenceRisk, WhenPresent
 from empriv.measuring.line.risk import Risk
 from empriv.noise.certify.certificate import Certificate
+from empriv.noise.certify.screen import randomised_response
 from empriv.noise.law import Law, cells_moved
 from empriv.results import FloatArray, IntArray, Results
 
@@ -48,7 +49,9 @@ class PresentCertificate:
         """Whether every individual's target is met, and that of total risk."""
         if next(self.missed(self.subject), None) is not None:
             return False
-        return self.total_risk is None or self.achieved_total_risk <= self.total_risk
+        if self.total_risk is None or _total(self._bounds(self.epsilon)) <= self.total_risk:
+            return True
+        return self.achieved_total_risk <= self.total_risk
 
     @property
     def largest(self) -> float:
@@ -66,7 +69,10 @@ class PresentCertificate:
 
     def missed(self, rows: IntArray) -> Iterator[int]:
         """Those of these people whose target is missed."""
-        for row in rows[~self._hidden(self.epsilon)[rows]].tolist():
+        enough = self._hidden(self.epsilon)
+        if self.largest > 0:
+            enough = enough | (self.noise_alone(self.epsilon) <= self.largest)
+        for row in rows[~enough[rows]].tolist():
             risk, thinned = self._alone(row)
             limit = self.largest - thinned
             # at delta = 0 the largest influence decides, which grouping keeps only where there is none of it
@@ -87,29 +93,63 @@ class PresentCertificate:
         moved = cells_moved(influence, self.law.granularity)
         return np.asarray(self.law.granularity * moved <= epsilon * scale)
 
-    def achieved_delta_i(self, epsilon: float | None = None) -> FloatArray:
-        """Failure probability of each individual, of the noisy answer, by default at the target's epsilon."""
-        epsilon = self.epsilon if epsilon is None else epsilon
+    def noise_alone(self, epsilon: float) -> FloatArray:
+        """Upper bound of each delta_i by the noise alone, whatever the others do; 1 where there is none.
+
+        By joint convexity delta_i is at most the mean over a person's influences, and over the parts of the law, of
+        what two answers so far apart reach under Laplace noise: see `screen`.
+        """
+        people, results = self.risk.results.n_individuals, self.risk.source
+        left, laplace = self.risk.left, [part for part in self.law.shares() if part[1].kind == "laplace"]
+        if not laplace or self.risk.context is not None or (left is not None and left.logarithm):
+            return np.ones(people)
+        with np.errstate(invalid="ignore"):
+            change = np.abs(results.entry_q - results.q[results.entry_database]).reshape(-1)
+        owner = np.repeat(np.arange(people), np.diff(results.starts) * (results.q.size // results.n_databases))
+        owner, change = owner[change != 0], change[change != 0]  # away where they change nothing: `influences_of`
+        moved = cells_moved(change * (1 + 1e-12), self.law.granularity) * self.law.granularity
+        stick = np.full(len(change), 1.0 - sum(share for share, _ in laplace))
+        for share, part in laplace:
+            stick += share * randomised_response(moved / part.scale * (1 + 1e-12), epsilon)
+        mean = np.bincount(owner, stick, people) / np.maximum(np.bincount(owner, minlength=people), 1)
+        return np.where(np.isfinite(self.risk.largest_shifts), np.minimum(mean * (1 + 1e-12), 1.0), 1.0)
+
+    def _bounds(self, epsilon: float) -> FloatArray:
+        """Upper bounds of each delta_i: without noise, and by the noise alone."""
         hidden = self._hidden(epsilon)
         if hidden.all():
             return np.zeros(len(hidden))
         # what the data alone achieve is known at the whole bandwidth; where less is relied on, only who stays within
         narrow = np.where(self.risk.largest_shifts / self.narrower > epsilon, 1.0, 0.0)
-        plain = np.where(hidden, 0.0, self.risk.delta_i(epsilon) if self.narrower == 1.0 else narrow)
-        for row in np.flatnonzero(plain > 0).tolist():
-            risk, thinned = self._alone(row)
-            noisy = Certificate(risk, self.law, epsilon, 0.0, None).achieved_delta(epsilon)
-            plain[row] = min(float(plain[row]), noisy + thinned)
-        return np.asarray(plain)
+        plain = self.risk.delta_i(epsilon) if self.narrower == 1.0 else narrow
+        return np.where(hidden, 0.0, np.minimum(plain, self.noise_alone(epsilon)))
+
+    def achieved_delta_i(self, epsilon: float | None = None) -> FloatArray:
+        """Failure probability of each individual, of the noisy answer, by default at the target's epsilon."""
+        epsilon = self.epsilon if epsilon is None else epsilon
+        out = self._bounds(epsilon)
+        for row in np.flatnonzero(out > 0).tolist():
+            out[row] = min(float(out[row]), self._delta_of(row, epsilon))
+        return out
+
+    def _delta_of(self, row: int, epsilon: float) -> float:
+        risk, thinned = self._alone(row)
+        return Certificate(risk, self.law, epsilon, 0.0, None).achieved_delta(epsilon) + thinned
 
     @cached_property
     def achieved_total_risk(self) -> float:
         """Chance that somebody's privacy fails at the target's epsilon, if failures are independent."""
-        return float(total_risk_of(self.achieved_delta_i()[:, None])[0])
+        return _total(self.achieved_delta_i())
 
     def achieved_delta(self, epsilon: float | None = None) -> float:
         """Largest delta_i of the noisy answer, by default at the target's epsilon."""
-        return float(self.achieved_delta_i(epsilon).max(initial=0.0))
+        epsilon = self.epsilon if epsilon is None else epsilon
+        bounds, best = self._bounds(epsilon), 0.0
+        for row in np.argsort(-bounds, kind="stable").tolist():
+            if bounds[row] <= best:
+                break  # nobody else can be worse
+            best = max(best, min(float(bounds[row]), self._delta_of(row, epsilon)))
+        return best
 
     def _alone(self, row: int) -> tuple[Risk, float]:
         """One person's pair of laws as a risk, and what grouping their influences may change of delta."""
@@ -119,6 +159,10 @@ class PresentCertificate:
         if not isinstance(person, WhenPresent):
             return person, 0.0
         return _written(person, self.risk.results.n_databases, self.narrower), person.thinned / self.narrower**2
+
+
+def _total(delta_i: FloatArray) -> float:
+    return float(total_risk_of(delta_i[:, None])[0])
 
 
 def _written(person: WhenPresent, n: int, narrower: float) -> Risk:

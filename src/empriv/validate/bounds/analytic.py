@@ -280,12 +280,18 @@ def _block(
 
 def _edges(points: FloatArray, without: FloatArray, e: FloatArray, draws: int, level: float) -> FloatArray:
     together = groups(int(0.05 * len(points)))
+    find = edges if draws == 1 else edges_of_draws
     best = np.zeros((len(without), len(e)))
     for sign in (1.0, -1.0):
         x, y = sign * points, sign * without
-        for a, b in ((x, y), (y, x)):
-            find = edges if draws == 1 else edges_of_draws
-            np.maximum(best, find(a, b, e, draws, together, level), out=best)
+        # people who change nothing as far as half-lines reach have the ends that everybody has
+        last = np.partition(x, together[-1][1] - 1)[together[-1][1] - 1]
+        theirs = ((x != y) & (np.minimum(x, y) <= last)).any(axis=1)
+        if not theirs.all():
+            best[~theirs] = np.maximum(best[~theirs], find(x, x, e, draws, together, level))
+        if theirs.any():
+            for a, b in ((x, y[theirs]), (y[theirs], x)):
+                best[theirs] = np.maximum(best[theirs], find(a, b, e, draws, together, level))
     return best - draws / len(points)
 
 
