@@ -78,7 +78,8 @@ def test_by_the_keyboard_alone_with_hostile_names_on_a_phone(desk: RunningDesk, 
     tab.keyboard.type("amount")
     reach(tab, "[name=where_value]")
     tab.keyboard.type("many")
-    tab.get_by_text("Condition 1 must be a number").wait_for()
+    beside = tab.locator(".condition").filter(has=tab.locator("[name=where_value]")).locator(".wrong")
+    beside.get_by_text("Condition 1 must be a number").wait_for()
     press(tab, "Enter")
     tab.locator("#wrong-where_0").wait_for()
     assert tab.input_value("[name=where_value] >> nth=0") == "many"

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from empriv.app.folder import LEDGER
-from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, in_words, show
+from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
 from empriv.app.table_at_hand import databases_of, reach_of_audit, remembered
 from empriv.cli.config import NOBODY, Settings
 from empriv.cli.policy import goal_of
@@ -93,7 +93,7 @@ async def promise_live(request: Request) -> Response:
         earlier = 0 if held is None else held.releases if held.here is None else held.here
         sentences = promise_of(chosen, earlier)
     except EmprivError as error:
-        return show(request, "problem.html", sentence=in_words(error, LABELS))
+        return show(request, "live_problem.html", errors=by_label(error, LABELS))
     warnings = [] if held is None else [together_in_words(earlier, known=typed.known != NOTHING)]
     if chosen.individual and chosen.files:
         try:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app.pages import ELSEWHERE, by_label, changed_elsewhere, folder_of, form_of, go, in_words, show
+from empriv.app.pages import ELSEWHERE, by_label, changed_elsewhere, folder_of, form_of, go, show
 from empriv.app.swapped_dates import trouble_with
 from empriv.app.table_at_hand import UNITS, TableAtHand, reach_of_audit, table_if_known, table_of_audit
 from empriv.cli.config import Settings
@@ -90,7 +90,7 @@ async def counts(request: Request) -> Response:
         chosen = settings_from(settings, typed, table)
         reach = await reach_of_audit(request, chosen)
     except EmprivError as error:
-        return show(request, "problem.html", sentence=in_words(error, LABELS))
+        return show(request, "live_problem.html", errors=by_label(error, LABELS))
     from empriv.words.planning import reach as reach_in_words
     from empriv.words.sentences import floor
 

@@ -3,6 +3,7 @@
 //   data-poll="/address"              the element is replaced from there every second, until the answer has no data-poll; if the
 //                                   answer has data-reload, the page is asked for anew, or the one that it names
 //   form data-live="/address" data-into="#id"   whatever is changed in the form is sent there, and the answer put into #id
+//   data-beside="field"                an error in such an answer goes beside its field, and those before it go away
 //   input data-shows="#id"            a slider's value is put into #id, or what data-stops, a list, calls it
 //   data-print="#frame"               prints the page in a frame
 "use strict";
@@ -69,19 +70,24 @@ async function poll(place) {
 function live(form) {
   const place = document.querySelector(form.dataset.into);
   let waiting = 0, asked = 0;
-  const send = async () => {
+  const send = async (first) => {
     const turn = ++asked;
     place.classList.add("busy");
     try {
       const html = await answer(form.dataset.live, { method: "POST", body: new URLSearchParams(new FormData(form)) });
       if (turn !== asked) return;
       place.innerHTML = html;
+      if (!first) for (const slot of form.querySelectorAll("[data-wrong]")) slot.replaceChildren();
+      for (const line of place.querySelectorAll("[data-beside]")) {
+        const slot = form.querySelector(`[data-wrong="${CSS.escape(line.dataset.beside)}"]`);
+        if (slot && slot.childElementCount) line.remove(); else if (slot) slot.append(line);
+      }
       dress(place);
       place.classList.remove("busy");
     } catch { gone(place); }
   };
-  form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(send, 300); });
-  if (form.dataset.now !== undefined) send();
+  form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(send, 300, false); });
+  if (form.dataset.now !== undefined) send(true);
 }
 
 dress(document);
