@@ -457,7 +457,7 @@ typedef struct {
     long *ends;
     char *marked[LANES][2]; /* knots at gaps, by the direction that gains */
     int jumps[LANES];       /* whether there are any */
-    double *smooth[LANES], *half[LANES], *value, *limit, *null;
+    double *smooth[LANES], *half[LANES], *value[LANES], *limit[LANES], *null;
 } Room;
 
 /* Fine structure of a sample: the largest share that an interval tells apart, at each e. With `limit`: its bound. */
@@ -488,8 +488,8 @@ static void intervals(const Asked *asked, const Knot *knots, Room *room, double 
     }
 }
 
-/* Fine structure on a lattice: the hockey stick of both densities at this width, of each lane; `limit` of the first. */
-static void sticks(const Asked *asked, Lanes *lanes, double *value, double *limit)
+/* Fine structure on a lattice: the hockey stick of both densities at this width, of each lane. With `limit`: bounds. */
+static void sticks(const Asked *asked, Lanes *lanes, double *const value[LANES], long step, double *const *limit)
 {
     const long knots = lanes->knots;
     spread_out(lanes);
@@ -507,47 +507,54 @@ static void sticks(const Asked *asked, Lanes *lanes, double *value, double *limi
                                lanes->psi[k * LANES + lane];
                 if (sum > best[lane] + 1e-11 * (double)knots || (limit && !direction)) {
                     best[lane] = larger(sum, 0.0);
-                    if (limit && lanes->any[lane])
-                        limit[g] = bound(values(lanes, lane, asked->e[g], direction), asked->n, asked->z, asked->c,
-                                         &mean);
-                    else if (limit)
-                        limit[g] = 0.0;
+                    if (limit)
+                        limit[lane][g] = !lanes->any[lane] ? 0.0
+                                         : bound(values(lanes, lane, asked->e[g], direction), asked->n, asked->z,
+                                                 asked->c, &mean);
                 }
             }
         }
         for (int lane = 0; lane < LANES; lane++)
             if (lanes->sorted[lane])
-                value[limit ? g : g * COPIES + lane] = best[lane] / (double)(asked->n * asked->draws);
+                value[lane][g * step] = best[lane] / (double)(asked->n * asked->draws);
     }
 }
 
+/* Whether fine structure of somebody who moves so many points can raise a bound: no set tells more apart. */
+static int possible(const Asked *asked, long moved, const double *smooth, const double *best, Room *room)
+{
+    for (long g = 0; g < asked->size; g++) {
+        room->value[0][g] = (double)moved / (double)(asked->n * asked->draws);
+        room->limit[0][g] = INFINITY;
+    }
+    return needed(asked, room->value[0], room->null, 0, smooth, room->limit[0], best);
+}
+
+/* Raises `best` to what fine structure gives, whose value and limit are known. */
 static void fine(const Asked *asked, const double *points, int person, double width, double *best, Room *room)
 {
     const long size = asked->n * asked->draws;
     const double *own = room->own[person], *smooth = room->smooth[person];
+    const double *value = room->value[person], *limit = room->limit[person];
+    double *null[LANES];
     Lanes *lanes = &room->lanes;
-    if (asked->lattice > 0.0) {
-        empty(lanes);
-        load(lanes, 0, room->knots[person], 0.25 * width, NULL);
-        sticks(asked, lanes, room->value, room->limit);
-    } else
-        intervals(asked, room->knots[person], room, room->value, 1, room->limit);
+    empty(lanes);
     for (int copy = 0; copy < COPIES; copy++) {
-        if ((copy == 0 || asked->lattice <= 0.0) &&
-            !needed(asked, room->value, room->null, copy, smooth, room->limit, best))
+        if ((copy == 0 || asked->lattice <= 0.0) && !needed(asked, value, room->null, copy, smooth, limit, best))
             return;
+        null[copy] = room->null + copy;
         merge(asked, points, own, asked->orders + (1 + copy) * size, asked->noise + copy * size, width, &room->desk,
               room->noisy[copy]);
         if (asked->lattice > 0.0)
             load(lanes, copy, room->noisy[copy], 0.25 * width, NULL); /* there are as many lanes as copies */
         else
-            intervals(asked, room->noisy[copy], room, room->null + copy, COPIES, NULL);
+            intervals(asked, room->noisy[copy], room, null[copy], COPIES, NULL);
     }
     if (asked->lattice > 0.0)
-        sticks(asked, lanes, room->null, NULL);
+        sticks(asked, lanes, null, COPIES, NULL);
     for (long g = 0; g < asked->size; g++)
-        best[g] = larger(best[g], beyond(asked, room->value[g], room->null + g * COPIES, smooth[g],
-                                         room->half[person][g], room->limit[g]));
+        best[g] = larger(best[g], beyond(asked, value[g], room->null + g * COPIES, smooth[g], room->half[person][g],
+                                         limit[g]));
 }
 
 /* What smooth sets are looked at for. */
@@ -622,7 +629,7 @@ static int make_room(Room *room, long n, long draws, long size)
     const long N = n * draws, knots = 2 * N;
     Knot *all_knots = malloc((size_t)((LANES + COPIES) * knots + 2 * (N + 1) + knots) * sizeof(Knot));
     double *numbers = malloc((size_t)(12 * knots * LANES + 2 * n * LANES + LANES * N + 8 * knots +
-                                      (2 * LANES + 2 + COPIES) * size) * sizeof(double));
+                                      (4 * LANES + COPIES) * size) * sizeof(double));
     long *places = malloc((size_t)knots * sizeof(long));
     char *flags = malloc((size_t)(2 * LANES * knots));
     room->knots[0] = all_knots, room->lanes.mass[0] = numbers, room->ends = places, room->marked[0][0] = flags;
@@ -637,9 +644,10 @@ static int make_room(Room *room, long n, long draws, long size)
     for (int k = 0; k < 12; k++, numbers += knots * LANES)
         *arrays[k] = numbers;
     lanes->w = numbers, lanes->kept = numbers + n * LANES, numbers += 2 * n * LANES;
-    for (int lane = 0; lane < LANES; lane++, numbers += N + 2 * size, flags += 2 * knots) {
+    for (int lane = 0; lane < LANES; lane++, numbers += N + 4 * size, flags += 2 * knots) {
         room->knots[lane] = all_knots + lane * knots;
         room->own[lane] = numbers, room->smooth[lane] = numbers + N, room->half[lane] = numbers + N + size;
+        room->value[lane] = numbers + N + 2 * size, room->limit[lane] = numbers + N + 3 * size;
         room->marked[lane][0] = flags, room->marked[lane][1] = flags + knots;
     }
     all_knots += LANES * knots;
@@ -649,7 +657,7 @@ static int make_room(Room *room, long n, long draws, long size)
     room->a = numbers, room->b = numbers + knots, room->share = numbers + 2 * knots;
     room->scratch = numbers + 3 * knots, room->x = numbers + 5 * knots, room->y = numbers + 6 * knots;
     numbers += 8 * knots;
-    room->value = numbers, room->limit = numbers + size, room->null = numbers + 2 * size;
+    room->null = numbers;
     return 1;
 }
 
@@ -696,8 +704,9 @@ int empriv_parts(long rows, long n, long draws, const double *points, const doub
                 many += own[k] != points[k];
             }
             const int apart_sets = reach[row] > least, sums_up = total > 0.0 && reach_total[row] > least;
-            /* no interval tells more apart than what moved, and one null deviation is one database at least */
-            const int finer = parts & FINE && (double)many > 0.999 * apart * (double)draws;
+            for (long g = 0; g < size; g++)
+                room.smooth[count][g] = room.half[count][g] = 0.0;
+            const int finer = parts & FINE && possible(&asked, many, room.smooth[count], best + row * size, &room);
             if (!many || !(apart_sets || sums_up || finer || many >= in_a_gap || (parts & RESIDUES && marked[row])))
                 continue;
             who[count] = row, moved[count] = many, upper[count] = best + row * size;
@@ -710,8 +719,6 @@ int empriv_parts(long rows, long n, long draws, const double *points, const doub
                     room.jumps[count] |=
                         gaps(&asked, points, own, room.knots[count], side, room.marked[count], room.scratch);
             }
-            for (long g = 0; g < size; g++)
-                room.smooth[count][g] = room.half[count][g] = 0.0;
             use[count] = RAISE | FIRST | (parts & COUNTS ? COUNT : 0);
             in_total[count] = sums_up;
             if (apart_sets || room.jumps[count]) {
@@ -740,10 +747,21 @@ int empriv_parts(long rows, long n, long draws, const double *points, const doub
             if (wide)
                 smooth_sets(&asked, use, upper, losses, sums, &room);
         }
+        int finer[LANES];
+        empty(&room.lanes);
+        for (int lane = 0; lane < count; lane++) {
+            finer[lane] = parts & FINE && !(lattice > 0.0 && 0.25 * width[lane] < lattice) &&
+                          possible(&asked, moved[lane], room.smooth[lane], upper[lane], &room);
+            if (finer[lane] && lattice > 0.0)
+                load(&room.lanes, lane, room.knots[lane], 0.25 * width[lane], NULL);
+        }
+        if (lattice > 0.0)
+            sticks(&asked, &room.lanes, room.value, 1, room.limit);
         for (int lane = 0; lane < count; lane++) {
             const double h = bandwidths[who[lane]], *own = room.own[lane];
-            if (parts & FINE && (double)moved[lane] > 0.999 * apart * (double)draws &&
-                !(lattice > 0.0 && 0.25 * width[lane] < lattice))
+            if (finer[lane] && lattice <= 0.0)
+                intervals(&asked, room.knots[lane], &room, room.value[lane], 1, room.limit[lane]);
+            if (finer[lane])
                 fine(&asked, points, lane, width[lane], upper[lane], &room);
             for (int s = 0; s < marked[who[lane]] && parts & RESIDUES; s++) {
                 const signed char *at = marks + (who[lane] * steps + s) * 2 * N;
@@ -841,6 +859,84 @@ int empriv_cross_fit(long rows, long n, long draws, const double *points, const 
         }
     }
     leave(&room), free(train);
+    return 0;
+}
+
+/* The most promising of `rows` individuals for each kind of set, and for each e: half-lines that end after a knot, from
+ * the left and from the right, in both directions, then smooth sets at this width in both. A score is the mean of W
+ * less z standard errors of a mean over `judges` databases. `scores`, `who` (epsilons, 6) and `place` (epsilons, 4), the
+ * knot: what is found is better than what is there already (`lower._half_lines` and `lower._smooth_sets` in numpy). */
+int empriv_promising(long rows, long n, const double *points, const double *without, const int *order, double width,
+                     long size, const double *e, double z, double judges, double *scores, long long *who,
+                     long long *place)
+{
+    const Asked asked = {.n = n, .draws = 1, .size = size, .far = INFINITY};
+    const double one = (double)n;
+    Room room;
+    if (!make_room(&room, n, 1, size)) {
+        leave(&room);
+        return 1;
+    }
+    Lanes *lanes = &room.lanes;
+    double *const p[2] = {room.a, room.b}, *whole = room.scratch, *partly = room.scratch + 2 * n;
+    for (long row = 0; row < rows; row += LANES) {
+        const int count = rows - row < LANES ? (int)(rows - row) : LANES;
+        empty(lanes);
+        for (int lane = 0; lane < count; lane++) {
+            const Knot *knots = room.knots[lane];
+            char *seen = room.marked[lane][0];
+            double in[2] = {0.0, 0.0}; /* pairs wholly there, and at least partly */
+            long without_them = 0;
+            merge(&asked, points, without + (row + lane) * n, order, NULL, 0.0, &room.desk, room.knots[lane]);
+            load(lanes, lane, knots, width, NULL);
+            memset(seen, 0, (size_t)n);
+            for (long k = 0; k < 2 * n; k++) {
+                without_them += knots[k].side;
+                in[!seen[knots[k].point]] += 1.0;
+                seen[knots[k].point] = 1;
+                p[1][k] = (double)without_them / one, p[0][k] = (double)(k + 1) / one - p[1][k];
+                whole[k] = in[0] / one, partly[k] = in[1] / one;
+            }
+            for (long g = 0; g < size; g++)
+                for (int kind = 0; kind < 4; kind++) {
+                    const double *x = p[kind % 2], *y = p[1 - kind % 2], *both = kind < 2 ? whole : partly;
+                    double best = scores[g * 6 + kind];
+                    for (long k = 0; k + 1 < 2 * n; k++) {
+                        const double a = kind < 2 ? x[k] : 1.0 - x[k], b = kind < 2 ? y[k] : 1.0 - y[k];
+                        const double mean = a - e[g] * b;
+                        if (!(mean > best) || !(knots[k + 1].value > knots[k].value)) /* no line through ties */
+                            continue;
+                        const double shared = kind < 2 ? both[k] : 1.0 - both[k];
+                        const double variance = a - 2 * e[g] * shared + e[g] * e[g] * b - mean * mean;
+                        const double score = mean - z * sqrt((variance > 0.0 ? variance : 0.0) / judges);
+                        if (score > best) {
+                            best = scores[g * 6 + kind] = score;
+                            who[g * 6 + kind] = row + lane, place[g * 4 + kind] = k;
+                        }
+                    }
+                }
+        }
+        spread_out(lanes);
+        for (long g = 0; g < size; g++)
+            for (int direction = 0; direction < 2; direction++) {
+                smooth_set(lanes, e[g], direction);
+                for (int lane = 0; lane < count; lane++) {
+                    double mean = 0.0, square = 0.0;
+                    if (lanes->any[lane]) {
+                        const double *w = values(lanes, lane, e[g], direction);
+                        for (long j = 0; j < n; j++)
+                            mean += w[j];
+                        mean /= one;
+                        for (long j = 0; j < n; j++)
+                            square += (w[j] - mean) * (w[j] - mean);
+                    }
+                    const double score = mean - z * sqrt(square / one) / sqrt(judges);
+                    if (score > scores[g * 6 + 4 + direction])
+                        scores[g * 6 + 4 + direction] = score, who[g * 6 + 4 + direction] = row + lane;
+                }
+            }
+    }
+    leave(&room);
     return 0;
 }
 

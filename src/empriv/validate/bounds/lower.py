@@ -7,7 +7,7 @@ whoever bets a fair share on W > m would not grow twentyfold but in one case of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +16,14 @@ from empriv.errors import InputError
 from empriv.measuring.densities.density import Kde
 from empriv.measuring.line.atoms import lattice, on_lattice
 from empriv.results import FloatArray, IntArray
+from empriv.validate.bounds import structure
 from empriv.validate.bounds.moments import Merged, Smooth, quantile
+from empriv.validate.bounds.structure import Promising
 from empriv.validate.ground import BoolArray, Ground
 
 Membership = Callable[[FloatArray, BoolArray], BoolArray]  # points, and which are not atoms -> which are in E
 
+_FIRST = 64  # individuals whose scores show who can be skipped
 _FRACTIONS = np.linspace(0.02, 0.98, 25)
 
 
@@ -115,8 +118,8 @@ def best_stake(w: FloatArray, e: float) -> float:
 
 def _choose(ground: Ground, epsilons: FloatArray, train: IntArray, n_test: int, level: float) -> list[Choice | None]:
     """The most promising individual and set at each epsilon, judged by the first half alone."""
-    z = quantile(level)
-    points = ground.values.points[train]
+    z, e = quantile(level), np.exp(epsilons)
+    points = np.ascontiguousarray(ground.values.points[train])
     smooth_all = np.isfinite(ground.marked.points[train])
     try:
         width = Kde().fit(np.where(smooth_all, points, np.inf), train // ground.draws).bandwidth
@@ -125,41 +128,112 @@ def _choose(ground: Ground, epsilons: FloatArray, train: IntArray, n_test: int, 
     size = len(ground.values.points)
     columns = np.concatenate((train, size + train))
     grids = [grid for grid in (lattice(points[smooth_all]) if smooth_all.any() else None, (0.0, 1e-6)) if grid]
+    on = [on_lattice(points, *grid) for grid in grids]
 
     def task(rows: IntArray) -> list[Choice | None]:
         smooth = ground.smooth(rows)
-        without = ground.values.dense(rows)[:, train]
-        merged = Merged.of(points, without, None if smooth is None else smooth[:, columns], ground.tolerance)
-        halves = _half_lines(merged)
-        cut = Smooth.of(merged, width)
-        off = [(grid, ~on_lattice(points, *grid), ~on_lattice(without, *grid)) for grid in grids]
-        found = []
-        for epsilon in epsilons:
-            e = float(np.exp(epsilon))
-            best = _best_half_line(merged, halves, e, z, n_test, rows)
-            for direction in (0, 1):
-                w = cut.values(direction, e, 1)
-                score = w.mean(axis=1) - z * w.std(axis=1) / np.sqrt(n_test)
-                k = int(np.argmax(score))
-                if best is None or score[k] > best.score:
-                    member = _kernel_set(merged.some(slice(k, k + 1)), width, direction, e)
-                    best = Choice(float(score[k]), int(rows[k]), direction, member)
-                for grid, off_a, off_b in off:
-                    a, b = (off_a[None, :], off_b) if direction == 0 else (off_b, off_a[None, :])
-                    score = (a - e * b).mean(axis=1) - z * (a - e * b).std(axis=1) / np.sqrt(n_test)
-                    k = int(np.argmax(score))
-                    if score[k] > best.score:
-                        best = Choice(float(score[k]), int(rows[k]), direction, _off_grid(*grid))
-            found.append(best)
-        return found
+        without = np.ascontiguousarray(ground.values.dense(rows)[:, train])
+        if structure.compiled_promising is None or smooth is not None:
+            merged = Merged.of(points, without, None if smooth is None else smooth[:, columns], ground.tolerance)
+            promising = _promising(merged, width, e, z, n_test)
+        else:
+            promising = structure.compiled_promising(points, without, width, e, z, n_test)
+        # people who move nothing on or off a lattice have the same values: the first of them stands for all
+        off = [
+            (grid, here, *_first_and_different(~on_lattice(without, *grid), here))
+            for grid, here in zip(grids, on, strict=True)
+        ]
+        return [choice(rows, without, smooth, promising, off, k) for k in range(len(e))]
 
-    choices: list[Choice | None] = [None] * len(epsilons)
-    for _, found in ground.in_threads(task, np.flatnonzero(ground.shifts > 0)):
-        for k, choice in enumerate(found):
-            best = choices[k]
-            if choice is not None and (best is None or choice.score > best.score):
-                choices[k] = choice
-    return choices
+    def choice(
+        rows: IntArray,
+        without: FloatArray,
+        smooth: BoolArray | None,
+        promising: Promising,
+        off: list[tuple[tuple[float, float], BoolArray, IntArray, BoolArray]],
+        k: int,
+    ) -> Choice | None:
+        def merged_of(row: int) -> Merged:
+            own = None if smooth is None else smooth[row : row + 1, columns]
+            return Merged.of(points, without[row : row + 1], own, ground.tolerance)
+
+        best: Choice | None = None
+        scores, who = promising.scores[k].tolist(), promising.who[k].tolist()
+        for kind in range(4):
+            if np.isfinite(scores[kind]) and (best is None or scores[kind] > best.score):
+                low, high = merged_of(who[kind]).x[0, promising.place[k, kind] : promising.place[k, kind] + 2]
+                member = _half_line(float(low + 0.5 * (high - low)), kind < 2)
+                best = Choice(scores[kind], int(rows[who[kind]]), kind % 2, member)
+        for direction in (0, 1):
+            score, row = scores[4 + direction], who[4 + direction]
+            if best is None or score > best.score:
+                member = _kernel_set(merged_of(row), width, direction, float(e[k]))
+                best = Choice(score, int(rows[row]), direction, member)
+            for grid, here, different, off_b in off:
+                a, b = (~here[None, :], off_b) if direction == 0 else (off_b, ~here[None, :])
+                w = a - e[k] * b
+                own = w.mean(axis=1) - z * w.std(axis=1) / np.sqrt(n_test)
+                at = int(np.argmax(own))
+                if own[at] > best.score:
+                    best = Choice(float(own[at]), int(rows[different[at]]), direction, _off_grid(*grid))
+        return best
+
+    def best_of(rows: IntArray) -> list[Choice | None]:
+        choices: list[Choice | None] = [None] * len(epsilons)
+        for _, found in ground.in_threads(task, rows):
+            for k, choice in enumerate(found):
+                best = choices[k]
+                if choice is not None and (best is None or choice.score > best.score):
+                    choices[k] = choice
+        return choices
+
+    rows = np.flatnonzero(ground.shifts > 0)
+    highest = _highest_scores(ground, train, z, n_test)[rows]
+    few = rows[np.argsort(-highest, kind="stable")[:_FIRST]]  # what they have shows who can be skipped
+    least = min((choice.score for choice in best_of(few) if choice is not None), default=0.0)
+    return best_of(rows[highest >= least])
+
+
+def _highest_scores(ground: Ground, train: IntArray, z: float, n_test: int) -> FloatArray:
+    """(individuals,) what no score exceeds, of any set, of somebody who moves m of these N points.
+
+    W is above 0 at those m alone, so that its mean is at most m/N, and its mean square at least mean² N/m.
+    """
+    pairs, size = ground.values, len(train)
+    trained = np.zeros(len(pairs.points), bool)
+    trained[train] = True
+    moved = (pairs.entries != pairs.points.reshape(-1, pairs.draws)[pairs.entry_database]).sum(axis=1)
+    moved *= trained.reshape(-1, pairs.draws)[pairs.entry_database, 0]  # a database is trained on whole
+    counts = np.concatenate(([0], np.cumsum(moved)))[pairs.starts]
+    share = np.diff(counts) / size
+    with np.errstate(divide="ignore"):
+        part = 1.0 - z * np.sqrt((1.0 / share - 1.0) / n_test)
+    return np.asarray(share * np.maximum(part, 0.0) * (1 + 1e-9) + 1e-12)  # roundings
+
+
+def _first_and_different(off: BoolArray, on: BoolArray) -> tuple[IntArray, BoolArray]:
+    """Individuals whose points (rows, N) are on a lattice where those with everyone are not, or the other way; and the
+    first one who has no such point: where they are, and their points off the lattice."""
+    differs = np.any(off == on, axis=1)
+    differs[: np.argmin(differs) + 1] = True
+    rows = np.flatnonzero(differs)
+    return rows, off[rows]
+
+
+def _promising(merged: Merged, width: float, e: FloatArray, z: float, n_test: int) -> Promising:
+    """What compiled code finds, with atoms too."""
+    out = Promising(np.empty((len(e), 6)), np.empty((len(e), 6), np.int64), np.empty((len(e), 4), np.int64))
+    cut = Smooth.of(merged, width)
+    halves = _half_lines(merged)
+    for k, factor in enumerate(map(float, e)):
+        for kind, score in enumerate(_half_line_scores(merged, halves, factor, z, n_test)):
+            out.who[k, kind], out.place[k, kind] = divmod(int(np.argmax(score)), score.shape[1])
+            out.scores[k, kind] = score.max()
+        for direction in (0, 1):
+            w = cut.values(direction, factor, 1)
+            score = w.mean(axis=1) - z * w.std(axis=1) / np.sqrt(n_test)
+            out.who[k, 4 + direction], out.scores[k, 4 + direction] = np.argmax(score), score.max()
+    return out
 
 
 def _half_lines(merged: Merged) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -180,31 +254,17 @@ def _half_lines(merged: Merged) -> tuple[FloatArray, FloatArray, FloatArray, Flo
     return a, b, whole, partly
 
 
-def _best_half_line(
-    merged: Merged,
-    halves: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    e: float,
-    z: float,
-    n_test: int,
-    rows: IntArray,
-) -> Choice | None:
+def _half_line_scores(
+    merged: Merged, halves: tuple[FloatArray, FloatArray, FloatArray, FloatArray], e: float, z: float, n_test: int
+) -> Iterator[FloatArray]:
+    """(rows, 2N - 1) of half-lines that end after each knot: from the left, from the right, in both directions each."""
     a, b, whole, partly = halves
     apart = np.diff(merged.x, axis=1) > 0  # a line cannot be drawn through ties
-    best: Choice | None = None
-    for left in (True, False):
-        p, q, both = (a, b, whole) if left else (1 - a, 1 - b, 1 - partly)
-        for direction in (0, 1):
-            x, y = (p, q) if direction == 0 else (q, p)
+    for p, q, both in ((a, b, whole), (1 - a, 1 - b, 1 - partly)):
+        for x, y in ((p, q), (q, p)):
             mean = x - e * y
             variance = np.maximum(x - 2 * e * both + e * e * y - mean * mean, 0.0)
-            score = np.where(apart, (mean - z * np.sqrt(variance / n_test))[:, :-1], -np.inf)
-            place = int(np.argmax(score))
-            k, column = divmod(place, score.shape[1])
-            value = float(score[k, column])
-            if np.isfinite(value) and (best is None or value > best.score):
-                low, high = merged.x[k, column], merged.x[k, column + 1]
-                best = Choice(value, int(rows[k]), direction, _half_line(float(low + 0.5 * (high - low)), left))
-    return best
+            yield np.where(apart, (mean - z * np.sqrt(variance / n_test))[:, :-1], -np.inf)
 
 
 def _half_line(threshold: float, left: bool) -> Membership:

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from enum import IntFlag
 from importlib.util import find_spec
 from math import ceil, log, log2
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.line.atoms import lattice, share_at_most
-from empriv.measuring.line.compiled import BYTES, DOUBLE, DOUBLES, INTS, LONG
+from empriv.measuring.line.compiled import BYTES, DOUBLE, DOUBLES, INTS, LONG, LONGS
 from empriv.measuring.line.residues import Marks, marks
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.moments import quantile
@@ -244,15 +245,27 @@ def by_numpy(
     return np.maximum(upper, structure_in_numpy(look, without, bandwidths, at, counts))
 
 
+class Promising(NamedTuple):
+    """The best of some individuals for each kind of set, (epsilons, 6): half-lines from the left and from the right,
+    in both directions, then smooth sets in both.
+
+    ``place`` (epsilons, 4) is the knot after which a half-line ends.
+    """
+
+    scores: FloatArray
+    who: IntArray
+    place: IntArray
+
+
 Compiled = Callable[..., tuple[FloatArray, FloatArray, FloatArray]]
 
 
-def _load() -> tuple[Compiled, Callable[..., None]] | tuple[None, None]:
+def _load() -> tuple[Compiled, Callable[..., None], Callable[..., Promising]] | tuple[None, None, None]:
     spec = find_spec("empriv.validate.bounds._structure")
     if spec is None or spec.origin is None:
-        return None, None
+        return None, None, None
     library = ctypes.CDLL(spec.origin)
-    parts, crossed = library.empriv_parts, library.empriv_cross_fit
+    parts, crossed, best = library.empriv_parts, library.empriv_cross_fit, library.empriv_promising
     parts.argtypes = [
         LONG, LONG, LONG, *[DOUBLES] * 4, LONG, BYTES, INTS, LONG, DOUBLES, DOUBLE, DOUBLE, DOUBLES, *[DOUBLE] * 7,
         DOUBLES, INTS, DOUBLES, LONG, LONG, DOUBLE, *[DOUBLES] * 4,
@@ -260,7 +273,8 @@ def _load() -> tuple[Compiled, Callable[..., None]] | tuple[None, None]:
     crossed.argtypes = [
         LONG, LONG, LONG, DOUBLES, DOUBLES, INTS, DOUBLE, INTS, LONG, LONG, DOUBLES, DOUBLE, *[DOUBLES] * 3
     ]  # fmt: skip
-    parts.restype = crossed.restype = ctypes.c_int
+    best.argtypes = [LONG, LONG, DOUBLES, DOUBLES, INTS, DOUBLE, LONG, DOUBLES, DOUBLE, DOUBLE, DOUBLES, LONGS, LONGS]
+    parts.restype = crossed.restype = best.restype = ctypes.c_int
 
     def structure(
         look: Look,
@@ -307,7 +321,17 @@ def _load() -> tuple[Compiled, Callable[..., None]] | tuple[None, None]:
         if failed:
             raise MemoryError
 
-    return structure, cross_fit
+    def promising(
+        points: FloatArray, without: FloatArray, width: float, e: FloatArray, z: float, n_test: int
+    ) -> Promising:
+        """`lower._promising` of these individuals, who have no atoms."""
+        out = Promising(np.full((len(e), 6), -np.inf), np.zeros((len(e), 6), np.int64), np.zeros((len(e), 4), np.int64))
+        order = np.argsort(points, kind="stable").astype(np.int32)
+        if best(len(without), len(points), points, without, order, width, len(e), e, z, n_test, *out):
+            raise MemoryError
+        return out
+
+    return structure, cross_fit, promising
 
 
-compiled, compiled_cross_fit = _load()
+compiled, compiled_cross_fit, compiled_promising = _load()
