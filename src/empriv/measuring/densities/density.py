@@ -275,20 +275,20 @@ class VariableKde:
         if ks[-1] > distances.shape[1]:
             return np.full((1, len(x)), np.inf), [""], np.zeros((1, len(x)))
         alphas = [self.scale] if self.scale is not None else list(kernel.canonical * np.geomspace(0.15, 3.0, 12))
-        candidates = [(k, alpha) for k in ks for alpha in alphas]
-        at_k = np.array([distances[:, k - 1] for k, _ in candidates])
-        after_k = np.array([distances[:, min(k, distances.shape[1] - 1)] for k, _ in candidates])
+        at_k = distances[:, np.array(ks) - 1].T
+        after_k = distances[:, np.minimum(ks, distances.shape[1] - 1)].T
         after_k = np.where(np.isfinite(after_k), after_k, at_k)
-        alpha = np.array([alpha for _, alpha in candidates])[:, None, None]
+        scales = np.array(alphas)
 
         def without(rows: slice) -> FloatArray:
             # (candidates, points left out, centres): a centre that had the point among its neighbours takes the next
             near = np.abs(x[rows, None] - x[None, :])[None] <= at_k[:, None, :]
-            return np.asarray(alpha * np.where(near, after_k[:, None, :], at_k[:, None, :]))
+            widths = np.where(near, after_k[:, None, :], at_k[:, None, :])
+            return (widths[:, None] * scales[:, None, None]).reshape(-1, *widths.shape[1:])
 
         log = selection.log_densities(x, groups, kernel, without)
-        names = [f"neighbours {k}, scale {a:.4g}" for k, a in candidates]
-        return alpha[:, :, 0] * at_k, names, log
+        names = [f"neighbours {k}, scale {a:.4g}" for k in ks for a in alphas]
+        return (at_k[:, None] * scales[:, None]).reshape(-1, len(x)), names, log
 
     def _abramson(self, x: FloatArray, groups: IntArray, kernel: Kernel) -> tuple[FloatArray, list[str], FloatArray]:
         pilot_h, _ = _bandwidth(x, groups, kernel, "likelihood")

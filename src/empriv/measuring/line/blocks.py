@@ -155,8 +155,8 @@ def _mixture_groups(
         nodes = sides.common_nodes(model.kernel, pairs.points, model.bandwidths)
         for reach in sides.NEAR:
             within_reach = rows[shifts[rows] <= reach]
-            rows = rows[shifts[rows] > reach]
-            if len(within_reach):
+            if len(within_reach) > sides.ShiftMatrices.degree_for(reach):
+                rows = rows[shifts[rows] > reach]
                 near = sides.ShiftMatrices.of(side, nodes, reach)
                 moved = float(np.mean(pairs.starts[within_reach + 1] - pairs.starts[within_reach])) * pairs.draws
                 values = max(2 * size, 5 * len(nodes), moved * near.degree)  # held for each individual

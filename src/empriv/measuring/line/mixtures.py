@@ -117,9 +117,7 @@ class MixtureBlock:
     def _cut(self, index: IntArray, turns: npt.NDArray[np.bool_]) -> MixtureBlock:
         """Cut these cells at the turning point of the log ratio, or in the middle where it is only doubtful."""
         row, left, right = self.row[index], self.left[:, index], self.right[:, index]
-        middle = _evaluate(
-            self.with_all, self.without, np.where(turns, _turn(left, right), _midpoint(left, right)), row
-        )
+        middle = _ratios(self.with_all, self.without, np.where(turns, _turn(left, right), _midpoint(left, right)), row)
         low, high = left[[X, SLOPE]], right[[X, SLOPE]]
         active = np.flatnonzero(turns)
         for _ in range(12):  # regula falsi with halving (Illinois)
@@ -137,7 +135,8 @@ class MixtureBlock:
             active, step = active[far], step[far]
             if not len(active):
                 break
-            middle[:, active] = _evaluate(self.with_all, self.without, step, row[active])
+            middle[:, active] = _ratios(self.with_all, self.without, step, row[active])
+        _add_masses(self.with_all, self.without, middle, row)
         middle[SLOPE] = np.where(turns, 0.0, middle[SLOPE])
         keep = np.ones(len(self.row), bool)
         keep[index] = False
@@ -194,18 +193,38 @@ def _densities(
 
 
 def _evaluate(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray) -> FloatArray:
-    """What is known at x: (9, ...) shaped like x. In pieces that stay in the processor's cache: three times faster."""
+    """What is known at x: (9, ...) shaped like x."""
+    ends = _ratios(with_all, without, x, row)
+    _add_masses(with_all, without, ends, row)
+    return ends
+
+
+def _ratios(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray) -> FloatArray:
+    """The same without distributions, which take most of the time, and are not needed on the way to a root."""
+
+    def piece(x: FloatArray, row: IntArray) -> FloatArray:
+        nothing = np.zeros(x.shape)
+        return _assemble(x, *_densities(with_all, without, x, row), nothing, nothing)
+
     if not len(x):
         return np.zeros((9, *x.shape))
-    step = max(1, _CACHED // max(1, x[0].size * with_all.points.shape[1]))
-    pieces = [slice(start, start + step) for start in range(0, len(x), step)]
-    return np.concatenate([_evaluate_piece(with_all, without, x[piece], row[piece]) for piece in pieces], axis=1)
+    return np.concatenate([piece(x[part], row[part]) for part in _pieces(with_all, x)], axis=1)
 
 
-def _evaluate_piece(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray) -> FloatArray:
-    mass = with_all.distribution(x, row)
-    mass_without = without.distribution(x, row, mass) if isinstance(without, Moved) else without.distribution(x, row)
-    return _assemble(x, *_densities(with_all, without, x, row), mass, mass_without)
+def _add_masses(with_all: Side, without: Side | Moved, ends: FloatArray, row: IntArray) -> None:
+    """Distributions at the places of what is known."""
+    for part in _pieces(with_all, ends[X]):
+        x, rows = ends[X][part], row[part]
+        mass = with_all.distribution(x, rows)
+        ends[MASS][part] = mass
+        moved = isinstance(without, Moved)
+        ends[MASS_WITHOUT][part] = without.distribution(x, rows, mass) if moved else without.distribution(x, rows)
+
+
+def _pieces(side: Side, x: FloatArray) -> list[slice]:
+    """Pieces that stay in the processor's cache: three times faster."""
+    step = max(1, _CACHED // max(1, (x[0].size if len(x) else 1) * side.points.shape[1]))
+    return [slice(start, start + step) for start in range(0, len(x), step)]
 
 
 def _assemble(
@@ -267,8 +286,8 @@ def _root(
     low, high = left[X].copy(), right[X].copy()
     width = high - low
     falling = left[RATIO] > right[RATIO]
-    out = _evaluate(with_all, without, _cubic_root(left, right, level), row)
-    active = np.arange(len(row))
+    out = _ratios(with_all, without, _cubic_root(left, right, level), row)
+    active, last = np.arange(len(row)), np.zeros(len(row))
     for _ in range(80):
         current = out[:, active]
         excess = current[RATIO] - level[active]
@@ -282,18 +301,17 @@ def _root(
         move = step - current[X]
         # A last step this small needs no new evaluation: what it leaves out is of third order.
         small = np.abs(move) <= np.where(inside & (np.abs(excess) <= 1e-4), 1e-3, 1e-12) * width[active]
-        done = active[small]
-        out[:, done] = _moved(current[:, small], move[small])
+        last[active[small]] = move[small]
         active, step = active[~small], step[~small]
         if not len(active):
             break
-        out[:, active] = _evaluate(with_all, without, step, row[active])
-    return out
+        out[:, active] = _ratios(with_all, without, step, row[active])
+    _add_masses(with_all, without, out, row)
+    return _moved(out, last)
 
 
 def _moved(ends: FloatArray, move: FloatArray) -> FloatArray:
     """The distributions a small step further on."""
-    ends = ends.copy()
     ends[MASS] += move * (ends[PDF] + 0.5 * move * ends[RISE])
     ends[MASS_WITHOUT] += move * (ends[PDF_WITHOUT] + 0.5 * move * ends[RISE_WITHOUT])
     ends[X] += move

@@ -7,6 +7,7 @@ who move points by less than half a bandwidth: the change there is a polynomial 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -123,8 +124,13 @@ class ShiftMatrices:
     degree: int
 
     @staticmethod
+    def degree_for(reach: float) -> int:
+        """Of the polynomials; for fewer individuals, making the matrices takes longer than doing without."""
+        return int(np.ceil(11 + 24 * reach))
+
+    @staticmethod
     def of(side: Side, nodes: FloatArray, reach: float) -> ShiftMatrices:
-        degree = int(np.ceil(11 + 24 * reach))
+        degree = ShiftMatrices.degree_for(reach)
         angles = (np.arange(degree) + 0.5) * np.pi / degree
         shifts = reach * np.cos(angles)
         # values at Chebyshev points -> coefficients of Chebyshev polynomials
@@ -137,7 +143,7 @@ class ShiftMatrices:
         slope = side.kernel.slope(z, pdf)
         parts = (pdf * scale, slope * (scale / h[:, None, None]), cdf * weights[:, None, None])
         values = np.concatenate(parts, axis=2)
-        matrix = np.einsum("dk,nkg->ndg", transform, values)
+        matrix = np.matmul(transform, values)
         return ShiftMatrices(nodes, reach, matrix.reshape(len(points) * degree, -1), degree)
 
     def evaluate(self, shifts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -186,9 +192,19 @@ def common_nodes(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> 
     order = np.argsort(places)
     places, gaps = places[order], gaps[order]
     kept = [float(places[0])]
-    for place, gap in zip(places[1:-1].tolist(), gaps[1:-1].tolist(), strict=True):
-        if place - kept[-1] >= gap:
-            kept.append(place)
+    if gaps.min() == gaps.max():  # the next one to keep is looked up
+        ordered, gap = places.tolist(), float(gaps[0])
+        at = bisect_left(ordered, kept[0] + gap, 1)
+        while at < len(ordered) - 1:
+            if ordered[at] - kept[-1] >= gap:  # which rounding of the sum may have missed
+                kept.append(ordered[at])
+                at = bisect_left(ordered, kept[-1] + gap, at + 1)
+            else:
+                at += 1
+    else:
+        for place, gap in zip(places[1:-1].tolist(), gaps[1:-1].tolist(), strict=True):
+            if place - kept[-1] >= gap:
+                kept.append(place)
     kept.append(float(places[-1]))
     kinks = (x[:, None] + h[:, None] * np.array(kernel.kinks)).ravel()
     return np.unique(np.concatenate((kept, kinks)))
