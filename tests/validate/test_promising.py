@@ -35,6 +35,8 @@ def same(one: list[Choice | None], other: list[Choice | None]) -> bool:
     x = np.concatenate((np.linspace(-3, 3, 601), np.linspace(300, 500, 801)))
     smooth = np.ones(len(x), bool)
     for a, b in zip(one, other, strict=True):
+        if a is not None and b is not None and a.score == b.score == 0:
+            continue  # empty sets: W is 0 whoever is chosen
         if a is None or b is None or (a.row, a.direction) != (b.row, b.direction) or abs(a.score - b.score) > 1e-10:
             return False
         if not np.array_equal(a.member(x, smooth), b.member(x, smooth)):
@@ -54,7 +56,7 @@ def test_compiled_code_chooses_what_numpy_chooses(kind: str, share: float, monke
         with monkeypatch.context() as patch:
             patch.setattr(structure, "compiled_promising", None)
             assert same(quick, choices(where))
-            assert kind != "plain" or not same(quick, choices(where, GRID + 0.03))
+            assert kind != "plain" or share < 1 or not same(quick, choices(where, GRID + 0.03))
 
 
 def test_people_who_are_skipped_could_not_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,10 +226,16 @@ def far_nodes(
 ) -> FloatArray:
     """(rows, nodes): nodes about the points with everyone and about each row's own, rows filled up to equal length."""
     row_bandwidths = np.broadcast_to(bandwidths, without.shape)
-    rows = [
-        common_nodes(kernel, np.concatenate((points, row)), np.concatenate((shared, h)))
-        for row, h in zip(without, row_bandwidths, strict=True)
-    ]
+    changed = ((without != points) | (row_bandwidths != shared)) & np.isfinite(without)
+    few = 4 * changed.sum(axis=1) <= len(points)
+    about_all = common_nodes(kernel, points, shared) if few.any() and np.isfinite(points).any() else np.zeros(0)
+    rows = []
+    for row, h, moved, added in zip(without, row_bandwidths, changed, few, strict=True):
+        if added and len(about_all):  # nodes about the few points that moved are added to those about all
+            own = common_nodes(kernel, row[moved], h[moved]) if moved.any() else about_all
+            rows.append(np.union1d(about_all, own))
+        else:
+            rows.append(common_nodes(kernel, np.concatenate((points, row)), np.concatenate((shared, h))))
     longest = max(map(len, rows))
     return np.array([np.concatenate((row, np.full(longest - len(row), row[-1]))) for row in rows])
 

@@ -189,9 +189,13 @@ def _choose(ground: Ground, epsilons: FloatArray, train: IntArray, n_test: int, 
 
     rows = np.flatnonzero(ground.shifts > 0)
     highest = _highest_scores(ground, train, z, n_test)[rows]
-    few = rows[np.argsort(-highest, kind="stable")[:_FIRST]]  # what they have shows who can be skipped
-    least = min((choice.score for choice in best_of(few) if choice is not None), default=0.0)
-    return best_of(rows[highest >= least])
+    few = np.argsort(-highest, kind="stable")[:_FIRST]  # what they have shows who can be skipped
+    least = min((choice.score for choice in best_of(rows[few]) if choice is not None), default=0.0)
+    kept = highest >= least
+    if least >= 0:  # a score of 0 is that of an empty set, whoever it is of
+        kept &= highest > 0
+        kept[few] = True
+    return best_of(rows[kept])
 
 
 def _highest_scores(ground: Ground, train: IntArray, z: float, n_test: int) -> FloatArray:
@@ -208,7 +212,7 @@ def _highest_scores(ground: Ground, train: IntArray, z: float, n_test: int) -> F
     share = np.diff(counts) / size
     with np.errstate(divide="ignore"):
         part = 1.0 - z * np.sqrt((1.0 / share - 1.0) / n_test)
-    return np.asarray(share * np.maximum(part, 0.0) * (1 + 1e-9) + 1e-12)  # roundings
+    return np.asarray(np.where(part > 0, share * np.maximum(part, 0.0) * (1 + 1e-9) + 1e-12, 0.0))  # roundings
 
 
 def _first_and_different(off: BoolArray, on: BoolArray) -> tuple[IntArray, BoolArray]:
