@@ -284,7 +284,7 @@ class VariableKde:
             # (candidates, points left out, centres): a centre that had the point among its neighbours takes the next
             near = np.abs(x[rows, None] - x[None, :])[None] <= at_k[:, None, :]
             widths = np.where(near, after_k[:, None, :], at_k[:, None, :])
-            return (widths[:, None] * scales[:, None, None]).reshape(-1, *widths.shape[1:])
+            return np.asarray(widths[:, None] * scales[:, None, None]).reshape(-1, *widths.shape[1:])
 
         log = selection.log_densities(x, groups, kernel, without)
         names = [f"neighbours {k}, scale {a:.4g}" for k in ks for a in alphas]

@@ -217,8 +217,10 @@ def _add_masses(with_all: Side, without: Side | Moved, ends: FloatArray, row: In
         x, rows = ends[X][part], row[part]
         mass = with_all.distribution(x, rows)
         ends[MASS][part] = mass
-        moved = isinstance(without, Moved)
-        ends[MASS_WITHOUT][part] = without.distribution(x, rows, mass) if moved else without.distribution(x, rows)
+        if isinstance(without, Moved):
+            ends[MASS_WITHOUT][part] = without.distribution(x, rows, mass)
+        else:
+            ends[MASS_WITHOUT][part] = without.distribution(x, rows)
 
 
 def _pieces(side: Side, x: FloatArray) -> list[slice]:
