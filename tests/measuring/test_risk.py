@@ -271,3 +271,22 @@ def test_one_column_is_swept_as_among_others() -> None:
     ratio, absent = np.array([[5.0, 2.0], [3.0, 7.0], [4.0, 8.0]]), np.array([[1, 0], [1, 1], [0, 1]], bool)
     laplace.carry_forward(ratio, absent)
     assert ratio.tolist() == [[1.0, 2.0], [1.0, 2.0], [4.0, 2.0]]
+
+
+def test_the_worst_epsilon_is_known_before_everybody_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody needs an infinite epsilon: nobody can need more. Where all are finite, the largest is found."""
+    rng = np.random.default_rng(21)
+    q = rng.normal(size=40)
+    inner = np.argsort(q)[5:-5]
+    without = np.repeat(q[None], 200, axis=0)
+    without[:, inner] -= rng.exponential(0.02, (200, 30))
+    for outermost in (0.0, 1.0):
+        without[150, np.argmax(q)] += outermost
+        risk = empriv.measure(q, without, density=empriv.Kde("gaussian", 0.3))
+        each, cut = risk.epsilon_i(0.0), []
+        with monkeypatch.context() as patch:
+            own_map = type(risk)._map
+            patch.setattr(type(risk), "_map", lambda self, rows, task: (cut.extend(rows), own_map(self, rows, task))[1])
+            assert risk.epsilon(0.0) == each.max()
+        assert np.isinf(each.max()) == (outermost > 0)
+        assert (len(cut) < 200) == (outermost > 0)

@@ -28,13 +28,17 @@ X, RATIO, SLOPE, MASS, MASS_WITHOUT, PDF, PDF_WITHOUT, RISE, RISE_WITHOUT = rang
 
 @dataclass(frozen=True, eq=False)
 class MixtureBlock:
-    """Cells of a block of individuals, flat: the row of each, and what is known at both ends (9, cells)."""
+    """Cells of a block of individuals, flat: the row of each, and what is known at both ends (9, cells).
+
+    Distributions are known if ``massed``; else they are taken where a cell counts.
+    """
 
     with_all: Side
     without: Side | Moved
     row: IntArray
     left: FloatArray
     right: FloatArray
+    massed: bool
 
     @property
     def rows(self) -> int:
@@ -62,6 +66,8 @@ class MixtureBlock:
         cut = self._monotone(sign, level)
         top, bottom = (MASS, MASS_WITHOUT) if direction == 0 else (MASS_WITHOUT, MASS)
         cut = cut._take(np.flatnonzero(np.maximum(sign * cut.left[RATIO], sign * cut.right[RATIO]) > level))
+        if not self.massed:
+            cut._take_masses()
         row, left, right = cut.row, cut.left, cut.right
         start, stop = sign * left[RATIO], sign * right[RATIO]
         denominator = _points(self.without) if direction == 0 else self.with_all
@@ -136,7 +142,8 @@ class MixtureBlock:
             if not len(active):
                 break
             middle[:, active] = _ratios(self.with_all, self.without, step, row[active])
-        _add_masses(self.with_all, self.without, middle, row)
+        if self.massed:
+            _add_masses(self.with_all, self.without, middle, row)
         middle[SLOPE] = np.where(turns, 0.0, middle[SLOPE])
         keep = np.ones(len(self.row), bool)
         keep[index] = False
@@ -147,6 +154,19 @@ class MixtureBlock:
             right=np.concatenate((self.right[:, keep], middle, right), axis=1),
         )
 
+    def _take_masses(self) -> None:
+        """Distributions at all ends of these cells; most of them are ends of two."""
+        row, x = np.concatenate((self.row, self.row)), np.concatenate((self.left[X], self.right[X]))
+        order = np.lexsort((x, row))
+        first = np.concatenate(([True], (np.diff(x[order]) != 0) | (np.diff(row[order]) != 0)))[: len(x)]
+        place = np.empty(len(x), np.int64)
+        place[order] = np.cumsum(first) - 1
+        ends = np.zeros((9, np.count_nonzero(first)))
+        ends[X] = x[order[first]]
+        _add_masses(self.with_all, self.without, ends, row[order[first]])
+        for quantity in (MASS, MASS_WITHOUT):
+            self.left[quantity], self.right[quantity] = np.split(ends[quantity][place], 2)
+
     def _take(self, index: IntArray) -> MixtureBlock:
         return replace(self, row=self.row[index], left=self.left[:, index], right=self.right[:, index])
 
@@ -155,15 +175,18 @@ def far_block(with_all: Side, without: Side | Moved, nodes: FloatArray) -> Mixtu
     """The block over each row's own nodes, (rows, nodes)."""
     rows, size = nodes.shape
     row = np.arange(rows)
-    ends = _evaluate(with_all, without, nodes, row)
-    left, right = ends[..., :-1], ends[..., 1:]
     if with_all.kernel.kinks:  # what jumps at the nodes is taken just inside the cells
         inset = _INSET * (nodes[:, 1:] - nodes[:, :-1])
-        for end, step in ((left := left.copy(), inset), (right := right.copy(), -inset)):
-            inside = _densities(with_all, without, end[X] + step, row)
-            end[:] = _assemble(end[X], *inside, end[MASS], end[MASS_WITHOUT])
+        left, right = (
+            _ratios(with_all, without, nodes[:, :-1] + inset, row),
+            _ratios(with_all, without, nodes[:, 1:] - inset, row),
+        )
+        left[X], right[X] = nodes[:, :-1], nodes[:, 1:]
+    else:
+        ends = _ratios(with_all, without, nodes, row)
+        left, right = ends[..., :-1], ends[..., 1:]
     flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
-    return MixtureBlock(with_all, without, np.repeat(row, size - 1), *flat)
+    return MixtureBlock(with_all, without, np.repeat(row, size - 1), *flat, massed=False)
 
 
 def near_block(with_all: Side, without: Side | Moved, near: ShiftMatrices) -> MixtureBlock:
@@ -177,7 +200,7 @@ def near_block(with_all: Side, without: Side | Moved, near: ShiftMatrices) -> Mi
     ends = _assemble(near.nodes, shared, (pdf, slope), with_all.distribution(nodes, first), mass)
     left, right = ends[..., :-1], ends[..., 1:]
     flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
-    return MixtureBlock(with_all, without, np.repeat(np.arange(rows), size - 1), *flat)
+    return MixtureBlock(with_all, without, np.repeat(np.arange(rows), size - 1), *flat, massed=True)
 
 
 def _points(side: Side | Moved) -> Side:
@@ -192,15 +215,9 @@ def _densities(
     return p, without.density(x, row, p) if isinstance(without, Moved) else without.density(x, row)
 
 
-def _evaluate(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray) -> FloatArray:
-    """What is known at x: (9, ...) shaped like x."""
-    ends = _ratios(with_all, without, x, row)
-    _add_masses(with_all, without, ends, row)
-    return ends
-
-
 def _ratios(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray) -> FloatArray:
-    """The same without distributions, which take most of the time, and are not needed on the way to a root."""
+    """What is known at x, (9, ...) shaped like x, but for distributions: they take most of the time, and are not needed
+    on the way to a root."""
 
     def piece(x: FloatArray, row: IntArray) -> FloatArray:
         nothing = np.zeros(x.shape)

@@ -97,8 +97,11 @@ def strengths(values: FloatArray, steps: FloatArray, draws: int = 1) -> FloatArr
 def strengths_without(pairs: Pairs, rows: IntArray, steps: FloatArray) -> FloatArray:
     """(rows, steps) strengths without each of these individuals, who are in order.
 
-    Where it is compiled and there are no atoms, only results that change are looked at: others are as with everyone.
+    Where it is compiled and there are no atoms, only results that change are looked at: others are as with everyone. Of
+    people who are everywhere, all results change.
     """
+    if pairs.everywhere() is not None:
+        return strengths(pairs.dense(rows), steps, pairs.draws)
     own = pairs.entries[pairs.starts[rows[0]] : pairs.starts[rows[-1] + 1]] if len(rows) else pairs.entries[:0]
     if _compiled is None or pairs.draws > 1 or not (np.isfinite(pairs.points).all() and np.isfinite(own).all()):
         return strengths(pairs.dense(rows), steps, pairs.draws)

@@ -134,8 +134,8 @@ class Risk(RiskContract):
         rows = self._subject_rows(0.0)
         provable = isinstance(self.density, Mixture) and np.isfinite(self.density.kernel.log_lipschitz)
         rows = rows[np.argsort(-self.shifts[rows], kind="stable")]
-        start, stop = 0, 128  # a few who change most first: what they need shows who can be skipped
-        while start < len(rows):
+        start, stop = 0, 16  # a few who change most first: what they need shows who can be skipped
+        while start < len(rows) and best < np.inf:
             block_rows = rows[start:stop]
             if provable:  # people who cannot need more than the worst so far are skipped
                 block_rows = block_rows[self._beyond(self._reach(block_rows), best)]
@@ -145,7 +145,7 @@ class Risk(RiskContract):
                 rest = rows[stop:]
                 rest = rest[self._beyond(self.shifts[rest], best)] if provable else rest
                 rows = np.concatenate((rows[:stop], rest[np.argsort(-self._reach(rest), kind="stable")]))
-            start, stop = stop, stop + max(1024, len(rows) // 16)
+            start, stop = stop, min(8 * stop, stop + max(1024, len(rows) // 16))
         return best
 
     def pdf(self, x: npt.ArrayLike) -> FloatArray:

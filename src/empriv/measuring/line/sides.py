@@ -188,24 +188,22 @@ def common_nodes(kernel: Kernel, points: FloatArray, bandwidths: FloatArray) -> 
     x, h = points[finite], bandwidths[finite]
     offsets = _offsets(kernel)
     places = (x[:, None] + h[:, None] * offsets).ravel()
-    gaps = np.repeat(0.35 * h * kernel.canonical, len(offsets))
-    order = np.argsort(places)
-    places, gaps = places[order], gaps[order]
-    kept = [float(places[0])]
-    if gaps.min() == gaps.max():  # the next one to keep is looked up
-        ordered, gap = places.tolist(), float(gaps[0])
-        at = bisect_left(ordered, kept[0] + gap, 1)
-        while at < len(ordered) - 1:
-            if ordered[at] - kept[-1] >= gap:  # which rounding of the sum may have missed
-                kept.append(ordered[at])
-                at = bisect_left(ordered, kept[-1] + gap, at + 1)
-            else:
-                at += 1
+    if h.min() == h.max():  # the next one to keep is looked up
+        ordered, gap = np.sort(places).tolist(), float(0.35 * h[0] * kernel.canonical)
+        kept, at = ordered[:1], 1
+        while (at := bisect_left(ordered, kept[-1] + gap, at)) < len(ordered) - 1:
+            kept.append(ordered[at])
+            at += 1
+        kept.append(ordered[-1])
     else:
+        gaps = np.repeat(0.35 * h * kernel.canonical, len(offsets))
+        order = np.argsort(places)
+        places, gaps = places[order], gaps[order]
+        kept = [float(places[0])]
         for place, gap in zip(places[1:-1].tolist(), gaps[1:-1].tolist(), strict=True):
             if place - kept[-1] >= gap:
                 kept.append(place)
-    kept.append(float(places[-1]))
+        kept.append(float(places[-1]))
     kinks = (x[:, None] + h[:, None] * np.array(kernel.kinks)).ravel()
     return np.unique(np.concatenate((kept, kinks)))
 
