@@ -185,8 +185,8 @@ def far_block(with_all: Side, without: Side | Moved, nodes: FloatArray) -> Mixtu
     else:
         ends = _ratios(with_all, without, nodes, row)
         left, right = ends[..., :-1], ends[..., 1:]
-    flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
-    return MixtureBlock(with_all, without, np.repeat(row, size - 1), *flat, massed=False)
+    left, right = (end.reshape(9, rows * (size - 1)) for end in (left, right))
+    return MixtureBlock(with_all, without, np.repeat(row, size - 1), left, right, massed=False)
 
 
 def near_block(with_all: Side, without: Side | Moved, near: ShiftMatrices) -> MixtureBlock:
@@ -199,8 +199,8 @@ def near_block(with_all: Side, without: Side | Moved, near: ShiftMatrices) -> Mi
     shared = with_all.density(nodes, first)
     ends = _assemble(near.nodes, shared, (pdf, slope), with_all.distribution(nodes, first), mass)
     left, right = ends[..., :-1], ends[..., 1:]
-    flat = [end.reshape(9, rows * (size - 1)) for end in (left, right)]
-    return MixtureBlock(with_all, without, np.repeat(np.arange(rows), size - 1), *flat, massed=True)
+    left, right = (end.reshape(9, rows * (size - 1)) for end in (left, right))
+    return MixtureBlock(with_all, without, np.repeat(np.arange(rows), size - 1), left, right, massed=True)
 
 
 def _points(side: Side | Moved) -> Side:
