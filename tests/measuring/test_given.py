@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from statistics import NormalDist
 
@@ -14,7 +15,7 @@ from empriv.measuring.given.battery import battery, same_within
 from empriv.measuring.given.calendar import calendar_terms, times_of
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.ladder import climb
-from empriv.measuring.given.presence import influences_of, thin
+from empriv.measuring.given.presence import influences_of, influences_of_each, thin, without, without_each
 from empriv.measuring.given.presence_block import block_of, grouped, groups_of
 from empriv.measuring.given.regression import changing, fitted, prefers_logarithm
 from empriv.measuring.given.residuals import taken_out
@@ -455,6 +456,42 @@ def test_compiled_blocks_agree_with_numpy(varying: float, monkeypatch: pytest.Mo
     for mine, numpys in zip(fast, looked_at(), strict=True):
         assert np.allclose(mine, numpys, rtol=0, atol=1e-11)
     assert not np.allclose(fast[3], fast[5], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("draws", [None, 3])
+def test_people_together_are_people_one_by_one(draws):
+    rng = np.random.default_rng(21)
+    n, shape = 40, (40,) if draws is None else (40, 3)
+    q = rng.normal(size=shape)
+    counts = np.array([0, 5, n, 12])
+    at = np.concatenate([np.sort(rng.choice(n, count, replace=False)) for count in counts]).astype(np.int32)
+    change = rng.exponential(size=(len(at), *shape[1:])) * (rng.random((len(at), *shape[1:])) < 0.7)
+    results = empriv.Results(
+        q=q, outcomes=np.zeros(shape, np.int8), databases=np.arange(n), individuals=np.arange(4),
+        starts=np.concatenate(([0], np.cumsum(counts))), entry_database=at, entry_q=q[at] - change,
+        entry_outcomes=np.zeros(change.shape, np.int8), draws=draws,
+    )  # fmt: skip
+    rows = np.array([3, 1, 2])
+    for row, others, influences in zip(
+        rows, without_each(results, rows), influences_of_each(results, rows), strict=True
+    ):
+        assert np.array_equal(others, without(results, row).reshape(-1))
+        own = change[results.starts[row] : results.starts[row + 1]].reshape(-1)
+        assert np.allclose(influences, own[own != 0] if row == 2 else own)  # listed everywhere: away where it is 0
+
+
+def test_presence_of_draws_in_blocks_is_that_of_people_one_by_one():
+    rng = np.random.default_rng(22)
+    n, draws, people = 50, 4, 6
+    rest = rng.normal(size=n)
+    amounts = rng.lognormal(-1, 0.6, (people, n)) * (rng.random((people, n)) < 0.5)
+    noise = rng.laplace(scale=0.3, size=(n, draws))
+    q = (rest + amounts.sum(axis=0))[:, None] + noise
+    made = empriv.Results.from_arrays(q, np.stack([q - own[:, None] for own in amounts]))
+    present = replace(empriv.measure(made).given_presence(), exact=0)
+    alone = [present.curve_of(row, np.array([EPSILON]), exact=True)[0] for row in range(people)]
+    assert np.allclose(present.delta_i(EPSILON), alone, atol=2e-3)
+    assert np.ptp(alone) > 0.02
 
 
 def test_presence_where_somebody_is_the_only_one():

@@ -113,6 +113,7 @@ class PresenceRisk(RiskContract):
     context : databases of one context, whose influences count, also where people were away; None counts those of all
         databases that they were in
     exact : how many people are looked at without thinning, the most exposed
+    digits : whether patterns in the last digits are looked for: what a regression leaves over has none
     """
 
     results: Results = field(repr=False)
@@ -121,6 +122,7 @@ class PresenceRisk(RiskContract):
     left: Left | None = field(default=None, repr=False)
     context: IntArray | None = field(default=None, repr=False)
     exact: int = field(default=EXACT, repr=False)
+    digits: bool = field(default=True, repr=False)
     made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
 
     def in_context(self, databases: IntArray) -> PresenceRisk:
@@ -162,10 +164,11 @@ class PresenceRisk(RiskContract):
     @cached_property
     def _digits(self) -> dict[int, FloatArray]:
         """People who may change last digits where they are there, each with steps that results keep to."""
-        if self.context is not None:
+        if self.context is not None or not self.digits:
             return {}
-        source = self.source
-        seen = pairs_of(source, look=True, people=self.on_random_day.pairs.people)
+        seen = self.on_random_day.pairs  # which were looked at already, unless these are residuals
+        if self.left is not None:
+            seen = pairs_of(self.source, look=True, people=seen.people)
         steps = shared_steps(seen.points, seen.draws)
         by_person = dict.fromkeys(np.flatnonzero(self.largest_shifts > 0).tolist(), steps) if len(steps) else {}
         return {row: own for row, own in {**by_person, **dict(seen.sure_residues)}.items() if not self._irregular[row]}
@@ -201,12 +204,19 @@ class PresenceRisk(RiskContract):
         """These people together; None where they must be looked at one by one. Every draw counts as a database."""
         if self._irregular[rows].any():
             return None
-        both = [self._others(row) for row in rows.tolist()]
-        others, left = (np.stack(side) for side in zip(*both, strict=True))
+        if self.left is None:
+            others = left = without_each(self.results, rows)
+        else:
+            both = [self._others(row) for row in rows.tolist()]
+            others, left = (np.stack(side) for side in zip(*both, strict=True))
         h = self._bandwidths(rows, left)
         logarithm = self.left is not None and self.left.logarithm
         scales = h * others.min(axis=1) if logarithm else h
-        means, weights, thinned = groups_of([self.influences(row) for row in rows.tolist()], scales, THINNED, _MOST)
+        plain = self.context is None
+        influences = (
+            influences_of_each(self.source, rows) if plain else [self.influences(row) for row in rows.tolist()]
+        )
+        means, weights, thinned = groups_of(influences, scales, THINNED, _MOST)
         change: FloatArray = np.broadcast_to(means[:, :, None], (*means.shape, left.shape[1]))
         if logarithm:
             with np.errstate(divide="ignore"):
@@ -397,11 +407,16 @@ def influences_of(results: Results, row: int) -> FloatArray:
 
     Somebody who is listed in every database, as arrays list everyone, is taken to be away where they change nothing.
     """
-    entries = slice(results.starts[row], results.starts[row + 1])
-    change = (results.q[results.entry_database[entries]] - results.entry_q[entries]).reshape(-1)
-    if len(results.entry_q[entries]) == results.n_databases and change.any():
-        change = change[change != 0]
-    return np.asarray(change)
+    return influences_of_each(results, np.array([row]))[0]
+
+
+def influences_of_each(results: Results, rows: IntArray) -> list[FloatArray]:
+    """The same of several people."""
+    entries, counts = _entries(results, rows)
+    change = (results.q[results.entry_database[entries]] - results.entry_q[entries]).reshape(len(entries), -1)
+    parts = np.split(change, np.cumsum(counts)[:-1])
+    n = results.n_databases
+    return [part[part != 0] if len(part) == n and part.any() else part.reshape(-1) for part in parts]
 
 
 def without(results: Results, row: int) -> FloatArray:
@@ -410,6 +425,21 @@ def without(results: Results, row: int) -> FloatArray:
     out = results.q.copy()
     out[results.entry_database[entries]] = results.entry_q[entries]
     return out
+
+
+def without_each(results: Results, rows: IntArray) -> FloatArray:
+    """(rows, N) results without each of several people."""
+    entries, counts = _entries(results, rows)
+    out = np.repeat(results.q[None], len(rows), axis=0)
+    out[np.repeat(np.arange(len(rows)), counts), results.entry_database[entries]] = results.entry_q[entries]
+    return out.reshape(len(rows), -1)
+
+
+def _entries(results: Results, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Entries of these people, one after the other, and how many each has."""
+    counts = results.starts[rows + 1] - results.starts[rows]
+    ends = np.cumsum(counts)
+    return np.arange(int(counts.sum())) + np.repeat(results.starts[rows] - (ends - counts), counts), counts
 
 
 def thin(

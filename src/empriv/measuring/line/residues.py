@@ -76,7 +76,8 @@ def candidate_steps(points: FloatArray) -> Steps:
     usual = [m * 10.0**k for k in range(top - _DECADES + 1, top + 1) for m in _MANTISSAS]
     usual += [clock for clock in _CLOCKS if not np.any(np.isclose(clock, usual, rtol=1e-9))]
     multiples = [] if grid is None else [m * grid[1] for m in range(2, _MULTIPLES + 1)]
-    usual = [step for step in usual if not np.any(np.isclose(step, multiples, rtol=1e-6))]
+    if multiples:
+        usual = [step for step in usual if not np.any(np.isclose(step, multiples, rtol=1e-6))]
     # quartiles of counts are whole numbers, so that their spread is a rough figure
     own = [step for step in multiples[:5] if least < step <= 4 / 3 * wide]
     others = [step for step in (*usual, *multiples[5:]) if least < step <= wide]

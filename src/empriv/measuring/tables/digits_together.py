@@ -87,7 +87,11 @@ def digits_together(cells: FloatArray, fit: TableFit, influences: Influences) ->
 
 def _turned(values: FloatArray, step: float) -> ComplexArray:
     """``exp(2πi y/s)``, and 0 where there is no number."""
-    return np.asarray(np.nan_to_num(np.exp(2j * np.pi * values / step)))
+    angle = 2 * np.pi * values / step
+    out = np.empty(values.shape, complex)
+    out.real, out.imag = np.cos(angle), np.sin(angle)
+    out[np.isnan(values)] = 0.0
+    return out
 
 
 def _steps(cells: FloatArray) -> FloatArray:
@@ -134,12 +138,16 @@ class _Seen(NamedTuple):
         """Pairs of a cell of ``places`` (columns of ``own``) and any other that show the step together, and not
         alone."""
         there = self.numbers
-        count = there[:, places].T @ there
+        if there.all():  # as it mostly is: then all sums are of all databases
+            count = np.full((len(places), rest.shape[1]), float(len(there)))
+            sums = np.maximum(np.abs(own.sum(axis=0))[:, None], np.abs(rest.sum(axis=0)))
+        else:
+            count = there[:, places].T @ there
+            sums = np.maximum(np.abs(own.T @ there), np.abs(there[:, places].T @ rest))
         few = np.maximum(count, 1.0)
-        alone = np.maximum(np.abs(own.T @ there), np.abs(there[:, places].T @ rest)) / few
-        least = np.maximum(np.sqrt(self.surprise / few), alone + _MORE)
-        for weight, spread, other in ((1.0, self.spreads[0], rest), (-1.0, self.spreads[1], rest.conj())):
-            shown = np.abs(own.T @ other) / few
+        least = np.maximum(np.sqrt(self.surprise / few), sums / few + _MORE)
+        for weight, spread, first_of in ((1.0, self.spreads[0], own), (-1.0, self.spreads[1], own.conj())):
+            shown = np.abs(first_of.T @ rest) / few
             seen = (shown > least) & (spread[places] > step) & (count >= _LEAST)
             seen &= places[:, None] != np.arange(rest.shape[1])
             for first, second in np.argwhere(seen).tolist():

@@ -130,15 +130,13 @@ class SeveralCells:
         if not len(order):
             return []
         chosen = order[((np.arange(min(days, len(order))) + 0.5) * len(order) / min(days, len(order))).astype(int)]
-        pairs = []
-        for day in chosen.tolist():
-            change = white[day].mean(axis=0)
-            length = float(np.linalg.norm(change))
-            unit = change / length
-            others = (self.fit.whitened @ unit).reshape(self.fit.n, -1)
-            others[databases] -= white @ unit
-            pairs.append((others.reshape(-1), others.reshape(-1) + length, 1.0 / len(chosen)))
-        return pairs
+        changes = white[chosen].mean(axis=1)
+        lengths = np.linalg.norm(changes, axis=1)
+        units = (changes / lengths[:, None]).T
+        others = (self.fit.whitened @ units).reshape(self.fit.n, -1, len(chosen))
+        others[databases] -= white @ units
+        others = others.reshape(-1, len(chosen)).T
+        return [(side, side + length, 1.0 / len(chosen)) for side, length in zip(others, lengths.tolist(), strict=True)]
 
     def days_of(self, rows: IntArray) -> IntArray:
         """(rows,) on how many days each is looked at."""

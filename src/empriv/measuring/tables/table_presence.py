@@ -47,7 +47,7 @@ class TablePresenceRisk(RiskContract):
                 advance(1)
             for line, risks in table.along_lines():
                 for risk in risks.values():
-                    present = replace(risk.given_presence(), exact=_EXACT)
+                    present = replace(risk.given_presence(), exact=_EXACT, digits=False)
                     out[line.rows] = np.maximum(out[line.rows], present.delta_i(epsilons))
                 advance(1)
             several = table.several.rows

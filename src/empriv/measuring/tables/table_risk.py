@@ -293,9 +293,14 @@ class TableRisk(RiskContract):
     def along_lines(self) -> Iterator[tuple[Line, dict[str, Risk]]]:
         """Each line with the risk of its people given all that they do not touch, on each scale that suits it."""
         for number, line in enumerate(self.lines):
-            if number not in self._measured:
-                self._measured[number] = self.rest.risks(line)
-            yield line, self._measured[number]
+            yield line, self.along_line(number)
+
+    def along_line(self, number: int, *, shrink: float = 1.0) -> dict[str, Risk]:
+        """The same of one line, with what is left along it shrunk, as an upper bound wants it; kept."""
+        key = number, shrink
+        if key not in self._measured:
+            self._measured[key] = self.rest.risks(self.lines[number], shrink=shrink)
+        return self._measured[key]
 
     @cached_property
     def rest(self) -> GivenRest:
@@ -303,7 +308,7 @@ class TableRisk(RiskContract):
         return given_rest(self.results, self.fit, self.influences, self.recipe)
 
     @cached_property
-    def _measured(self) -> dict[int, dict[str, Risk]]:
+    def _measured(self) -> dict[tuple[int, float], dict[str, Risk]]:
         return {}
 
     def _each_cell_of_several(self) -> list[tuple[IntArray, IntArray, Directions]]:

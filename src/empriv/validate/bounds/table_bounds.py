@@ -27,8 +27,6 @@ from empriv.errors import InputError
 from empriv.measuring.densities.density import Kde
 from empriv.measuring.given.presence import GroupedPeople, PresenceRisk
 from empriv.measuring.line.atoms import share_at_most
-from empriv.measuring.line.risk import Risk
-from empriv.measuring.tables.each_cell import Line
 from empriv.measuring.tables.innovations import EPSILONS, SHIFTS, RatioGrid, on_random_day, one_of_several
 from empriv.measuring.tables.several import DAYS, Directions, SeveralCells, pairs_block
 from empriv.measuring.tables.table_presence import TablePresenceRisk
@@ -62,11 +60,11 @@ def table_upper_bounds(risk: TableRisk, epsilons: FloatArray, level: float) -> U
             alone = upper_bounds(ground_of(risk.components[name]), epsilons, level).upper_i
             out[rows] = np.maximum(out[rows], alone[rows])
             advance(1)
-        for line, risks in shrunk_lines(risk):
-            for number, part in enumerate(risks.values()):
+        for number, line in enumerate(risk.lines):
+            for scale, part in enumerate(risk.along_line(number, shrink=risk.fit.g).values()):
                 upper = upper_bounds(ground_of(part), epsilons, level)
                 out[line.rows] = np.maximum(out[line.rows], upper.upper_i)
-                if not number:  # once for everyone
+                if not scale:  # once for everyone
                     exponent, spread = exponent + upper.exponent, spread + upper.spread
             advance(1)
         rows = composed_rows(risk)
@@ -99,7 +97,12 @@ def table_presence_bounds(risk: TablePresenceRisk, epsilons: FloatArray, level: 
                 out[line.rows] = np.maximum(out[line.rows], known.grid.at(known.curves, epsilons))
             rows = line.rows if known is None else np.intersect1d(line.rows, looked_at)
             if len(rows):
-                for part in table.rest.risks(replace(line, rows=rows), shrink=table.fit.g).values():
+                shrunk = (
+                    table.along_line(number, shrink=table.fit.g)
+                    if known is None
+                    else table.rest.risks(replace(line, rows=rows), shrink=table.fit.g)
+                )
+                for part in shrunk.values():
                     present = part.given_presence()
                     upper = presence_upper_bounds(present, epsilons, level, whole=0)
                     # what they do counts as known by cells, and as unknown here, which is less
@@ -157,15 +160,6 @@ def _most_exposed(risk: TableRisk, single: dict[int, Composed]) -> IntArray:
     rows = np.concatenate([risk.lines[number].rows for number in single])
     bounds = np.concatenate([known.curves[:, len(known.grid.x) // 2] for known in single.values()])
     return np.sort(rows[np.argsort(-bounds, kind="stable")[:_LOOKED_AT]])
-
-
-def shrunk_lines(risk: TableRisk) -> Iterator[tuple[Line, dict[str, Risk]]]:
-    """Lines with what is left along them shrunk, as an upper bound wants it."""
-    if risk.fit.g == 1.0:
-        yield from risk.along_lines()
-        return
-    for line in risk.lines:
-        yield line, risk.rest.risks(line, shrink=risk.fit.g)
 
 
 def composed_rows(risk: TableRisk) -> IntArray:
