@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
+from empriv.cli.estimating import check_memory, say_estimate
 from empriv.cli.inputs import (
     adversary_of,
     beside_report,
@@ -21,6 +22,7 @@ from empriv.cli.inputs import (
 from empriv.cli.options import (
     adversary_options,
     epsilon_option,
+    estimate_option,
     fail_if_option,
     json_option,
     ledger_options,
@@ -66,6 +68,7 @@ from empriv.errors import InputError
 @top_option
 @quiet_option
 @verbose_option
+@estimate_option
 @config_options("Read options from this audit.toml; those given here win.")
 @click.option("--write-config", metavar="PATH", help="Write the audit.toml that repeats this run.")
 @click.option(
@@ -87,11 +90,18 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, upda
         --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
       empriv audit --update audit.empriv today.parquet
     """
+    only_estimate = given.pop("estimate")
     if update is not None:
+        if only_estimate:
+            raise click.UsageError("--estimate must not be given with --update.")
         _update(update, config, write_config, given)
         return
     settings = _settings(config, trust_config, given)
     read = paths_read(settings)
+    if only_estimate:
+        check_targets((settings.json,), read)
+        say_estimate(settings)
+        return
     check_targets((settings.json, settings.save, settings.report, write_config), read)
     # A config must not have itself replaced, nor the ledger; --write-config is the user's own word. The TOML beside a
     # report holds the same settings as the config that asked for it, and may be run again from where it lies.
@@ -102,6 +112,7 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, upda
     check_targets([path for path in beside if path.endswith(".toml")], [path for path in read_too if path != config])
 
     wanted = Wanted.of(settings, config=to_toml(settings))
+    check_memory(settings)
     written = None if write_config is None else (write_config, to_toml(settings))
     finish(
         lambda engine: run_audit(settings, engine), wanted,

@@ -10,11 +10,13 @@ import click
 
 from empriv.cli.audit import run_audit
 from empriv.cli.config import Settings, read_config, settings_of, to_toml
+from empriv.cli.estimating import check_memory
 from empriv.cli.inputs import beside_report, check_targets, density_from_name, paths_read, source_of
 from empriv.cli.markdown import as_markdown
 from empriv.cli.options import quiet_option
 from empriv.cli.output import exit_by, judged, print_outcomes, printing
 from empriv.cli.running import (
+    LOOKING,
     Finished,
     Wanted,
     bar_of,
@@ -62,10 +64,12 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
     written = (settings.json, settings.save, settings.report, None if markdown == "-" else markdown)
     read = [*paths_read(settings), path, *([] if settings.ledger is None else [settings.ledger])]
     check_targets((*written, *beside_report(settings.report, everything=settings.beside)), read)
-    bar = bar_of({"Looking at the data": 1.0} if dry_run else stages_of(wanted), quiet=wanted.quiet)
+    if not dry_run:
+        check_memory(settings)
+    bar = bar_of({LOOKING: 1.0} if dry_run else stages_of(wanted), quiet=wanted.quiet)
     with engine_of(limits_of(settings)) as engine:
         if dry_run:
-            bar.begin("Looking at the data")
+            bar.begin(LOOKING)
             interruptible(lambda: _validate(settings, engine))
             bar.pause()
             if not wanted.quiet:

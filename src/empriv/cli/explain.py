@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from empriv.cli.config import settings_of
+from empriv.cli.estimating import say_estimate
 from empriv.cli.inputs import source_of
-from empriv.cli.options import (
-    query_option,
-    source_options,
-)
+from empriv.cli.options import estimate_option, query_option, source_options
 
 
 @click.command()
 @source_options
 @query_option
-def explain(**given: Any) -> None:
+@estimate_option
+def explain(estimate: bool, **given: Any) -> None:
     """Print the SQL that is run instead of a query, which leaves out each individual in turn.
 
     Without FILES the types of columns are not known, and all are assumed to be integers.
@@ -31,8 +31,13 @@ def explain(**given: Any) -> None:
     settings = settings_of({}, given)
     if not query:
         raise click.UsageError("Missing option '--query'.")
-    if settings.files and not settings.individual:
+    if (settings.files or estimate) and not settings.individual:
         raise click.UsageError("Missing option '--individual'.")
+    if estimate:
+        if not settings.files:
+            raise click.UsageError("--estimate must be given with FILES.")
+        say_estimate(replace(settings, query=(query,)))
+        return
     from empriv.cli.terminal import printable
     from empriv.collecting import explain as explain_query
 

@@ -10,7 +10,7 @@ import click
 from empriv.cli.config import Settings, toml_text
 from empriv.cli.inputs import check_targets, one_table, paths_read
 from empriv.cli.options import quiet_option
-from empriv.cli.running import bar_of, engine_of, interruptible
+from empriv.cli.running import LOOKING, bar_of, engine_of, interruptible
 from empriv.cli.terminal import printable
 from empriv.errors import InputError
 
@@ -48,8 +48,8 @@ def init(files: tuple[str, ...], table: str | None, path: str, force: bool, quie
         with engine_of({}) as engine:
             return look(engine, one_table(settings))
 
-    bar = bar_of({"Looking at the data": 1.0}, quiet=bool(quiet))
-    bar.begin("Looking at the data")
+    bar = bar_of({LOOKING: 1.0}, quiet=bool(quiet))
+    bar.begin(LOOKING)
     seen = interruptible(work)
     bar.pause()
     from empriv.base.storage import write_atomically

@@ -178,6 +178,10 @@ limit_options = options(
     click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk."),
     click.option("--timeout", type=SECONDS, metavar="SECONDS", help="How long the query may take. [default: no limit]"),
 )
+estimate_option = click.option(
+    "--estimate", is_flag=True,
+    help="Say what an audit would take, rows, memory and seconds, from a small sample; run nothing.",
+)  # fmt: skip
 quiet_option = click.option("--quiet/--no-quiet", "-q", default=None, help="Print nothing; only the exit code matters.")
 verbose_option = click.option(
     "--verbose/--no-verbose", "-v", default=None,

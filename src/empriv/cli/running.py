@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WORKER = "empriv audit"
 _CURVE_POINTS = 25
-PAGE = "Writing the page"
+PAGE, LOOKING = "Writing the page", "Looking at the data"
 _WAYS = "Trying what can be done"
 _STAGES = {"Collecting": 1.0, "Measuring": 0.5, "Judging": 3.0, _WAYS: 5.0, PAGE: 4.0}
 
@@ -147,6 +147,10 @@ def stages_of(wanted: Wanted) -> dict[str, float]:
 
 def measure_in_turn(audit: Audit, wanted: Wanted, bar: Bar) -> None:
     """Measure and judge an audit, and show what is known of it as soon as it is."""
+    from empriv.auditing.costs import judging
+
+    names = audit.results.components
+    bar.expect({"Judging": judging(audit.results.n_individuals, 1 if names is None else len(names))})
     bar.begin("Measuring")
     for place, sentence in enumerate(audit.in_turn(wanted.epsilons, every=wanted.json is not None)):
         if place == 0:

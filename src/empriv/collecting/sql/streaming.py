@@ -60,13 +60,14 @@ class Stream:
     Attributes
     ----------
     everyone : results with everyone, and nobody listed
-    people : how many individuals there are
+    rows, people : how many rows and individuals there are
     n_stretches : how many stretches there are
     stretches : function of how many stretches to leave out at the beginning, which gives the others; whoever leaves
         before the last must close it, since the next one is being fetched already
     """
 
     everyone: Results
+    rows: int
     people: int
     n_stretches: int
     stretches: Callable[[int], Generator[Results, None, None]]
@@ -135,7 +136,8 @@ def _opened(session: StreamingSession, plan: Decomposition, entries: int, rows: 
                 for part in range(max(skipped, number * parts), min(len(spans), (number + 1) * parts)):
                     yield _stretch(statement, stretch, spans[part], everyone)
 
-    return Stream(everyone, size if integers is None else session.count_integers(integers), len(spans), stretches)
+    people = size if integers is None else session.count_integers(integers)
+    return Stream(everyone, facts.rows, people, len(spans), stretches)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,145 @@
+"""What an audit will take, before it starts: counts are right, words say what to do, nothing is run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import empriv
+from empriv.auditing import costs
+from empriv.auditing.costs import Expected, estimate, judging
+from empriv.base import free_memory as memory
+from empriv.base.free_memory import free_memory
+from empriv.cli import estimating
+from empriv.cli.main import main
+from empriv.collecting.run_options import Run
+
+ASKED = [
+    str(empriv.datasets.flights()), "--database", "date", "--individual", "aircraft", "--query", "avg(delay)",
+]  # fmt: skip
+
+
+@pytest.fixture
+def flights() -> Any:
+    return empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+
+
+def test_counts_are_those_of_the_data(flights: Any) -> None:
+    results = empriv.collect(flights, "avg(delay)")
+    cost = estimate(flights, ["avg(delay)"], Run())
+    assert (cost.rows, cost.databases, cost.individuals) == (54_635, results.n_databases, results.n_individuals)
+    assert cost.entries == len(results.entry_q)
+    assert (cost.numbers, cost.one_by_one) == (1, 0)
+
+
+def test_entries_are_counted_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = empriv.databases(empriv.datasets.cdnow(), database="date", individual="customer_id")
+    results = empriv.collect(data, "count(*)")
+    monkeypatch.setattr(costs, "SAMPLE_ROWS", 3_000)
+    cost = estimate(data, ["count(*)"], Run())
+    assert cost.rows == 69_659
+    assert cost.individuals == results.n_individuals
+    assert len(results.entry_q) / 1.5 < cost.entries < 1.5 * len(results.entry_q)
+
+
+def test_numbers_of_a_table_and_runs_once_per_individual() -> None:
+    rng = np.random.default_rng(0)
+    days = np.arange(600)
+    rows = pd.DataFrame({"day": days % 30, "who": rng.integers(0, 12, 600), "x": rng.random(600), "kind": days % 4})
+    data = empriv.databases(rows, database="day", individual="who")
+    table = estimate(data, ["SELECT kind, count(*) FROM data GROUP BY kind"], Run())
+    assert table.numbers == 4
+    assert table.memory > estimate(data, ["sum(x)"], Run()).memory
+    slow = "SELECT sum(a.x * b.range) FROM (SELECT * FROM data LIMIT 9) a, range(3) b"
+    cost = estimate(data, ["sum(x)", slow], Run())
+    assert (cost.numbers, cost.one_by_one) == (2, 1)
+    assert cost.seconds["Collecting"] > 0
+    assert "once per individual" in " ".join(cost.sentences)
+
+
+def cost_of(memory_needed: int, free: int | None) -> Expected:
+    return Expected(10, 5, 4, 8, 1, memory_needed, free, {"Collecting": 1.0, "Judging": 130.0})
+
+
+def test_words_say_what_is_short_and_what_to_do() -> None:
+    plenty, unknown, short, none = cost_of(10, 100), cost_of(10, None), cost_of(200, 100), cost_of(400, 100)
+    assert [cost.fits for cost in (plenty, unknown, short, none)] == [True, True, False, False]
+    assert [cost.hopeless for cost in (plenty, unknown, short, none)] == [False, False, False, True]
+    assert not any("scan" in sentence for sentence in (*plenty.sentences, *unknown.sentences))
+    assert "how much is free is not known" in unknown.sentences[1]
+    assert "`empriv scan`" in short.sentences[-1]
+    assert "Spark" in short.sentences[-1]
+    assert "2 min (collecting 1 s, judging 2 min)" in plenty.sentences[1]
+
+
+def test_more_people_and_more_numbers_take_longer() -> None:
+    assert judging(100_000) > judging(1_000) > 0
+    assert judging(1_000, 8) > judging(1_000, 2) > judging(1_000)
+
+
+def test_the_command_says_it_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("empriv.audit", lambda *_, **__: pytest.fail("nothing is to be run"))
+    written = tmp_path / "estimate.json"
+    for command in (["audit", *ASKED], ["explain", *ASKED]):
+        said = CliRunner().invoke(main, [*command, "--estimate"])
+        assert said.exit_code == 0, said.output
+        assert said.output.startswith("54,635 rows of 193 individuals in 365 databases: about 34,000 results without")
+        assert "An audit takes about " in said.output
+    assert CliRunner().invoke(main, ["audit", *ASKED, "--estimate", "--json", str(written)]).exit_code == 0
+    facts = json.loads(written.read_text())
+    assert (facts["format"], facts["rows"], facts["entries"]) == ("empriv estimate", 54_635, 34_268)
+    assert CliRunner().invoke(main, ["explain", "--query", "sum(x)", "--estimate"]).exit_code == 2
+
+
+def test_an_audit_is_refused_before_it_starts_where_the_memory_will_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimating, "_LARGE_FILES", 0)
+    monkeypatch.setattr("empriv.audit", lambda *_, **__: pytest.fail("nothing is to be run"))
+    monkeypatch.setattr(costs, "free_memory", lambda: 2**20)
+    refused = CliRunner().invoke(main, ["audit", *ASKED])
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("Error: An audit takes about 3")
+    assert "Hint: `empriv scan` takes the same options" in refused.stderr
+
+
+def test_an_audit_that_may_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimating, "_LARGE_FILES", 0)
+    monkeypatch.setattr("empriv.audit", lambda *_, **__: (_ for _ in ()).throw(empriv.InputError("It began.")))
+    monkeypatch.setattr(costs, "free_memory", lambda: 200 * 2**20)
+    warned = CliRunner().invoke(main, ["audit", *ASKED])
+    assert "There is too little memory for that." in warned.stderr
+    assert "It began." in warned.stderr
+    quiet = CliRunner().invoke(main, ["audit", *ASKED, "--quiet"])
+    assert "too little memory" not in quiet.stderr
+
+
+def test_free_memory_is_what_the_machine_and_the_container_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = free_memory()
+    assert told is None or told > 2**20
+    machine, group = tmp_path / "meminfo", tmp_path / "group"
+    group.mkdir()
+    monkeypatch.setattr(memory, "_MEMINFO", machine)
+    monkeypatch.setattr(memory, "_GROUP", group)
+    machine.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
+    monkeypatch.setattr(memory.sys, "platform", "linux")
+    assert free_memory() == 5000 * 1024
+    (group / "memory.max").write_text("max\n")
+    assert free_memory() == 5000 * 1024
+    (group / "memory.max").write_text("3000\n")
+    (group / "memory.current").write_text("1000\n")
+    assert free_memory() == 2000
+    (group / "memory.current").write_text("4000\n")
+    assert free_memory() == 0
+    machine.write_text("nothing that is known\n")
+    (group / "memory.max").write_text("max\n")
+    monkeypatch.setattr(memory.os, "sysconf", lambda _: (_ for _ in ()).throw(ValueError))
+    assert free_memory() is None
+    assert replace(cost_of(10, None), memory=2**40).fits
