@@ -61,6 +61,19 @@ def test_what_fits_is_released_and_nothing_more(tmp_path: Path) -> None:
     assert ledger.verify().intact
 
 
+def test_a_release_that_alone_breaks_the_limit_is_refused_whatever_its_prices(tmp_path: Path) -> None:
+    """Prices are composed by another way than the certificate of one release, which may know of more."""
+    ledger = make(tmp_path)
+    for achieved in (Figures(EPSILON, 2 * DELTA), Figures(EPSILON, 2 * DELTA, 0.5)):
+        with pytest.raises(RefusalError, match=r"would make delta 0\.1 at epsilon 1, above the limit 0\.05"):
+            ledger.release(of_day(0, achieved=achieved), lambda: 1.0)
+    assert days_released(ledger) == 0
+    ledger.release(of_day(0, achieved=Figures(EPSILON, DELTA)), lambda: 1.0)
+    # a limit on what a release does not state is the window's to keep
+    other = Ledger(tmp_path / "other.ledger", policy=Policy(epsilon=EPSILON, total_risk=0.9, window=9))
+    other.release(of_day(0, achieved=Figures(EPSILON, 0.01)), lambda: 1.0)
+
+
 def test_a_window_of_releases(tmp_path: Path) -> None:
     ledger = make(tmp_path, 20, delta=exact(20 * SQUARES[0]) + 1e-9)
     for number in range(50):

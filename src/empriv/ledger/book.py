@@ -529,8 +529,16 @@ def _reason(
         entry = _entry(connection, _one(connection)(last), path) if last else None
         return spent_words(count, max(sharing.values(), default=0), entry, release)
 
-    here = policy if policy.window is None or entries else Policy(queries=policy.queries)
-    return refusal(here, release, queries=queries, entries=entries, spent=spent)
+    if policy.window is None or entries:
+        return refusal(policy, release, queries=queries, entries=entries, spent=spent)
+    # The window's figures are composed, by another way than the certificate of one release, which must do by itself.
+    limits = {
+        name: getattr(policy, name) for name in ("delta", "total_risk") if getattr(release.achieved, name) is not None
+    }
+    limited = any(limit is not None for limit in limits.values())
+    here = Policy(policy.epsilon if limited else None, queries=policy.queries, **limits)
+    alone = replace(release, joint=None)
+    return refusal(here, alone, queries=queries, entries=entries, spent=spent)
 
 
 def _whole(connection: sqlite3.Connection, path: Path) -> _Content:
