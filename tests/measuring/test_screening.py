@@ -8,7 +8,7 @@ import pytest
 import empriv
 from empriv.measuring.line import compiled
 from empriv.measuring.line.risk import Risk
-from empriv.measuring.line.screening import log_reach
+from empriv.measuring.line.screening import _kernel_sums, kernels_at_points, log_reach
 from empriv.results import FloatArray
 
 
@@ -97,3 +97,12 @@ def test_screening_changes_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_array_equal(quick.delta_i(grid), slow.delta_i(grid))
         assert quick.epsilon(0.0) == slow.epsilon(0.0)
         assert len(quick._subject_rows(0.1)) < len(slow._subject_rows(0.1))
+
+
+def test_kernels_at_points_are_the_sums_of_ones() -> None:
+    decay = np.exp(-np.random.default_rng(3).exponential(size=50))
+    decay[20] = 0.0
+    found = kernels_at_points(decay)
+    np.testing.assert_allclose(found, _kernel_sums(np.ones((50, 1)), decay)[:, 0], rtol=1e-13)
+    places = np.concatenate(([0.0], np.cumsum(-np.log(np.maximum(decay[1:], 1e-300)))))
+    np.testing.assert_allclose(found, np.exp(-np.abs(places[:, None] - places)).sum(axis=1), rtol=1e-9)

@@ -108,6 +108,7 @@ class Audit:
     unit: str = ""
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
     _there: dict[tuple[float, ...], tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
+    _checks_there: dict[float, tuple[Check, ...]] = field(default_factory=dict, init=False, repr=False)
     _certified: dict[str, Noise | JointNoise] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -302,9 +303,13 @@ class Audit:
         if self._present is None:
             in_random.findings = (*in_random.findings, Finding("presence-not-measured"))
             return in_random
+        at = float(epsilon)
+        if at not in self._checks_there:
+            self._checks_there[at] = checks(self._present, at)
         there = verdict(
-            self._present, **asked, level=level, bounds_there=self.bounds_when_present(float(epsilon), level)
-        )
+            self._present, **asked, level=level, bounds_there=self.bounds_when_present(at, level),
+            checks_made=self._checks_there[at],
+        )  # fmt: skip
         return _worse_of(in_random, there)
 
     def decision(

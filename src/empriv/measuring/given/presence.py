@@ -213,9 +213,7 @@ class PresenceRisk(RiskContract):
         logarithm = self.left is not None and self.left.logarithm
         scales = h * others.min(axis=1) if logarithm else h
         plain = self.context is None
-        influences = (
-            influences_of_each(self.source, rows) if plain else [self.influences(row) for row in rows.tolist()]
-        )
+        influences = influences_of_each(self.source, rows) if plain else [self.influences(row) for row in rows.tolist()]
         means, weights, thinned = groups_of(influences, scales, THINNED, _MOST)
         change: FloatArray = np.broadcast_to(means[:, :, None], (*means.shape, left.shape[1]))
         if logarithm:
