@@ -101,6 +101,13 @@ def test_decision_is_said_and_its_page_is_framed_without_the_rights_of_the_app(
     assert visitor.get("/audits/other/written/report").status == 404
 
 
+@pytest.mark.usefixtures("audited")
+def test_what_a_run_will_take_is_said_before_it(visitor: Visitor) -> None:
+    said = visitor.get("/audits/shop/run/cost").text
+    assert "6 individuals in 32 databases" in said
+    assert "of memory" in said
+
+
 def test_settings_that_change_after_the_run_are_told_wherever_the_old_figures_are(
     audited: Folder, visitor: Visitor
 ) -> None:

@@ -64,9 +64,10 @@ async def run(request: Request) -> Response:
         lacking = [point.lacks for point in plan_of(settings) if point.lacks]
         if lacking:
             raise InputError(f"{lacking[0]} Then it can be run.")
-        if await why_distrusted(request, settings) and form.get("trust") != "yes":
+        distrusted = await why_distrusted(request, settings)
+        if distrusted and form.get("trust") != "yes":
             raise InputError("Say that you trust it, or choose other data.")
-        start(folder, name, AUDIT, arguments_of(name, trusted=not _plainly_inside(folder, settings)))
+        start(folder, name, AUDIT, arguments_of(name, trusted=bool(distrusted) or _named(folder, settings)))
     except EmprivError as error:
         return await _page(request, settings, errors={"": str(error)}, status=400)
     return go(request, "run")
@@ -76,6 +77,18 @@ async def progress(request: Request) -> Response:
     """How far the work on an audit is, which the page asks for again and again."""
     folder, name = folder_of(request), request.path_params["name"]
     return progress_piece(request, latest(folder, name))
+
+
+async def cost(request: Request) -> Response:
+    """What the run will take, which the page asks for once it is there."""
+    settings = folder_of(request).settings(request.path_params["name"])
+    try:
+        if await why_distrusted(request, settings):
+            raise InputError("What it will take is not known: rows that are not trusted are not looked at.")
+        sentences = await aside_of(request).ask(cost_in_words, settings)
+    except EmprivError as error:
+        sentences = (str(error),)
+    return show(request, "cost.html", sentences=sentences)
 
 
 async def stop(request: Request) -> Response:
@@ -109,6 +122,17 @@ def arguments_of(name: str, *, trusted: bool = False) -> tuple[str, ...]:
     files = {"--config": ".toml", "--save": ".empriv", "--json": ".json", "--report": ".html"}
     named = [text for option, ending in files.items() for text in (option, f"{name}{ending}")]
     return ("audit", *named, *(("--trust-config",) if trusted else ()))
+
+
+def cost_in_words(settings: Settings) -> tuple[str, ...]:
+    """What an audit will take: rows, memory and time, from a look at the rows; called beside the server."""
+    from empriv.auditing.costs import estimate
+    from empriv.cli.inputs import source_of
+    from empriv.cli.running import engine_of, limits_of
+    from empriv.collecting.run_options import Run
+
+    with engine_of(limits_of(settings)) as engine:
+        return estimate(source_of(settings), settings.query, Run(engine=engine)).sentences
 
 
 def plan_of(settings: Settings) -> tuple[Point, ...]:
@@ -155,6 +179,11 @@ def what_needs_trust(settings: Settings) -> str:
     return ""
 
 
+def _named(folder: Folder, settings: Settings) -> bool:
+    """Whether settings name what was named when the app was started, which the command must be told to trust."""
+    return any(text in folder.named for text in settings.files)
+
+
 def _plainly_inside(folder: Folder, settings: Settings) -> bool:
     """Whether settings name nothing but plain files in the folder: then nobody need be asked."""
     known = folder.tables()
@@ -190,7 +219,7 @@ async def _page(
     failed = last is not None and last.state == "failed"
     ready = folder.file(name, ".toml").is_file() and not any(point.lacks for point in points)
     distrusted = await why_distrusted(request, settings) if ready else ""
-    command = ("empriv", *arguments_of(name, trusted=not _plainly_inside(folder, settings)))
+    command = ("empriv", *arguments_of(name, trusted=bool(distrusted) or _named(folder, settings)))
     return show(
         request, "run.html", step="run", points=points, work=last, saved=folder.saved(name), ready=ready,
         distrusted=distrusted, command=shlex.join(command),
@@ -203,5 +232,6 @@ async def _page(
 ROUTES = [
     Route("/audits/{name}/run", run, methods=["GET", "POST"]),
     Route("/audits/{name}/run/progress", progress),
+    Route("/audits/{name}/run/cost", cost),
     Route("/audits/{name}/run/stop", stop, methods=["POST"]),
 ]
