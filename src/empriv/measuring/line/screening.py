@@ -89,4 +89,4 @@ def kernels_at_points(decay: FloatArray) -> FloatArray:
         return list(accumulate(decays, lambda total, step: total * step + 1.0, initial=1.0))
 
     steps = decay[1:].tolist()
-    return np.array(sums(steps)) + np.array(sums(steps[::-1])[::-1]) - 1.0
+    return np.asarray(np.array(sums(steps)) + np.array(sums(steps[::-1])[::-1]) - 1.0)
