@@ -387,11 +387,11 @@ def by_person(quick: bool) -> Iterator[Case]:
 
 @row("a bare GROUP BY")
 def aggregates(quick: bool) -> Iterator[Case]:
-    """Aggregates that used to be run once per individual."""
+    """Aggregates that used to be run once per individual; a mode still is where values are tied."""
     people, days = (20, 40) if quick else (60, 200)
-    path, data = days_of(people * days * 3, people, days)
-    for aggregate in ("kurtosis", "skewness", "geometric_mean", "entropy", "mode", "approx_count_distinct"):
-        yield Case(aggregate, collected(data, f"{aggregate}(x)"), bare(path, GROUPED), 20.0)
+    path, data = days_of(people * days * 30, people, days)
+    for call in ("kurtosis(x)", "skewness(x)", "geometric_mean(x)", "entropy(x)", "mode(round(x))"):
+        yield Case(call, collected(data, call), bare(path, GROUPED), 20.0)
 
 
 @row("the seconds that were announced")
@@ -399,7 +399,7 @@ def estimates(quick: bool) -> Iterator[Case]:
     """What a query that is run once per individual takes, over what it said: between a third and three times."""
     people, days = (20, 40) if quick else (60, 200)
     _, data = days_of(people * days * 3, people, days)
-    for aggregate in ("mode", "entropy"):
+    for aggregate in ("mode", "approx_count_distinct"):
         said: list[str] = []
         work = collected(data, f"{aggregate}(x)", said.append)
 
