@@ -31,9 +31,9 @@ COLLECTING, JUDGING = "Collecting", "Judging"
 # Seconds of a usual processor, which sorts 200,000 doubles so many times in `_SECONDS`; and bytes.
 _SORTS, _SECONDS = 10, 0.1
 _SESSION, _PER_ROW, _PER_ENTRY = 0.1, 1.5e-7, 3.2e-7
-_JUDGING, _PER_PERSON = 4.0, 8.5e-4
+_JUDGING, _PER_PERSON = 2.5, 3e-4
 _TABLE, _PER_NUMBER = 3.0, 0.3  # several numbers, times one: at least, and for each of them
-_BYTES, _BYTES_PER_ENTRY = 350 * 2**20, 220
+_BYTES, _BYTES_PER_ENTRY = 350 * 2**20, 150
 _TOO_MUCH = 3.0  # times the free memory, since the estimate may be off by as much
 
 
