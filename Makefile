@@ -42,6 +42,7 @@ docs: setup
 benchmarks: setup
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/measure.py
+	$(BIN)/python benchmarks/app.py
 	$(BIN)/python benchmarks/waits.py --quick
 	$(BIN)/python benchmarks/collect.py
 	$(BIN)/python benchmarks/coverage.py --quick --only plain

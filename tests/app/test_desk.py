@@ -85,6 +85,9 @@ def test_settings_that_were_written_after_the_audit_are_told(tmp_path: Path) -> 
     late = (tmp_path / "sales.empriv").stat().st_mtime + 60
     os.utime(tmp_path / "sales.toml", (late, late))
     assert look_at(folder, "sales").state == CHANGED
+    (tmp_path / "sales.html").write_text("")  # the command writes its page after the audit, and then the settings
+    os.utime(tmp_path / "sales.html", (late, late))
+    assert look_at(folder, "sales").state == AUDITED
 
 
 def test_a_link_out_of_the_folder_is_not_followed(folder: Path) -> None:

@@ -35,10 +35,11 @@ from empriv.app.live_figures import (
 from empriv.app.pages import aside_of, folder_of, form_of, go, show
 from empriv.app.trade_off import Place, chart_of
 from empriv.app.watch_run import arguments_of, how_far, why_distrusted
-from empriv.app.work import AUDIT, latest, start
+from empriv.app.work import AUDIT, Work, latest, start
 from empriv.base.harmless import shortened
 from empriv.base.storage import write_atomically
 from empriv.cli.config import Settings
+from empriv.cli.output import POLICY_FAILED
 from empriv.cli.policy import goal_of
 from empriv.errors import EmprivError, InputError
 from empriv.words.what_to_do import cell, delta_said, target, upper
@@ -352,12 +353,17 @@ async def _derive(request: Request, settings: Settings, way: str, *, column: str
         (query,) = settings.query
         asked = (rounded_query, query, value) if way == ROUNDING else (clipped_query, query, column, value)
         changed = replace(plain, query=(await aside_of(request).ask(*asked),))
-    derived = folder.new_name(f"{name}-{_DERIVED[way]}")
+    derived = folder.new_name(_stem(name, way))
     folder.write(derived, changed)
     if not await why_distrusted(request, changed):
         outside = any(text in folder.named for text in changed.files)
         start(folder, derived, AUDIT, arguments_of(derived, trusted=outside))
     return go(request, "run", derived)
+
+
+def _stem(name: str, way: str) -> str:
+    """What the name of a changed answer's audit begins with."""
+    return f"{name[:40]}-{_DERIVED[way]}"
 
 
 async def _advice_command(request: Request, settings: Settings) -> tuple[str, ...]:
@@ -458,15 +464,20 @@ def _page(request: Request, *, errors: dict[str, str] | None = None, status: int
     derived = [
         look_at(folder, other)
         for other in folder.audits()
-        if any(other.startswith(f"{name[:40]}-{word}") for word in _DERIVED.values())
+        if any(other.startswith(_stem(name, way)) for way in _DERIVED)
     ]
     return show(
         request, "improve.html", step="improve", saved=folder.saved(name), aim=aim and target(**aim),
         work=work if work is not None and work.running else None, noise=noise_of(folder, name),
         rows=advice_of(folder, name), derived=derived,
-        failed=ended.said if ended is not None and (ended.state == "failed" or ended.code == 3) else "",
+        failed=ended.said if ended is not None and _went_wrong(ended) else "",
         errors=errors or {}, status=status, **(how_far(work) if work is not None and work.running else {}),
     )  # fmt: skip
+
+
+def _went_wrong(work: Work) -> bool:
+    """Whether there is a sentence to be shown: it failed, or no noise keeps the promise."""
+    return work.state == "failed" or (work.title == DESIGN and work.code == POLICY_FAILED)
 
 
 def _rounded_up(delta: float) -> float:

@@ -7,7 +7,7 @@ import re
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import FormData
@@ -36,6 +36,8 @@ STEPS = {
 }
 _OF_RESULTS = ("run", "decision", "improve", "release")  # steps that show what a run gave
 ELSEWHERE = "This audit was changed elsewhere since you opened the page. Here is what it says now."
+# By their place: to ask the package for them would import the report, and the first page would wait for numerics.
+_OWN, _OF_THE_REPORT = (Path(__file__).parents[1] / room / "templates" for room in ("app", "report"))
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -128,16 +130,15 @@ async def unexpected(request: Request, error: Exception) -> Response:
 def asset(name: str) -> bytes:
     """The style or the script: of the report, then of the app."""
     if name == "style.css":
-        report = (files("empriv.report") / "templates" / name).read_text(encoding="utf-8")
-        return (report + (files("empriv.app") / "templates" / "app.css").read_text(encoding="utf-8")).encode()
-    return (files("empriv.app") / "templates" / name).read_bytes()
+        return (_OF_THE_REPORT / name).read_bytes() + (_OWN / "app.css").read_bytes()
+    return (_OWN / name).read_bytes()
 
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=ChoiceLoader([PackageLoader("empriv.app"), PackageLoader("empriv.report")]), autoescape=True,
+        loader=FileSystemLoader([_OWN, _OF_THE_REPORT]), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip

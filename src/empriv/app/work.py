@@ -156,10 +156,14 @@ def changed_since(folder: Folder, audit: str, works: Sequence[Work] | None = Non
     if settings is None or not results:
         return False
     made = results[0]
-    for work in all_work(folder, audit, AUDIT) if works is None else works:
+    works = tuple(all_work(folder, audit)) if works is None else works
+    for work in works:
         if work.title == AUDIT and work.state == "done" and work.began <= made <= (work.ended or 0.0):
             return work.settings != folder.seen(audit)
-    # Somebody made it by the command line, which may write the settings last.
+    # Somebody made it by the command line, which may write the settings last, after the page; unless that is ours.
+    page = folder.written(audit, ".html")
+    if page is not None and all(work.arguments[:1] != ("show",) for work in works):
+        results.append(page.stat().st_mtime)
     return settings.stat().st_mtime > max(results) + AT_ONCE
 
 
