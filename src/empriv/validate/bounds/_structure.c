@@ -166,9 +166,9 @@ WIDE static void spread_out(const Lanes *lanes)
 {
     const long knots = lanes->knots;
     for (int side = 0; side < 2; side++) {
-        const double *restrict mass = lanes->mass[side], *restrict decay = lanes->decay;
-        double *restrict left = lanes->left[side], *restrict right = lanes->right[side];
-        double *restrict density = lanes->density[side];
+        const double *__restrict mass = lanes->mass[side], *__restrict decay = lanes->decay;
+        double *__restrict left = lanes->left[side], *__restrict right = lanes->right[side];
+        double *__restrict density = lanes->density[side];
         double sum[LANES] = {0.0};
         for (long k = 0; k < knots; k++)
             for (int lane = 0; lane < LANES; lane++) {
@@ -191,11 +191,11 @@ WIDE static void spread_out(const Lanes *lanes)
 WIDE static void smooth_set(Lanes *lanes, double e, int direction)
 {
     const long knots = lanes->knots;
-    const double *restrict a = lanes->density[direction], *restrict b = lanes->density[1 - direction];
-    const double *restrict la = lanes->left[direction], *restrict lb = lanes->left[1 - direction];
-    const double *restrict ra = lanes->right[direction], *restrict rb = lanes->right[1 - direction];
-    const double *restrict decay = lanes->decay;
-    double *restrict inside = lanes->inside, *restrict psi = lanes->psi, *restrict back = lanes->back;
+    const double *__restrict a = lanes->density[direction], *__restrict b = lanes->density[1 - direction];
+    const double *__restrict la = lanes->left[direction], *__restrict lb = lanes->left[1 - direction];
+    const double *__restrict ra = lanes->right[direction], *__restrict rb = lanes->right[1 - direction];
+    const double *__restrict decay = lanes->decay;
+    double *__restrict inside = lanes->inside, *__restrict psi = lanes->psi, *__restrict back = lanes->back;
     const double bar = e * (1.0 + 1e-10); /* rounding alone puts no point into it */
     double any[LANES] = {0.0}, over[LANES] = {0.0};
     for (long k = 0; k < knots; k++)
