@@ -390,7 +390,7 @@ def time_table(quick: bool) -> None:
     q = rng.normal(size=41)
     dense = empriv.measure(q, q - rng.lognormal(-5.0, 1.0, (count, 1)) * rng.lognormal(0.0, 0.3, (count, 41)))
     for words, risk, delta in (("41 databases", dense, 0.001), ("1-5 of 365 databases", sparse(count), 0.0005)):
-        base = seconds(lambda r=risk: r._curves(np.array([0.1])), 1)  # type: ignore[misc]
+        base = seconds(lambda r=risk: r.curves(np.array([0.1])), 1)  # type: ignore[misc]
         print(f"\n{count:,} individuals x {words}; one delta_i takes {base[0]:.2f} s, processor {base[1]:.2f} s.\n")
         print("| method | epsilon | delta | seconds | processor |\n|---|---|---|---|---|")
         for method in METHODS:
