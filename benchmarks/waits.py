@@ -256,17 +256,34 @@ def noise(quick: bool) -> Iterator[Case]:
     count = 10_000 if quick else 100_000
     sparse = few_databases_each(count)
 
-    def designed(results: Any, **asked: Any) -> Work:
-        risk = empriv.measure(results)
+    def designed(results: Any, density: Any = None, **asked: Any) -> Work:
+        risk = empriv.measure(results, density=density)
         return lambda: empriv.design_noise(risk, epsilon=0.1, progress=False, **asked)
 
     yield Case("total risk at most 0.1, the demo", designed(delays, total_risk=0.1), measured(delays), "3 s")
-    yield Case("paper at delta 0, a shop's sum", designed(takings, delta=0.0, method="paper"), measured(takings), "5 s")
+    for kernel in ("laplace", "gaussian"):
+        work = designed(takings, empriv.Kde(kernel), delta=0.0, method="paper")  # type: ignore[arg-type]
+        yield Case(f"paper at delta 0, a shop's sum, {kernel} kernel", work, measured(takings), "5 s")
     for delta in (0.0, 0.0005):
         yield Case(
             f"optimal at delta {delta:g}, {count:,} people in 1 to 5 databases",
             designed(sparse, delta=delta, method="optimal"), measured(sparse), "10 s",
         )  # fmt: skip
+
+
+@row("one audit")
+def advise(quick: bool) -> Iterator[Case]:
+    """What to do about a shop's takings, and about its average purchase."""
+    import empriv
+
+    data = shop("1998-06-01") if quick else shop()
+    for query in ("sum(amount)", "avg(amount)"):
+
+        def work(query: str = query) -> object:
+            audit = empriv.audit(data, query, progress=False)
+            return empriv.advise(audit, data, epsilon=0.1, delta=0.05, progress=False)
+
+        yield Case(query, work, audited(data, query), "60 s")
 
 
 def few_databases_each(people: int, databases: int = 365) -> Any:
