@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -44,6 +45,12 @@ class ConstrainedRows:
 
     def __len__(self) -> int:
         return len(self.p)
+
+    @cached_property
+    def distinct(self) -> tuple[IntArray, IntArray]:
+        """First rows of each side with everyone, which many individuals share, and which of them each row has."""
+        _, first, which = np.unique(self.p, axis=0, return_index=True, return_inverse=True)
+        return first, which.reshape(-1)
 
 
 @dataclass(frozen=True, eq=False)

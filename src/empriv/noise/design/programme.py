@@ -31,7 +31,8 @@ def expected_error(parts: Parts, cell: float) -> float:
 def noisy(rows: ConstrainedRows, parts: Parts, *, steps: IntArray, pointwise: bool) -> tuple[FloatArray, FloatArray]:
     """Both sides of every row after noise; columns are those of `constraints.component`."""
     sides = []
-    for masses in (rows.p, rows.q):
+    first, which = rows.distinct
+    for masses in (rows.p[first], rows.q):
         total = None
         for weight, scale in parts:
             convolved = component(masses, scale / rows.cell, numbers=rows.numbers, steps=steps, pointwise=pointwise)
@@ -39,7 +40,7 @@ def noisy(rows: ConstrainedRows, parts: Parts, *, steps: IntArray, pointwise: bo
             total = convolved if total is None else total + convolved
         assert total is not None
         sides.append(total)
-    return sides[0], sides[1]
+    return sides[0][which], sides[1]
 
 
 def excess(p: FloatArray, q: FloatArray, e: FloatArray, delta: float) -> FloatArray:
