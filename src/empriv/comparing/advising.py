@@ -81,7 +81,7 @@ def advise(
     saved, config : files that the commands of the rows name: the saved audit, and the audit.toml of a row
     rng : seed of resamples and draws
     engine, memory_limit, timeout : as for `collect`
-    progress : show a progress bar; None shows it on a terminal, once the work takes long
+    progress : show a progress bar; None shows it if the work takes long
 
     Returns
     -------

@@ -198,7 +198,7 @@ class Comparison:
         ----------
         epsilon : default: the epsilons asked for
         level : confidence with which the intervals of all pairs, epsilons and both figures hold together
-        progress : show a progress bar; None decides by the terminal
+        progress : show a progress bar; None shows it if the work takes long
         """
         if self.incomparable is not None:
             raise InputError(f"Differences must be of one number each, on the same databases: {self.incomparable}")

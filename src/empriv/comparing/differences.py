@@ -122,7 +122,7 @@ def differences(
     epsilons : rising
     level : confidence with which all intervals hold together
     rng : seed of the halves
-    show : a progress bar; None decides by the terminal
+    show : a progress bar; None shows it if the work takes long
     """
     confidence_level(level)
     grid = np.asarray(epsilons, float)

@@ -254,7 +254,7 @@ def design_joint_noise(
         then nothing is released
     consistent : make cells add up again after the noise, by least squares: margins are the sums of their cells. It can
         only reduce the noise, and what is released is then no multiple of the granularity any more
-    progress : show a progress bar; None decides by the terminal
+    progress : show a progress bar; None shows it if the work takes long
 
     Examples
     --------

@@ -85,7 +85,7 @@ def scan(
         be "fail" or "unresolved"
     checkpoint : file (with Spark: directory) from which an interrupted scan continues when called again
     results_table : with Spark, name of a table to which delta_i of every individual is written
-    progress : whether to show progress; None shows it on a terminal if the work takes long
+    progress : whether to show progress; None shows it if the work takes long
     draws, rng, post, jobs, notice, frame : as for `collect`, for a query that must be run once per individual
 
     Returns

@@ -92,7 +92,7 @@ def collect_calls(
         again with the same arguments. It is never deleted here: the caller does that once the results are safe. It
         records the function, seed, draws, frame, databases and individuals, and refuses others; it does not record
         the values in the rows, so delete it when they change.
-    progress : whether to show progress; None shows it on a terminal if the work takes long
+    progress : whether to show progress; None shows it if the work takes long
 
     Notes
     -----

@@ -82,7 +82,7 @@ def design_noise(
     study : return a design that misses its target instead of raising; it cannot be released
     presence : "both" asks that the target be met in a random database and in one that people are in, as the verdict on
         an audit does; "random" in a random one alone, as in the paper. Default: both for an audit, random for a risk
-    progress : show a progress bar; None shows it on a terminal, once the work takes long
+    progress : show a progress bar; None shows it if the work takes long
 
     Returns
     -------

@@ -150,7 +150,7 @@ def bounds(
     method : "analytic", or "bootstrap" (200 resamples, about a hundred times slower) as a cross-check; for several
         numbers together "analytic" only
     rng : seed of the resamples, and of the split into halves of the lower bound
-    progress : show a progress bar for the bootstrap; None decides by the terminal
+    progress : show a progress bar for the bootstrap; None shows it if the work takes long
 
     Returns
     -------
