@@ -38,6 +38,8 @@ class Aside:
             )  # fmt: skip
         try:
             return await asyncio.wait_for(asyncio.wrap_future(self._pool.submit(function, *arguments)), _SECONDS)
+        except RecursionError:
+            raise EmprivError("This must not be nested so deeply.") from None
         except BrokenProcessPool:
             self._pool = None
             raise EmprivError("This took more memory than there is. Hint: run it from the last step.") from None
@@ -64,6 +66,9 @@ def warm_up() -> None:
 def _begin(parent: int, folder: str) -> None:
     import signal
 
+    from empriv.collecting.engines.duckdb.session import DuckDBSession
+
+    DuckDBSession.views = False  # what is previewed was not trusted yet
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends these
     os.chdir(folder)  # settings name files from there
     work_for(parent, lambda: None)

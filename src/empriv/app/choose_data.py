@@ -32,6 +32,7 @@ from empriv.errors import EmprivError, InputError
 
 _ROWS = 8
 _CHUNK = 1 << 20
+_LONGEST_NAME = 200
 _FIELDS = ("files", "upload", "address", "table")
 DEMO = "demo-flights.parquet"
 
@@ -120,6 +121,7 @@ def put_demo(folder: Folder) -> str:
 
     target = folder.path / DEMO
     if not target.exists():
+        target.unlink(missing_ok=True)  # a link to nothing would be written through
         shutil.copyfile(flights(), target)
     return DEMO
 
@@ -148,6 +150,7 @@ async def _chosen(folder: Folder, settings: Settings, form: FormData) -> Setting
             raise InputError("`address` must begin with postgresql://.")
         if table is None:
             raise InputError("`table` must name a table of the server.")
+        folder.keep_server(address)
         return replace(settings, files=(address,), table=table, sql=None)
     chosen = [folder.check_source(str(text)) for text in form.getlist("files")]
     if not chosen:
@@ -162,6 +165,8 @@ async def _kept(folder: Folder, upload: UploadFile) -> str:
         raise InputError(f"`upload` must be one of {', '.join(TABLES)}.")
     stem = "".join(letter if letter.isalnum() or letter in "-_. " else "_" for letter in Path(given).stem).strip(" .")
     name = f"{stem or 'rows'}{Path(given).suffix.lower()}"
+    if len(name.encode()) > _LONGEST_NAME:
+        raise InputError(f"`upload` must have a name of at most {_LONGEST_NAME} letters.")
     if (folder.path / name).exists():
         name = f"{stem or 'rows'}-{secrets.token_hex(3)}{Path(given).suffix.lower()}"
     temporary = folder.own / f"{secrets.token_hex(8)}.upload"

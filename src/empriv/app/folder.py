@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import json
 import os
 import re
 import stat
@@ -25,6 +26,8 @@ LEDGER = "releases.ledger"
 TABLES = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".tsv", ".duckdb", ".db", ".sqlite")
 AT_ONCE = 2.0
 """Seconds between files that one command writes, which a copy may put in another order."""
+_ELSEWHERE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:")  # somebody's home, a URL, or a drive
+_SERVERS = "servers.json"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
 
@@ -46,7 +49,11 @@ class Folder:
         """The folder, made if it is not there; nobody else may enter what the app alone needs."""
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / OWN).mkdir(mode=0o700, exist_ok=True)
+        own = folder / OWN
+        if own.is_symlink() or (own.exists() and not own.is_dir()):
+            raise InputError(f"{OWN} must be a folder of its own, got a link or a file: remove it.")
+        own.mkdir(mode=0o700, exist_ok=True)
+        own.chmod(0o700)  # somebody else may have made it
         return Folder(folder.resolve(), named)
 
     @property
@@ -86,7 +93,7 @@ class Folder:
         for ending in (".toml", ".empriv"):
             for path in self.path.glob(f"*{ending}"):
                 name = path.name.removesuffix(ending)
-                if _NAME.fullmatch(name) and path.is_file():
+                if _NAME.fullmatch(name) and self.written(name, ending) is not None:
                     latest[name] = max(latest.get(name, 0.0), path.stat().st_mtime)
         return tuple(sorted(latest, key=lambda name: (-latest[name], name)))
 
@@ -102,13 +109,13 @@ class Folder:
 
     def settings(self, name: str) -> Settings:
         """What an audit's TOML says; nothing yet if there is none."""
-        path = self.file(name, ".toml")
-        return settings_of(read_config(path), {}) if path.is_file() else Settings()
+        path = self.written(name, ".toml")
+        return Settings() if path is None else settings_of(read_config(path), {})
 
     def seen(self, name: str) -> str:
         """A mark of what an audit's TOML holds, so that a form that was filled in before it changed is noticed."""
-        path = self.file(name, ".toml")
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else ""
+        path = self.written(name, ".toml")
+        return "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
     def write(self, name: str, settings: Settings) -> None:
         """Write an audit's TOML."""
@@ -124,20 +131,46 @@ class Folder:
         """A source that may be read: a file in the folder, or what was named at the start."""
         from empriv.collecting.sources import is_address
 
-        if text in self.named or is_address(text):
+        if text in self.named or text in self.servers():
             return text
-        path = self.path / text
-        if not path.resolve().is_relative_to(self.path) or path.resolve().is_relative_to(self.own):
+        if is_address(text):
+            raise InputError(
+                "`address` must be one that was typed here: whoever wrote these settings names a server, which would "
+                "learn who asks. Hint: type its address in the step Data."
+            )
+        try:
+            path = (self.path / text).resolve()
+            # A folder here may be called "~" or "https:", which an engine takes for another place.
+            inside = path.is_relative_to(self.path) and not path.is_relative_to(self.own) and not _ELSEWHERE.match(text)
+            there = path.is_file()
+        except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or a link to itself
+            raise InputError("`files` must name a file that is there.") from None
+        if not inside:
             raise InputError(
                 "`files` must be in the folder of the app. Hint: upload the file, or start `empriv app FILE`."
             )
-        if not path.is_file():
+        if not there:
             raise InputError("`files` must name a file that is there.")
-        return str(path.resolve().relative_to(self.path))
+        return str(path.relative_to(self.path))
+
+    def servers(self) -> tuple[str, ...]:
+        """Addresses that somebody typed here."""
+        try:
+            content = json.loads((self.own / _SERVERS).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return ()
+        return tuple(map(str, content)) if isinstance(content, list) else ()
+
+    def keep_server(self, address: str) -> None:
+        """Remember that somebody typed an address."""
+        from empriv.collecting.sources import shown_address
+
+        known = dict.fromkeys((*self.servers(), address, shown_address(address)))
+        write_atomically(self.own / _SERVERS, json.dumps(list(known)).encode())
 
     def check_sources(self, settings: Settings) -> None:
         """Refuse an audit that reads other rows: somebody else may have written its TOML."""
-        from empriv.collecting.sources import is_sql
+        from empriv.collecting.sources import is_address, is_sql
 
         if not settings.files:
             raise InputError("`files` must be chosen first. Hint: the step Data.")
@@ -146,23 +179,34 @@ class Folder:
                 continue
             if is_sql(text):
                 raise InputError("`files` must be files or a server here: SQL as a source is for the command line.")
-            path = text if "://" in text else text.partition("::")[0]
-            matches = list(glob.iglob(path, root_dir=self.path, recursive=True)) if glob.has_magic(path) else []  # noqa: PTH207
-            literal = [path] if not matches or (self.path / path).exists() else []
-            for match in (*matches, *literal):
+            before, _, table = text.rpartition("::")
+            path = before if before and not is_address(text) and not re.search(r"[/\\\]]", table) else text
+            for match in self._files_of(path):
                 self.check_source(match)
+
+    def _files_of(self, path: str) -> list[str]:
+        """The files that a pattern names, hidden ones too, which an engine reads as well; a path alone otherwise."""
+        if not glob.has_magic(path) or "\0" in path:
+            return [path]
+        matches = list(glob.iglob(path, root_dir=self.path, recursive=True, include_hidden=True))  # noqa: PTH207
+        return matches if matches and not os.path.lexists(self.path / path) else [*matches, path]
 
     def check_inside(self, path: str) -> str:
         """The path of a file in the folder."""
-        if not (self.path / path).resolve().is_relative_to(self.path):
+        try:
+            inside = (self.path / path).resolve().is_relative_to(self.path)
+            (self.path / path).is_file()  # too long a name is told by this
+        except (OSError, ValueError, RuntimeError):
+            inside = False
+        if not inside:
             raise InputError(f"{Path(path).name} must be in the folder of the app.")
         return path
 
     def saved(self, name: str, kind: str = "audit", ending: str = ".empriv") -> bool:
         """Whether there is a saved audit, or saved noise, of this name."""
-        path = self.file(name, ending)
+        path = self.written(name, ending)
         try:
-            return path.is_file() and kind_of(path) == kind
+            return path is not None and kind_of(path) == kind
         except EmprivError:
             return False
 

@@ -37,7 +37,7 @@ from empriv.app.trade_off import Place, chart_of
 from empriv.app.watch_run import arguments_of, how_far, why_distrusted
 from empriv.app.work import AUDIT, Work, latest, start
 from empriv.base.harmless import shortened
-from empriv.base.storage import write_atomically
+from empriv.base.storage import WRONG_FACTS, write_atomically
 from empriv.cli.config import Settings
 from empriv.cli.output import POLICY_FAILED
 from empriv.cli.policy import goal_of
@@ -52,6 +52,7 @@ _DERIVED = {ROUNDING: "rounded", CLIPPING: "capped", "coarser": "coarser"}
 _AT_ONCE = 2  # stops that are measured at once
 _NO_TARGET = "Say what is private enough first: what is tried here is held against it."
 _SHOWN = 200
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,8 @@ def aim_of(folder: Folder, name: str, settings: Settings) -> dict[str, Any] | No
     if settings.target:
         return goal_of(settings.target)
     verdicts = figures_of_file(folder, name).get("verdicts")
-    texts = [verdict.get("target") for verdict in verdicts or () if isinstance(verdict, dict)]
+    listed = verdicts if isinstance(verdicts, list) else ()
+    texts = [verdict.get("target") for verdict in listed if isinstance(verdict, dict)]
     try:
         return goal_of([str(text) for text in texts]) if texts else None
     except InputError:
@@ -398,7 +400,7 @@ async def _take(request: Request, settings: Settings, row: str) -> Response:
     if chosen["code"] == "coarser":
         return await _derive(request, settings, "coarser", value=given.get("by"))
     at = given.get("at")
-    if not isinstance(at, int | float) or not math.isfinite(at):
+    if not isinstance(at, int | float) or not abs(at) <= _LARGEST:
         raise InputError("`at` must be a number.")
     return await _derive(request, settings, CLIPPING, column=str(given.get("column")), value=float(at))
 
@@ -430,7 +432,7 @@ def advice_of(folder: Folder, name: str) -> list[dict[str, Any]]:
             }
             for place, row in enumerate(rows)
         ]  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, *WRONG_FACTS):
         return []
 
 
@@ -448,7 +450,7 @@ def noise_of(folder: Folder, name: str) -> dict[str, Any] | None:
         deltas = [_number(told[key]) for key in ("achieved_delta", "achieved_delta_when_present") if told.get(key)]
         return {"error": cell(error, math.nan, 0.0, unit), "delta": delta_said(max(deltas, default=0.0)),
                 "epsilon": _number(told["epsilon"])}  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, *WRONG_FACTS):
         return {}
 
 
@@ -491,7 +493,7 @@ def _number(value: Any) -> float:
 
 
 def _positive(value: Any, name: str) -> float:
-    if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+    if not isinstance(value, int | float) or not 0 < value <= _LARGEST:
         raise InputError(f"`{name}` must be a number above 0.")
     return float(value)
 

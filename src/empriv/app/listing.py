@@ -78,7 +78,10 @@ class Listed:
         values = [first.get("delta"), first.get("delta_when_present")]
         known = [value for value in values if isinstance(value, int | float)]
         epsilon = first.get("epsilon")
-        return f"{max(known):.2g} at {epsilon:g}" if known and isinstance(epsilon, int | float) else ""
+        try:
+            return f"{max(known):.2g} at {epsilon:g}" if known and isinstance(epsilon, int | float) else ""
+        except OverflowError:  # digits without end
+            return ""
 
     def matches(self, search: str) -> bool:
         """Whether all words of a search are in what is listed."""

@@ -63,7 +63,8 @@ def show(request: Request, template: str, *, status: int = 200, **content: Any) 
         "seen": "" if name is None else folder_of(request).seen(name),
         "outdated": content.get("step") in _OF_RESULTS and changed_since(folder_of(request), str(name)), **content,
     }  # fmt: skip
-    return HTMLResponse(_environment().get_template(template).render(**everything), status_code=status)
+    text = _environment().get_template(template).render(**everything)
+    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status_code=status)  # half a character may be named
 
 
 def go(request: Request, step: str, name: str | None = None) -> Response:

@@ -34,7 +34,7 @@ _NOISE = """
 noise = empriv.design_noise({noise})
 noise.save("{name}.noise.empriv")
 # One release spends privacy, and is written down. The same release again gives the same answer.
-# ledger = empriv.Ledger("{ledger}", create=False)
+# ledger = empriv.Ledger({ledger}, create=False)
 # print(audit.release(answer, noise=noise, ledger=ledger, database=label).answer)
 """
 
@@ -63,7 +63,7 @@ def script_of(name: str, settings: Settings, noise: Mapping[str, Any] | None = N
     if noise is None:
         return script
     arguments = _call({key: _text(value) for key, value in noise.items() if value is not None}, "audit")
-    return script + _NOISE.format(name=name, noise=arguments, ledger=ledger)
+    return script + _NOISE.format(name=name, noise=arguments, ledger=_text(ledger))
 
 
 def _data(settings: Settings) -> str:

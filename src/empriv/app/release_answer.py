@@ -27,6 +27,7 @@ from empriv.app.redo_script import script_of
 from empriv.app.see_decision import PAGE, PAGES, decision_of, page_arguments
 from empriv.app.watch_run import how_far
 from empriv.app.work import Work, latest, start
+from empriv.base.storage import WRONG_FACTS
 from empriv.cli.config import Settings
 from empriv.cli.output import POLICY_FAILED
 from empriv.cli.policy import parse_target
@@ -121,6 +122,8 @@ async def noise(request: Request) -> Response:
     """What the saved noise is, and which databases were audited, which the page asks for once it is there."""
     folder, name = folder_of(request), request.path_params["name"]
     try:
+        if not folder.saved(name):
+            raise InputError("The audit must be run before anything is released.")
         seen, labels = await aside_of(request).ask(look_at_noise, name)
     except EmprivError as error:
         return show(request, "problem.html", sentence=str(error))
@@ -155,7 +158,7 @@ def offered(folder: Folder, name: str) -> str:
 def ledger_of(folder: Folder, name: str) -> Path:
     """The ledger that an audit's answers are released through: the one that its settings name, or the folder's."""
     named = folder.settings(name).ledger
-    path = folder.path / (named or LEDGER)
+    path = folder.path / folder.check_inside(named or LEDGER)
     if path.resolve().parent != folder.path:
         raise InputError("`ledger` must be in the folder of the app to release from here.")
     return path
@@ -229,6 +232,8 @@ def look_at_noise(name: str) -> tuple[NoiseSeen | None, tuple[str, ...]]:
     from empriv.ledger.values import label_text
 
     _, arrays = read_archive(f"{name}.empriv", kinds=("audit",))  # nothing is measured for a list of labels
+    if "databases" not in arrays:
+        raise InputError(f"{name}.empriv must say which databases were audited: it is damaged.")
     labels = tuple(label_text(label) for label in arrays["databases"].tolist())
     return (_noise_seen(name) if Path(f"{name}.noise.empriv").is_file() else None), labels
 
@@ -302,9 +307,10 @@ def _positive(field: str, text: str) -> float:
 
 
 def _whole(field: str, text: str) -> int:
-    if not (text.strip().isascii() and text.strip().isdigit() and 0 < int(text) < 10**6):
-        raise InputError(f"`{field}` must be a whole number of at least 1.")
-    return int(text)
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 7 and int(digits) > 0):
+        raise InputError(f"`{field}` must be a whole number from 1 to 999,999.")
+    return int(digits)
 
 
 def _released(work: Work | None) -> dict[str, Any] | None:
@@ -313,9 +319,9 @@ def _released(work: Work | None) -> dict[str, Any] | None:
         return None
     try:
         facts = json.loads(work.said)
-    except ValueError:
+        answer = facts["answer"]
+    except WRONG_FACTS:
         return None
-    answer = facts["answer"]
     answers = list(answer.items()) if isinstance(answer, dict) else [("", answer)]
     label = next((text.partition("=")[2] for text in work.arguments if text.startswith("--database=")), "")
     return {**facts, "answers": answers, "database": label}

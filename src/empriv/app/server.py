@@ -35,6 +35,11 @@ from empriv.base.storage import write_atomically
 from empriv.errors import EmprivError, InputError
 
 _TYPES = {"style.css": "text/css", "app.js": "text/javascript"}
+_SENTENCES = {
+    404: "There is no such page.",
+    405: "This page cannot be asked for in this way.",
+    413: "This is more than the app takes at once.",
+}
 MOST_BYTES = 1 << 34
 """Of an upload."""
 
@@ -123,4 +128,5 @@ async def _asset(request: Request) -> Response:
 
 async def _missing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return show(request, "refused.html", status=error.status_code, name=None, sentence="There is no such page.")
+    sentence = _SENTENCES.get(error.status_code, "This could not be read: it is not what a page of the app sends.")
+    return show(request, "refused.html", status=error.status_code, name=None, sentence=sentence)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from empriv.app.folder import AT_ONCE, Folder
-from empriv.base.storage import write_atomically
+from empriv.base.storage import WRONG_FACTS, write_atomically
 from empriv.cli.output import INTERRUPTED
 from empriv.errors import InputError
 
@@ -117,21 +117,23 @@ def seen(folder: Folder, key: str) -> Work:
     if key in _processes:
         _processes[key].poll()  # so that nothing is left of one that has ended
     ended, progress = _read(place / "ended.json"), _read(place / "progress.json") or {}
+    left = progress.get("seconds_left")
     code = None if ended is None else int(ended["code"])
     state = "running"
     cancelled = (place / "cancelled").exists()
     if code is not None:
         state = "done" if code in DONE_CODES else "cancelled" if cancelled or code == INTERRUPTED else "failed"
-    elif not _alive(key, place, asked["began"]):
+    elif not _alive(key, place, float(asked["began"])):
         ended = _read(place / "ended.json")  # it may have ended while we looked
         if ended is not None:
             return seen(folder, key)
         state = "cancelled" if cancelled else "lost"
     return Work(
-        key=key, audit=asked["audit"], title=asked["title"], arguments=tuple(asked["arguments"]), state=state,
-        began=asked["began"], code=code, stage=progress.get("stage", ""), share=progress.get("share", 0.0),
-        seconds_left=progress.get("seconds_left"), said=_said(place, state, code),
-        ended=None if ended is None else ended["at"], settings=asked.get("settings", ""),
+        key=key, audit=str(asked["audit"]), title=str(asked["title"]), arguments=tuple(map(str, asked["arguments"])),
+        state=state, began=float(asked["began"]), code=code, stage=str(progress.get("stage", "")),
+        share=float(progress.get("share", 0.0)), seconds_left=None if left is None else float(left),
+        said=_said(place, state, code), ended=None if ended is None else float(ended["at"]),
+        settings=str(asked.get("settings", "")),
     )  # fmt: skip
 
 
@@ -140,8 +142,12 @@ def all_work(folder: Folder, audit: str | None = None, title: str | None = None)
     place = folder.own / _PLACE
     for key in sorted((path.name for path in place.iterdir()), reverse=True) if place.is_dir() else ():
         asked = _read(place / key / "asked.json") if re.fullmatch(_ID, key) else None
-        if asked is not None and audit in (None, asked["audit"]) and title in (None, asked["title"]):
-            yield seen(folder, key)
+        if asked is not None and audit in (None, asked.get("audit")) and title in (None, asked.get("title")):
+            try:
+                work = seen(folder, key)
+            except WRONG_FACTS:
+                continue  # damaged
+            yield work
 
 
 def latest(folder: Folder, audit: str, title: str | None = None) -> Work | None:
@@ -244,7 +250,7 @@ def _text(path: Path) -> str:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 

@@ -140,7 +140,7 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
         content = tomllib.loads(file_path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"`config` must be a file that can be read, got {name!r}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of Unicode, of digits and brackets without end
         raise InputError(f"`config` must be TOML, got {name!r}: {error}.") from None
     # The commands import this module, and their options check the file: so they are imported here, once both exist.
     from empriv.cli.audit import audit

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import duckdb
 import numpy as np
@@ -166,6 +166,8 @@ class DuckDBSession:
     _stop: Callable[[], None] | None = None
     _files: list[str] = field(default_factory=list)
     integer_bits: int = 126
+    views: ClassVar[bool] = True
+    """Whether views of DuckDB files are read, in this process."""
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -508,6 +510,7 @@ class DuckDBSession:
                 return f"{_READERS[kind]}([{', '.join(map(text_literal, paths))}])"
             case Stored(path, stored):
                 self._run(f"ATTACH {text_literal(path)} AS {quoted(name + '_file')} (READ_ONLY)")
+                self._check_view(f"{name}_file", stored.split(".")[-1])
                 return ".".join(map(quoted, (name + "_file", *stored.split("."))))
             case Select(sql):
                 return f"({one_select(sql).sql(dialect='duckdb', comments=False)})"
@@ -523,6 +526,15 @@ class DuckDBSession:
                     )
                 self.connection.register(f"{name}_frame", frame)
                 return quoted(f"{name}_frame")
+
+    def _check_view(self, database: str, name: str) -> None:
+        """Refuse a view of a DuckDB file, which can read any file, where nobody was asked whether it is trusted."""
+        known = "SELECT 1 FROM duckdb_views() WHERE database_name = $database AND lower(view_name) = lower($name)"
+        if not self.views and self._run(known, {"database": database, "name": name}):
+            raise SourceError(
+                "The table must be one that holds its rows, got a view, which can read any file. "
+                "Hint: make a table of it, or use the command line."
+            )
 
     def _load_remote_reader(self) -> None:
         try:
