@@ -155,3 +155,21 @@ def test_how_often_at_its_ends():
     ):
         with pytest.raises(empriv.InputError):
             empriv.measure(q, [q]).how_often(**wrong)
+
+
+@pytest.mark.parametrize("often", [1.0, 0.95])
+def test_whom_noise_alone_must_hide_is_not_smoothed_away(often, monkeypatch):
+    """Somebody without whom answers would be odd, always or mostly: narrow noise tells it, and more so each time."""
+    rng = np.random.default_rng(4)
+    q = 2.0 * np.round(rng.normal(500.0, 40.0, 200)) + (rng.random(200) > often)
+    risk = empriv.measure(q, (q + 1.0)[None])
+    law, times, epsilon = Law.of(2.0**-6, [("laplace", 1.0, 1.0)]), 10, 1.0
+    x = np.arange(0.0, 2.0, 2.0**-6)  # only the place between even and odd numbers tells anything
+    around = 2.0 * np.arange(-30.0, 31.0)
+    even, odd = (np.exp(-np.abs(x[:, None] - around - start)).sum(axis=1) for start in (0.0, 1.0))
+    p, q = (share * even + (1 - share) * odd for share in (often, 1 - often))
+    truth = composed_delta(p / p.sum(), q / q.sum(), times, np.array([epsilon]))[0]
+    assert truth > 0.01
+    assert ComposedCertificate(risk, law, epsilon, 0.05, times).achieved_delta() >= truth
+    monkeypatch.setattr(ComposedCertificate, "_unsmoothed", np.zeros(0, dtype=int))
+    assert ComposedCertificate(risk, law, epsilon, 0.05, times).achieved_delta() < truth

@@ -50,8 +50,8 @@ def _(risk: JointRisk | TableRisk) -> Risk:  # noqa: ARG001
     )
 
 
-def sharpened(risk: Risk) -> Risk:
-    """The same where some individuals' results are taken as they are, not smoothed: noise alone must hide them.
+def hidden_by_noise_alone(risk: Risk) -> set[int]:
+    """Individuals, by position, whom no smoothing of the results hides.
 
     Those are people who change the last digits, and people without whom results spread less than `_NARROW` as much. No
     bandwidth shows how little noise hides a pattern that is finer. A robust design, which relies on half the bandwidth
@@ -61,7 +61,12 @@ def sharpened(risk: Risk) -> Risk:
     rows = {row for row, _ in pairs.residues}
     if pairs.ratios is not None:
         rows |= set(np.flatnonzero(pairs.ratios < _NARROW).tolist())
-    rows -= {row for row, _ in pairs.own}
+    return rows - {row for row, _ in pairs.own}
+
+
+def sharpened(risk: Risk) -> Risk:
+    """The same where results of those whom noise alone must hide are taken as they are, not smoothed."""
+    pairs, rows = risk.pairs, hidden_by_noise_alone(risk)
     if not rows:
         return risk
     n, m = len(pairs.points) // pairs.draws, pairs.draws

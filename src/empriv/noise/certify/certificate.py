@@ -89,6 +89,10 @@ class Certificate:
             self._known[epsilon] = self._deltas(epsilon)
         return self._known[epsilon].copy()
 
+    def delta_i_of(self, rows: IntArray, epsilon: float) -> FloatArray:
+        """Failure probability of these individuals, by position."""
+        return self._exact_deltas(rows, one_epsilon(epsilon))
+
     def achieved_delta(self, epsilon: float) -> float:
         """Largest delta_i of the noisy answer."""
         epsilon = one_epsilon(epsilon)

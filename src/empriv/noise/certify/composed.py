@@ -6,7 +6,10 @@ composed exactly, by privacy-loss distributions. Every cell's mass is split betw
 never understates. Sampling is counted as `measuring.series` counts it, by an upper figure of the effect size: the
 influences are stretched until the pair is that far apart.
 
-People whose Gaussian curve is far below the worst are not composed exactly: that curve is their figure.
+People whose Gaussian curve is far below the worst are not composed exactly: that curve is their figure. Those whom noise
+alone must hide have no smooth pair, since they change patterns finer than any bandwidth, or outcomes with a mass of
+their own. What `certify` says of one publication at epsilon / times is added up for them, as often as there are
+publications. That holds for any pair.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from empriv.measuring.line.risk import Risk
 from empriv.measuring.series.composition import certain_after, composed_delta, gaussian_delta
 from empriv.measuring.series.effects import blocks_of, looks_of, moments
 from empriv.measuring.series.sizes import NARROW, WIDE, mean_influence, moving, near_edges
+from empriv.noise.certify.certificate import certify
 from empriv.noise.law import WHOLE, Law
+from empriv.noise.measured import hidden_by_noise_alone
 from empriv.results import FloatArray, IntArray
 
 EXACT = 24  # people composed exactly at most, the worst by their Gaussian curves
@@ -100,7 +105,24 @@ class ComposedCertificate:
                 curve = gaussian_delta(np.sqrt(squared * self.times * max(truly, 0.0) / squared[row]), self.epsilon)
             best = max(best, float(known[row]))
         curve[list(known)] = list(known.values())
-        return np.asarray(told + (1.0 - told) * curve)
+        deltas = np.asarray(told + (1.0 - told) * curve)
+        rows = self._unsmoothed
+        if len(rows):
+            one = certify(self.risk, self.law, epsilon=self.epsilon / self.times, delta=self.delta)
+            each = one.delta_i_of(rows, self.epsilon / self.times)
+            deltas[rows] = np.maximum(deltas[rows], np.minimum(1.0, self.times * each))
+        return deltas
+
+    @cached_property
+    def _unsmoothed(self) -> IntArray:
+        """Of those looked at, people whom the smooth pair does not show: noise alone must hide what they change."""
+        pairs, plain = self.risk.pairs, self._one_look.pairs.names
+        alone = np.zeros(pairs.n_individuals, dtype=bool)
+        alone[[*hidden_by_noise_alone(self.risk), *(row for row, _ in pairs.own)]] = True
+        found = [place for place, name in enumerate(pairs.names) if name not in plain]
+        alone |= np.any(pairs.mass_without[:, found] != pairs.mass[found], axis=1)
+        rows = np.flatnonzero(alone)
+        return rows if self.rows is None else np.intersect1d(rows, self.rows)
 
     @cached_property
     def _one_look(self) -> _OneLook:
@@ -126,7 +148,7 @@ class _OneLook:
         return {}
 
     @cached_property
-    def _pairs(self) -> Pairs:
+    def pairs(self) -> Pairs:
         """Answers rounded to the lattice, outcomes that are not numbers apart."""
         pairs, g = split(self.risk.results, look=False), self.law.granularity
         points, entries = (np.rint(values / g) * g for values in (pairs.points, pairs.entries))
@@ -154,7 +176,7 @@ class _OneLook:
         return out
 
     def _sizes_of(self, upper: bool) -> tuple[FloatArray, FloatArray]:
-        pairs = self._pairs
+        pairs = self.pairs
         squared, apart = np.zeros((2, pairs.n_individuals))
         # the narrowest kernel tells most: one Laplace kernel stands for the noise
         width = min(width for _, _, width in self._kernels(upper=upper))
@@ -169,7 +191,7 @@ class _OneLook:
     @cached_property
     def _certain(self) -> dict[bool, FloatArray]:
         """Share of looks that tell for certain: outcomes that are not numbers, and edges where noise is narrow."""
-        pairs = self._pairs
+        pairs = self.pairs
         n = len(pairs.points) // pairs.draws
         p, q = np.broadcast_to(pairs.mass, pairs.mass_without.shape), pairs.mass_without
         seen = np.abs(p - q).sum(axis=1) if len(pairs.names) else np.zeros(pairs.n_individuals)
@@ -193,7 +215,7 @@ class _OneLook:
         return {}
 
     def _masses_of(self, row: int, stretch: float, upper: bool) -> tuple[FloatArray, FloatArray]:
-        pairs = self._pairs
+        pairs = self.pairs
         before = pairs.points
         after = pairs.dense(np.array([row]))[0]
         numbers = np.isfinite(before) & np.isfinite(after)
