@@ -6,9 +6,9 @@ composed exactly, by privacy-loss distributions. Every cell's mass is split betw
 never understates. Sampling is counted as `measuring.series` counts it, by an upper figure of the effect size: the
 influences are stretched until the pair is that far apart.
 
-People whose Gaussian curve is far below the worst are not composed exactly: that curve is their figure. Those whom noise
-alone must hide have no smooth pair, since they change patterns finer than any bandwidth, or outcomes with a mass of
-their own. What `certify` says of one publication at epsilon / times is added up for them, as often as there are
+People whose Gaussian curve is far below the worst are not composed exactly: that curve is their figure. Those whom
+noise alone must hide have no smooth pair, since they change patterns finer than any bandwidth, or outcomes with a mass
+of their own. What `certify` says of one publication at epsilon / times is added up for them, as often as there are
 publications. That holds for any pair.
 """
 
