@@ -171,3 +171,11 @@ def test_a_page_from_a_file_belongs_to_no_site() -> None:
     assert "default-src 'none'" in policy
     assert "connect-src" not in policy
     assert "frame-ancestors 'self'" in policy
+
+
+def test_a_piece_of_a_page_that_is_refused_is_a_sentence_alone(visitor: Visitor) -> None:
+    asked = visitor.ask("GET", "/audits/X/data/preview", headers={"Sec-Fetch-Dest": "empty"})
+    assert asked.status == 400
+    assert 'role="alert"' in asked.text
+    assert "<main" not in asked.text
+    assert "<main" in visitor.ask("GET", "/audits/X/data/preview").text

@@ -116,7 +116,7 @@ async def forged(request: Request, error: Exception) -> Response:
 
 async def refused(request: Request, error: Exception) -> Response:
     """A page that says what went wrong."""
-    return show(request, "refused.html", status=400, name=None, sentence=str(error))
+    return not_done(request, 400, str(error))
 
 
 async def unexpected(request: Request, error: Exception) -> Response:
@@ -124,7 +124,13 @@ async def unexpected(request: Request, error: Exception) -> Response:
     if os.environ.get("EMPRIV_TRACEBACK"):
         traceback.print_exception(error)
     sentence = f"Unexpected {type(error).__name__}. Nothing that was shown before is lost."
-    return show(request, "refused.html", status=500, name=None, sentence=sentence)
+    return not_done(request, 500, sentence)
+
+
+def not_done(request: Request, status: int, sentence: str) -> Response:
+    """A page with a sentence; the sentence alone where the script asks for a piece of a page."""
+    piece = request.headers.get("sec-fetch-dest") == "empty"
+    return show(request, "problem.html" if piece else "refused.html", status=status, name=None, sentence=sentence)
 
 
 @cache

@@ -29,7 +29,7 @@ from empriv.app import (
 from empriv.app.aside import Aside, warm_up
 from empriv.app.folder import Folder
 from empriv.app.guard import Guard, Key
-from empriv.app.pages import Forged, asset, forged, refused, show, unexpected
+from empriv.app.pages import Forged, asset, forged, not_done, refused, unexpected
 from empriv.app.work import cancel_all
 from empriv.base.storage import write_atomically
 from empriv.errors import EmprivError, InputError
@@ -129,4 +129,4 @@ async def _asset(request: Request) -> Response:
 async def _missing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     sentence = _SENTENCES.get(error.status_code, "This could not be read: it is not what a page of the app sends.")
-    return show(request, "refused.html", status=error.status_code, name=None, sentence=sentence)
+    return not_done(request, error.status_code, sentence)

@@ -150,7 +150,7 @@ def plan_of(settings: Settings) -> tuple[Point, ...]:
         Point("Data", data, "data", "" if settings.files else "Choose the data."),
         Point("Databases", cut, "people", lacks_cut),
         Point(
-            "Who is protected", f"everybody with a {person} of their own" if person else "", "people",
+            "Who is protected", f"each {person}" if person else "", "people",
             "" if person else "Say which column tells who a row is about.",
         ),
         Point("Statistic", "; ".join(settings.query), "statistic", "" if settings.query else "Say what is published."),

@@ -192,9 +192,10 @@ def cancel(folder: Folder, key: str) -> None:
 
 
 def cancel_all(folder: Folder) -> None:
-    """End all work, when the app stops."""
+    """End the work that this server started, when it stops: another server on the folder goes on with its own."""
     for work in list(all_work(folder)):
-        cancel(folder, work.key)
+        if work.key in _processes:
+            cancel(folder, work.key)
 
 
 _processes: dict[str, subprocess.Popen[bytes]] = {}  # those that this server started: they are its children
