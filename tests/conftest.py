@@ -1,8 +1,12 @@
-"""For all tests: Hypothesis made repeatable, and markers for what needs Spark or a browser."""
+"""For all tests: Hypothesis made repeatable, a browser, and markers for what needs Spark or a browser."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -43,3 +47,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")  # a PostgreSQL server is started
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Headless Chromium."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="install playwright (a development dependency)")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("install a browser: apt-get install chromium")
+    quiet = (
+        "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync",
+    )  # fmt: skip
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, headless=True, args=list(quiet))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core."""
+    here = os.environ.get("EMPRIV_AXE", str(Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"))
+    if not Path(here).is_file():
+        pytest.skip("install axe-core: npm install --no-save axe-core, or name its axe.min.js in EMPRIV_AXE")
+    return Path(here).read_text(encoding="utf-8")

@@ -19,8 +19,6 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from report.conftest import axe, browser  # noqa: F401 — fixtures
-
 pytest.importorskip("starlette", reason="install the app's packages: pip install 'empriv[app]'")
 pytest.importorskip("uvicorn", reason="install the app's packages: pip install 'empriv[app]'")
 

@@ -137,7 +137,7 @@ def test_scans_and_explanations_are_refused_as_well(spark: Any) -> None:
         with pytest.raises(QueryError):
             empriv.scan(data, query, engine=engine)
         with pytest.raises(QueryError):
-            empriv.explain(data, query)
+            empriv.explain(data, query, engine=engine)
 
 
 def test_what_runs_on_the_driver_is_admitted_there_too(opened: Any, folder: Path) -> None:
