@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from empriv.base.scratch import work_for
@@ -63,12 +64,18 @@ def warm_up() -> None:
     import empriv.collecting.looking  # noqa: F401
 
 
+@contextmanager
+def engine_beside(**limits: Any) -> Iterator[Any]:
+    """An engine for what nobody was asked to trust yet: views of DuckDB files, which can read any file, are refused."""
+    from empriv.cli.running import engine_of
+
+    with engine_of({**limits, "views": False}) as engine:
+        yield engine
+
+
 def _begin(parent: int, folder: str) -> None:
     import signal
 
-    from empriv.collecting.engines.duckdb.session import DuckDBSession
-
-    DuckDBSession.views = False  # what is previewed was not trusted yet
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends these
     os.chdir(folder)  # settings name files from there
     work_for(parent, lambda: None)

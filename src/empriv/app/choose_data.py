@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from empriv.app.aside import engine_beside
 from empriv.app.folder import TABLES, Folder
 from empriv.app.pages import (
     ELSEWHERE,
@@ -96,10 +97,9 @@ async def preview(request: Request) -> Response:
 def preview_of(settings: Settings) -> Preview:
     """What a table holds; called beside the server."""
     from empriv.cli.inputs import one_table
-    from empriv.cli.running import engine_of
     from empriv.collecting.looking import first_rows, look
 
-    with engine_of({}) as engine:
+    with engine_beside() as engine:
         table: Any = one_table(settings)
         seen = look(engine, table)
         _, rows = first_rows(engine, table, _ROWS)

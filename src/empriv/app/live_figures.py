@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from empriv.app.aside import engine_beside
 from empriv.cli.config import read_config, settings_of
 from empriv.errors import EmprivError, InputError
 
@@ -152,9 +153,8 @@ def _clipped(question: LiveQuestion) -> ClippedAnswers:
 def _collected(sample: Sample, path: str, changed: int) -> ClippedAnswers:
     del changed
     from empriv.cli.inputs import source_of
-    from empriv.cli.running import engine_of
     from empriv.collecting.run_options import Run
 
     settings = settings_of(read_config(path), {})
-    with engine_of({"memory_limit": settings.memory_limit, "timeout": _SECONDS}) as engine:
+    with engine_beside(memory_limit=settings.memory_limit, timeout=_SECONDS) as engine:
         return sample.clippings(source_of(settings), Run(engine=engine, progress=False))

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from empriv.app.aside import engine_beside
 from empriv.app.folder import LEDGER
 from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
 from empriv.app.table_at_hand import databases_of, reach_of_audit, remembered
@@ -134,7 +135,6 @@ def ledger_at_hand(path: str, settings: Settings | None) -> LedgerAtHand:
     """What a ledger holds, and what of it is from an audit's databases; called beside the server."""
     from empriv.cli.inputs import source_of
     from empriv.cli.ledger import policy_words
-    from empriv.cli.running import engine_of
     from empriv.collecting.origins import describe
     from empriv.ledger import Ledger, ReleaseEntry, identity_of
 
@@ -144,7 +144,7 @@ def ledger_at_hand(path: str, settings: Settings | None) -> LedgerAtHand:
     here = None
     if settings is not None and releases:
         data = source_of(settings)
-        with engine_of({}) as engine, engine.session(data) as session:
+        with engine_beside() as engine, engine.session(data) as session:
             labels = session.databases.tolist()
         here = len(ledger.released(identity_of(labels, describe(data), scope=settings.scope)))
     return LedgerAtHand(len(releases), here, policy_words(ledger.policy), lines)
@@ -153,12 +153,12 @@ def ledger_at_hand(path: str, settings: Settings | None) -> LedgerAtHand:
 def check_quantities(settings: Settings, quantities: tuple[str, ...]) -> None:
     """Refuse what cannot be computed of each database; called beside the server."""
     from empriv.cli.inputs import source_of
-    from empriv.cli.running import engine_of, limits_of
+    from empriv.cli.running import limits_of
     from empriv.collecting.looking import gives
 
     for number, quantity in enumerate(quantities, start=1):
         try:
-            with engine_of(limits_of(settings)) as engine:
+            with engine_beside(**limits_of(settings)) as engine:
                 given = gives(engine, source_of(settings), quantity)
         except EmprivError as error:
             raise InputError(f"`quantities` must be SQL in every line. Line {number}: {error}") from None

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from empriv.app.aside import engine_beside
 from empriv.app.folder import Folder
 from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
 from empriv.app.swapped_dates import trouble_with
@@ -158,7 +159,7 @@ def look_closer(
     """
     from empriv.base.arguments import unit_name
     from empriv.cli.inputs import source_of
-    from empriv.cli.running import engine_of, limits_of
+    from empriv.cli.running import limits_of
     from empriv.collecting import explain
     from empriv.collecting.building import RowCondition, Statistic, written
     from empriv.collecting.looking import ColumnSeen, gives
@@ -181,7 +182,7 @@ def look_closer(
         if quick or not settings.individual:
             explain(None, sql)
             return StatisticShown(sql, "Whether it can be audited is seen when you save it." if quick else "")
-        with engine_of(limits_of(settings)) as engine:
+        with engine_beside(**limits_of(settings)) as engine:
             given = gives(engine, source_of(settings), sql)
     except EmprivError as error:
         labels = {**LABELS, **{f"where_{k}": f"Condition {place + 1}" for k, place in enumerate(places)}}

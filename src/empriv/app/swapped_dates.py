@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from empriv.app.aside import engine_beside
 from empriv.app.pages import ELSEWHERE, aside_of, changed_elsewhere, folder_of, form_of, go
 from empriv.base.storage import write_atomically
 from empriv.cli.config import Settings
@@ -57,10 +58,9 @@ async def dates(request: Request) -> Response:
 
 def rewritten(path: str, column: str, day_first: bool) -> bytes:
     """A file with its dates told apart; called beside the server."""
-    from empriv.cli.running import engine_of
     from empriv.collecting.rewritten_dates import with_dates_rewritten
 
-    with engine_of({}) as engine:
+    with engine_beside() as engine:
         return with_dates_rewritten(engine, path, column, day_first=day_first)
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from empriv.app.aside import engine_beside
 from empriv.app.choose_data import kind_in_words
 from empriv.app.pages import aside_of, folder_of
 from empriv.cli.config import Settings
@@ -129,10 +130,9 @@ async def remembered(request: Request, key: Any, function: Callable[..., T], *ar
 def look_at(settings: Settings) -> TableAtHand:
     """What a table holds; called beside the server."""
     from empriv.cli.inputs import one_table, paths_read
-    from empriv.cli.running import engine_of
     from empriv.collecting.looking import look
 
-    with engine_of({}) as engine:
+    with engine_beside() as engine:
         seen = look(engine, one_table(settings))
 
     def unmistakable(expression: str, name: str) -> str:
@@ -155,13 +155,12 @@ def look_at(settings: Settings) -> TableAtHand:
 def count_of(settings: Settings) -> DataReach:
     """How far databases reach; called beside the server."""
     from empriv.cli.inputs import source_of
-    from empriv.cli.running import engine_of
     from empriv.collecting.looking import ROW_NUMBERS, count
     from empriv.validate.bounds import LEAST_DATABASES
     from empriv.validate.facts_by_kind import smallest_supported_delta
     from empriv.words.planning import too_few
 
-    with engine_of({}) as engine:
+    with engine_beside() as engine:
         counted = count(engine, source_of(settings))
     warnings = [counted.out_of_order, too_few(counted.databases, LEAST_DATABASES)]
     if counted.individuals == counted.rows - counted.unidentified > 1:

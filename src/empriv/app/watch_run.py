@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from empriv.app.aside import engine_beside
 from empriv.app.folder import LEDGER, Folder
 from empriv.app.pages import ELSEWHERE, STEPS, aside_of, changed_elsewhere, folder_of, form_of, go, show
 from empriv.app.work import AUDIT, Work, cancel, latest, start
@@ -128,10 +129,10 @@ def cost_in_words(settings: Settings) -> tuple[str, ...]:
     """What an audit will take: rows, memory and time, from a look at the rows; called beside the server."""
     from empriv.auditing.costs import estimate
     from empriv.cli.inputs import source_of
-    from empriv.cli.running import engine_of, limits_of
+    from empriv.cli.running import limits_of
     from empriv.collecting.run_options import Run
 
-    with engine_of(limits_of(settings)) as engine:
+    with engine_beside(**limits_of(settings)) as engine:
         return estimate(source_of(settings), settings.query, Run(engine=engine)).sentences
 
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import duckdb
 import numpy as np
@@ -59,6 +59,7 @@ class DuckDBEngine:
     threads : number of threads; all cores unless given
     temp_directory : where DuckDB writes what does not fit in memory
     progress : whether reading rows from a database shows progress: False never, True always, None if it takes long
+    views : whether views of DuckDB files are read, which can read any file; False refuses them
 
     Examples
     --------
@@ -73,6 +74,7 @@ class DuckDBEngine:
     temp_directory: str | None = None
     timeout: float | None = None
     progress: bool | None = None
+    views: bool = True
 
     def __post_init__(self) -> None:
         seconds = self.timeout
@@ -84,7 +86,7 @@ class DuckDBEngine:
     def session(self, data: Databases) -> Iterator[DuckDBSession]:
         """Open the databases for querying."""
         with self.connected(data) as (connection, worker):
-            yield DuckDBSession(connection, data, self.threads, worker, self.timeout, self.progress)
+            yield DuckDBSession(connection, data, self.threads, worker, self.timeout, self.progress, views=self.views)
 
     @contextmanager
     def connected(self, data: Databases) -> Iterator[tuple[duckdb.DuckDBPyConnection, Executor]]:
@@ -166,8 +168,7 @@ class DuckDBSession:
     _stop: Callable[[], None] | None = None
     _files: list[str] = field(default_factory=list)
     integer_bits: int = 126
-    views: ClassVar[bool] = True
-    """Whether views of DuckDB files are read, in this process."""
+    views: bool = True
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()

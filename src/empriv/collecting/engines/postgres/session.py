@@ -42,7 +42,8 @@ class PostgresEngine(DuckDBEngine):
 
     Parameters
     ----------
-    memory_limit, threads, temp_directory, timeout, progress : as for `DuckDBEngine`; the server keeps to `timeout` too
+    memory_limit, threads, temp_directory, timeout, progress, views : as for `DuckDBEngine`; `timeout` holds on the server
+        too
     push_down : True adds up on the server whenever it can be done, False never; None by an estimate of what travels,
         which `explain` prints
 
@@ -72,7 +73,7 @@ class PostgresEngine(DuckDBEngine):
         ):
             yield PostgresSession(
                 connection, data, self.threads, worker, self.timeout, self.progress,
-                server=server, push_down=self.push_down,
+                views=self.views, server=server, push_down=self.push_down,
             )  # fmt: skip
 
 
