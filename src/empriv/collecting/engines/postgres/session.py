@@ -42,8 +42,8 @@ class PostgresEngine(DuckDBEngine):
 
     Parameters
     ----------
-    memory_limit, threads, temp_directory, timeout, progress, views : as for `DuckDBEngine`; `timeout` holds on the server
-        too
+    memory_limit, threads, temp_directory, timeout, progress, views : as for `DuckDBEngine`; the server keeps to
+        `timeout` too
     push_down : True adds up on the server whenever it can be done, False never; None by an estimate of what travels,
         which `explain` prints
 
