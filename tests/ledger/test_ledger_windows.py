@@ -69,6 +69,12 @@ def test_a_release_that_alone_breaks_the_limit_is_refused_whatever_its_prices(tm
             ledger.release(of_day(0, achieved=achieved), lambda: 1.0)
     assert days_released(ledger) == 0
     ledger.release(of_day(0, achieved=Figures(EPSILON, DELTA)), lambda: 1.0)
+    # what its certificate says of it alone is nearer than a price, which counts from the second on
+    dear = PricesByName(PEOPLE, np.full(len(PEOPLE), 4.0), np.zeros(len(PEOPLE)))
+    ample = Ledger(tmp_path / "ample.ledger", policy=Policy(epsilon=EPSILON, delta=DELTA, window="40d"))
+    ample.release(of_day(0, achieved=Figures(EPSILON, DELTA), prices=dear), lambda: 1.0)
+    with pytest.raises(RefusalError, match="With this one, the 2 releases"):
+        ample.release(of_day(1, achieved=Figures(EPSILON, DELTA), prices=dear), lambda: 1.0)
     # a limit on what a release does not state is the window's to keep
     other = Ledger(tmp_path / "other.ledger", policy=Policy(epsilon=EPSILON, total_risk=0.9, window=9))
     other.release(of_day(0, achieved=Figures(EPSILON, 0.01)), lambda: 1.0)

@@ -9,7 +9,7 @@ import pytest
 
 import empriv
 from empriv.measuring.series.composition import composed_delta, gaussian_delta
-from empriv.noise.certify.composed import ComposedCertificate, between_ends
+from empriv.noise.certify.composed import ComposedCertificate, between_ends, pair_of_curve
 from empriv.noise.law import Law
 
 pytestmark = pytest.mark.slow
@@ -59,6 +59,20 @@ def test_splittingbetween_ends_keeps_masses_and_never_understates():
     for epsilon in (0.0, 0.3, 1.0):
         coarse = np.maximum(p - np.exp(epsilon) * q, 0.0).sum()
         assert np.maximum(split_p - np.exp(epsilon) * split_q, 0.0).sum() >= coarse - 1e-12
+
+
+@pytest.mark.parametrize(("apart", "times", "epsilon"), [(0.24, 30, 0.1), (0.05, 365, 1.0), (1.0, 3, 2.0)])
+def test_a_pair_with_a_curve_composes_to_what_the_laws_behind_it_do(apart, times, epsilon):
+    epsilons = np.append(0.0, np.geomspace(apart / 50, 6 * apart, 48))
+    p, q = pair_of_curve(epsilons, gaussian_delta(apart, epsilons))
+    assert p.sum() == pytest.approx(1.0)
+    assert q.sum() == pytest.approx(1.0)
+    truth = gaussian_delta(apart * np.sqrt(times), epsilon)
+    assert truth <= composed_delta(p, q, times, np.array([epsilon]))[0] < 1.01 * truth
+    assert not composed_delta(p, q, 2 * times, np.array([epsilon]))[0] < 1.01 * truth
+    # one publication: the curve itself, and never below it between its points
+    between = np.linspace(0.0, 7 * apart, 200)
+    assert (composed_delta(p, q, 1, between) >= gaussian_delta(apart, between) - 1e-12).all()
 
 
 def test_a_designed_law_holds_and_less_noise_does_not():

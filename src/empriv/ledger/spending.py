@@ -46,6 +46,7 @@ class Spending:
     policy, window : what holds
     earlier : releases before it
     prices : its own
+    alone : what its certificate says of it alone
     here : where it stands among them
     entry : number that its entry will have
     held_by : number of the entry that holds its prices, or will
@@ -58,6 +59,7 @@ class Spending:
     window: PolicyWindow
     earlier: Spent = field(repr=False)
     prices: Prices = field(repr=False)
+    alone: Figures
     here: int
     entry: int
     held_by: int
@@ -90,7 +92,7 @@ class Spending:
             prices = _kept(connection, held_by)
         here = day if window.days and day is not None else len(earlier.places)
         seen = release.content is None or release.content.people is not None
-        return Spending(policy, window, earlier, prices, here, entry, held_by, written, day, seen)
+        return Spending(policy, window, earlier, prices, release.achieved, here, entry, held_by, written, day, seen)
 
     def refusal(self) -> str | None:
         """Why the window's limits do not allow it, None if they do."""
@@ -104,10 +106,13 @@ class Spending:
         plans = Plans.of([*spent.prices, self.prices])
         length = self.window.length
         for counts in windows_with(self.here, spent.places, spent.kinds, len(plans.squares), length):
-            over = broken(plans.after(counts), _limits(policy), policy.epsilon)
+            number = int(counts.sum())
+            limits = _limits(policy)
+            if number == 1:  # its certificate is nearer than a price that a full window must hold
+                limits = {name: limit for name, limit in limits.items() if getattr(self.alone, name) is None}
+            over = broken(plans.after(counts), limits, policy.epsilon)
             if over is not None:
                 name, figure, limit = over
-                number = int(counts.sum())
                 releases = "This release alone" if number == 1 else f"With this one, the {number:,} releases"
                 span = f" from {self.window.words}" if self.window.days else " in a row" if number > 1 else ""
                 return (

@@ -89,9 +89,20 @@ class Certificate:
             self._known[epsilon] = self._deltas(epsilon)
         return self._known[epsilon].copy()
 
-    def delta_i_of(self, rows: IntArray, epsilon: float) -> FloatArray:
-        """Failure probability of these individuals, by position."""
-        return self._exact_deltas(rows, one_epsilon(epsilon))
+    def curves_of(self, rows: IntArray, epsilons: FloatArray) -> FloatArray:
+        """(rows, epsilons) failure probability of these individuals, by position."""
+        out = np.zeros((len(rows), len(epsilons)))
+
+        def task(window: Window) -> FloatArray:
+            return np.stack([window.delta(epsilon)[0] for epsilon in epsilons.tolist()], axis=1)
+
+        for places, values in self._map(rows, task, exact_tails=False):
+            out[places] = values
+        return out
+
+    def epsilon_i_of(self, rows: IntArray, delta: float) -> FloatArray:
+        """Smallest epsilon at which delta_i of these individuals, by position, is at most ``delta``."""
+        return self._exact_epsilons(rows, delta)
 
     def achieved_delta(self, epsilon: float) -> float:
         """Largest delta_i of the noisy answer."""

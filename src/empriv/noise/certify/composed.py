@@ -8,8 +8,8 @@ influences are stretched until the pair is that far apart.
 
 People whose Gaussian curve is far below the worst are not composed exactly: that curve is their figure. Those whom
 noise alone must hide have no smooth pair, since they change patterns finer than any bandwidth, or outcomes with a mass
-of their own. What `certify` says of one publication at epsilon / times is added up for them, as often as there are
-publications. That holds for any pair.
+of their own. For them the curve of delta over epsilon that `certify` gives of one publication is composed: a pair of
+laws with that curve tells at least as much as theirs.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ _FINE = 8  # cells in the narrowest width
 _MOST_CELLS = 3_000
 _TAIL = 9.0  # standard deviations of a Gaussian beyond the last result
 _Z = 1.6448536269514722
+_UNFOLLOWED = 0.01  # of the delta of one publication: losses that are rarer are taken for certain
+_MOST_LOSS = 5.0  # above twice epsilon: one publication of a greater loss tells all
+_LOSSES, _LOSSES_SPAN = 48, 300.0  # losses of a curve that is composed, and the greatest over the least
 _SHORT = 15.0  # over n: by how much of itself a normal quantile is short where databases are few
 
 
@@ -108,10 +111,25 @@ class ComposedCertificate:
         deltas = np.asarray(told + (1.0 - told) * curve)
         rows = self._unsmoothed
         if len(rows):
-            one = certify(self.risk, self.law, epsilon=self.epsilon / self.times, delta=self.delta)
-            each = one.delta_i_of(rows, self.epsilon / self.times)
-            deltas[rows] = np.maximum(deltas[rows], np.minimum(1.0, self.times * each))
+            deltas[rows] = np.maximum(deltas[rows], self._by_curves(rows))
         return deltas
+
+    def _by_curves(self, rows: IntArray) -> FloatArray:
+        """delta_i of all publications together, from the certificate of one."""
+        # what it does not follow is counted as often as there are publications
+        one = certify(self.risk, self.law, epsilon=self.epsilon, delta=self.delta / self.times)
+        beyond = one.epsilon_i_of(rows, _UNFOLLOWED * self.delta / self.times)
+        last = min(float(beyond.max()), 2.0 * self.epsilon + _MOST_LOSS)
+        if not last > 0:
+            return np.zeros(len(rows))
+        epsilons = np.append(0.0, np.geomspace(last / _LOSSES_SPAN, last, _LOSSES))
+        curves = one.curves_of(rows, epsilons)
+        out = np.zeros(len(rows))
+        # people of like curves share the one above all of theirs
+        for alike in np.array_split(np.argsort(-curves.sum(axis=1), kind="stable"), min(EXACT, len(rows))):
+            p, q = pair_of_curve(epsilons, curves[alike].max(axis=0))
+            out[alike] = composed_delta(p, q, self.times, np.array([self.epsilon]))[0]
+        return out
 
     @cached_property
     def _unsmoothed(self) -> IntArray:
@@ -259,6 +277,26 @@ def _side(
                 density += weight * tail.sum(axis=1) / width
     below, density = below / len(points), density / len(points)
     return np.maximum(np.diff(np.concatenate(([0.0], below, [1.0]))), 0.0), density
+
+
+def pair_of_curve(epsilons: FloatArray, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Masses of a pair of laws whose delta is at least the curve's at every epsilon, in both directions.
+
+    Between two points of the curve the pair's is the chord in e^epsilon, which lies above it, as such curves are
+    convex; after the last it stays.
+
+    Parameters
+    ----------
+    epsilons, deltas : the curve, from epsilon 0 on
+    """
+    ratios = np.exp(epsilons)
+    slopes = -np.diff(deltas) / np.diff(ratios)
+    slopes = np.maximum.accumulate(np.append(slopes, 0.0)[::-1])[::-1]  # rounding must not bend it the other way
+    above = -np.diff(slopes)  # q where p is this many times q
+    likelier, certain = ratios[1:] * above, deltas[-1]
+    rest = max(0.0, 1.0 - certain - float((likelier + above).sum()))
+    p, q = (np.concatenate((first, second, [rest])) for first, second in ((likelier, above), (above, likelier)))
+    return np.append(p, [certain, 0.0]), np.append(q, [0.0, certain])
 
 
 def between_ends(p: FloatArray, q: FloatArray, first: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray]:
