@@ -31,6 +31,8 @@ if __name__ == "__main__":
                 optional=True,  # without a compiler, numpy does the same work
             )
             for name in (
+                "measuring.densities._selection",
+                "measuring.given._battery",
                 "measuring.given._presence",
                 "measuring.line._laplace",
                 "measuring.line._residues",

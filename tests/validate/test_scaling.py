@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import empriv
 from empriv.measuring import measure
-from empriv.measuring.given.battery import _concordance
-from empriv.validate.checks.robustness import other_densities, risk_of_rows, sensitivity
+from empriv.measuring.given.battery import concordance, concordance_in_numpy
+from empriv.measuring.line.risk import measure_line
+from empriv.validate.checks.robustness import FAMILIES, other_densities, risk_of_rows, sensitivity
 
 
 @settings(max_examples=60, deadline=None)
@@ -22,12 +23,14 @@ def test_concordance_counts_pairs(values: list[int], seed: int) -> None:
     counted = [
         sum(np.sign(one[j] - one[i]) for i in range(n) for j in range(i + 1, n)) for one in (x[row] for row in order)
     ]
-    assert _concordance(x, order).tolist() == counted
+    assert concordance(x, order).tolist() == counted
+    assert concordance_in_numpy(x, order).tolist() == counted
 
 
 def test_concordance_of_a_trend() -> None:
     forth = np.arange(101)[None, :]
-    assert _concordance(np.arange(101.0), np.concatenate((forth, forth[:, ::-1]))).tolist() == [5050.0, -5050.0]
+    for count in (concordance, concordance_in_numpy):
+        assert count(np.arange(101.0), np.concatenate((forth, forth[:, ::-1]))).tolist() == [5050.0, -5050.0]
 
 
 def test_some_individuals_have_the_same_risk() -> None:
@@ -37,6 +40,20 @@ def test_some_individuals_have_the_same_risk() -> None:
     risk = measure(q, without)
     rows = np.array([5, 0, 3])
     assert np.array_equal(risk_of_rows(risk, rows).delta_i([0.0, 0.1]), risk.delta_i([0.0, 0.1])[rows])
+
+
+def test_other_densities_are_those_fitted_one_by_one() -> None:
+    rng = np.random.default_rng(6)
+    q = np.round(rng.normal(100.0, 20.0, 60))  # on a lattice, which somebody leaves
+    without = q - rng.exponential(3.0, size=(4, 60)).round()
+    without[2] -= 0.5
+    risk = measure(q, without, density=empriv.Kde("student"))
+    rows = np.array([2, 0])
+    others = other_densities(risk, rows)
+    assert list(others) == list(FAMILIES)
+    for name, density in FAMILIES.items():
+        alone = measure_line(risk.results.of_individuals(rows), density, people=4)
+        assert np.array_equal(others[name].delta_i([0.0, 0.3]), alone.delta_i([0.0, 0.3])), name
 
 
 @pytest.mark.slow

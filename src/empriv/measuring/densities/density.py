@@ -279,14 +279,8 @@ class VariableKde:
         after_k = distances[:, np.minimum(ks, distances.shape[1] - 1)].T
         after_k = np.where(np.isfinite(after_k), after_k, at_k)
         scales = np.array(alphas)
-
-        def without(rows: slice) -> FloatArray:
-            # (candidates, points left out, centres): a centre that had the point among its neighbours takes the next
-            near = np.abs(x[rows, None] - x[None, :])[None] <= at_k[:, None, :]
-            widths = np.where(near, after_k[:, None, :], at_k[:, None, :])
-            return np.asarray(widths[:, None] * scales[:, None, None]).reshape(-1, *widths.shape[1:])
-
-        log = selection.log_densities(x, groups, kernel, without)
+        # a centre that has the point left out among its neighbours takes the next
+        log = selection.log_densities(x, groups, kernel, scales, at_k, after_k)
         names = [f"neighbours {k}, scale {a:.4g}" for k in ks for a in alphas]
         return (at_k[:, None] * scales[:, None]).reshape(-1, len(x)), names, log
 
@@ -295,9 +289,8 @@ class VariableKde:
         pilot = Mixture(kernel, np.full(len(x), pilot_h), "pilot").pdf(x, x)
         shape = np.sqrt(np.exp(np.mean(np.log(pilot))) / pilot)
         scales = np.array([self.scale]) if self.scale is not None else selection.bandwidth_grid(x, kernel, wide=True)
-        bandwidths = scales[:, None] * shape[None, :]
-        log = selection.log_densities(x, groups, kernel, bandwidths)
-        return bandwidths, [f"scale {s:.6g}" for s in scales], log
+        log = selection.log_densities(x, groups, kernel, scales, shape[None, :], shape[None, :])
+        return scales[:, None] * shape[None, :], [f"scale {s:.6g}" for s in scales], log
 
 
 @dataclass(frozen=True)

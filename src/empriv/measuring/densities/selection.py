@@ -6,12 +6,14 @@ its exact ties: with ties in the sum, cross-validation collapses to bandwidth ze
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.native import DOUBLE, DOUBLES, LONG, LONGS, library
 from empriv.measuring.densities.kernels import Kernel
 from empriv.results import FloatArray, IntArray
 
@@ -20,6 +22,8 @@ WIDE_GRID = 34
 FOLDS = 10
 
 _BLOCK = 100_000  # kernel values held at once: they stay in the processor's cache
+_AT_ONCE = 50_000_000  # kernel values computed in one call, which nothing can interrupt
+_LANES = 16  # kernels that the compiled function adds up at once
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,14 @@ def bandwidth_grid(points: FloatArray, kernel: Kernel, *, wide: bool = False) ->
     return bandwidth_cap(points, kernel) * multiples
 
 
+def tie_width(points: FloatArray) -> float:
+    """Points this close are tied."""
+    return float(4 * np.spacing(np.abs(points).max()))
+
+
 def partners(points: FloatArray, groups: IntArray, rows: slice) -> npt.NDArray[np.bool_]:
     """Which points may score which: not of the same group (database, or fold), and not tied."""
-    tolerance = 4 * np.spacing(np.abs(points).max())
-    apart: npt.NDArray[np.bool_] = np.abs(points[rows, None] - points[None, :]) > tolerance
+    apart: npt.NDArray[np.bool_] = np.abs(points[rows, None] - points[None, :]) > tie_width(points)
     apart &= groups[rows, None] != groups[None, :]
     return apart
 
@@ -69,40 +77,83 @@ def log_densities(
     points: FloatArray,
     groups: IntArray,
     kernel: Kernel,
-    bandwidths: Callable[[slice], FloatArray] | FloatArray,
+    scales: FloatArray,
+    widths: FloatArray | None = None,
+    next_widths: FloatArray | None = None,
 ) -> FloatArray:
     """Log density at each point of the mixture of its partners' kernels, one row for each candidate.
 
-    ``bandwidths`` is (candidates,) or (candidates, n): the bandwidth at each centre; or a function of a slice of
-    points giving (candidates, points, n), where the centres' bandwidths depend on which point is left out.
+    A candidate is a row of ``widths`` (k, n), by default of ones, and one of the scales: they multiply to the bandwidth
+    at each centre. ``next_widths`` (k, n) stand instead where the point scored is within the centre's width itself.
     """
     n = len(points)
-    counts = np.array([n - np.count_nonzero(groups == g) for g in np.unique(groups)])
-    size = counts[np.searchsorted(np.unique(groups), groups)]
-    if not callable(bandwidths):
-        fixed = bandwidths[:, None, None] if bandwidths.ndim == 1 else bandwidths[:, None, :]
-        n_candidates = len(bandwidths)
-    else:
-        n_candidates = len(bandwidths(slice(0, 1)))
-    out = np.empty((n_candidates, n))
-    step = max(1, _BLOCK // max(1, n * n_candidates))
+    _, own, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    widths = np.ones((1, n)) if widths is None else np.ascontiguousarray(widths)
+    next_widths = widths if next_widths is None else np.ascontiguousarray(next_widths)
+    compiled = kernel.name == "gaussian" and _gaussian_sums is not None
+    step = max(1, (_AT_ONCE if compiled else _BLOCK) // max(1, n * len(widths) * len(scales)))
+    out = np.empty((len(widths) * len(scales), n))
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        h = bandwidths(rows) if callable(bandwidths) else fixed
-        mask = partners(points, groups, rows)
-        values = kernel.pdf((points[rows, None] - points[None, :])[None] / h)
-        values /= h
-        total = np.einsum("krn,rn->kr", values, mask.astype(float))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            out[:, rows] = np.log(total / size[rows])
-    return out
+        if compiled:
+            out[:, rows] = gaussian_sums(points, groups, rows, scales, widths, next_widths)
+        else:
+            out[:, rows] = sums_in_numpy(points, groups, kernel, rows, scales, widths, next_widths)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(out / (n - sizes)[own])
+
+
+def sums_in_numpy(
+    points: FloatArray,
+    groups: IntArray,
+    kernel: Kernel,
+    rows: slice,
+    scales: FloatArray,
+    widths: FloatArray,
+    next_widths: FloatArray,
+) -> FloatArray:
+    """(candidates, rows) sums of the partners' kernels at these points."""
+    distance = points[rows, None] - points[None, :]
+    # (k, rows, n): a centre that counts the point among its neighbours takes the next
+    at_centre = np.where(np.abs(distance) <= widths[:, None, :], next_widths[:, None, :], widths[:, None, :])
+    h = (at_centre[:, None] * scales[:, None, None]).reshape(-1, *distance.shape)
+    values = kernel.pdf(distance[None] / h)
+    values /= h
+    return np.asarray(np.einsum("krn,rn->kr", values, partners(points, groups, rows).astype(float)))
+
+
+def gaussian_sums(
+    points: FloatArray, groups: IntArray, rows: slice, scales: FloatArray, widths: FloatArray, next_widths: FloatArray
+) -> FloatArray:
+    """`sums_in_numpy` for the Gaussian kernel, compiled."""
+    assert _gaussian_sums is not None
+    out = np.empty((len(widths) * len(scales), rows.stop - rows.start))
+    _gaussian_sums(
+        rows.start, rows.stop, len(points), np.ascontiguousarray(points, float),
+        np.ascontiguousarray(groups, np.int64), tie_width(points), len(widths), widths, next_widths, len(scales),
+        np.ascontiguousarray(scales, float), np.empty(2 * (len(points) + _LANES)), out,
+    )  # fmt: skip
+    return out / math.sqrt(2 * math.pi)
+
+
+def _load() -> Callable[..., None] | None:
+    compiled = library("empriv.measuring.densities._selection")
+    if compiled is None:
+        return None
+    function = compiled.empriv_gaussian_sums
+    function.argtypes = [LONG, LONG, LONG, DOUBLES, LONGS, DOUBLE, LONG, DOUBLES, DOUBLES, LONG, *[DOUBLES] * 3]
+    function.restype = None
+    return function
+
+
+_gaussian_sums = _load()
 
 
 def laplace_log_densities(points: FloatArray, bandwidths: FloatArray) -> FloatArray:
     """`log_densities` for the Laplace kernel, every point a group of its own, in O(n) for each bandwidth."""
     order = np.argsort(points, kind="stable")
     x = points[order]
-    tolerance = 4 * np.spacing(np.abs(points).max())
+    tolerance = tie_width(points)
     first = np.concatenate(([True], np.diff(x) > tolerance))  # starts of runs of tied points
     run = np.cumsum(first) - 1
     values, counts = x[first], np.bincount(run).astype(float)
@@ -171,7 +222,7 @@ def folds(databases: IntArray) -> IntArray:
 
 def neighbour_distances(points: FloatArray) -> FloatArray:
     """(n, m) sorted distances from each point to the others that are not tied with it; inf where there are fewer."""
-    tolerance = 4 * np.spacing(np.abs(points).max())
+    tolerance = tie_width(points)
     distance = np.abs(points[:, None] - points[None, :])
     distance[distance <= tolerance] = np.inf
     return np.sort(distance, axis=1)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from empriv.measuring.line.compiled import DOUBLE, DOUBLES, LONG, LONGS
+from empriv.base.native import DOUBLE, DOUBLES, LONG, LONGS
 from empriv.results import FloatArray, IntArray
 
 _COLUMNS = 12  # doubles of scratch for each knot

@@ -154,7 +154,7 @@ def lattice(values: FloatArray) -> tuple[float, float] | None:
         return None
     resolution = float(np.spacing(np.abs(distinct).max()))
     step, offset = 0.0, float(distinct[0])
-    for value, difference in zip(distinct[1:], np.diff(distinct), strict=True):
+    for value, difference in zip(distinct[1:].tolist(), np.diff(distinct).tolist(), strict=True):
         a, b = (step, difference % step) if step else (difference, 0.0)
         b = min(b, a - b)  # a remainder just below a is a rounding of zero
         while b > 1e-4 * a and a >= 1e6 * resolution:
@@ -163,7 +163,7 @@ def lattice(values: FloatArray) -> tuple[float, float] | None:
         if a < 1e6 * resolution:
             return None
         # The step carries the rounding of the smallest difference: refine it over the range so far.
-        step = float(value - offset) / max(1.0, np.round((value - offset) / a))
+        step = (value - offset) / max(1, round((value - offset) / a))
     return (offset, step) if np.all(on_lattice(distinct, offset, step)) else None
 
 

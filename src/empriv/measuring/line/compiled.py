@@ -8,31 +8,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
-from numpy.ctypeslib import ndpointer
 
+from empriv.base.native import DOUBLE, DOUBLES, INTS, LONG, LONGS, library
 from empriv.results import FloatArray, IntArray
 
-# What the C functions take: whole numbers, doubles, and contiguous arrays of just these types.
-LONG, DOUBLE = ctypes.c_long, ctypes.c_double
-DOUBLES, LONGS, INTS, BYTES, FLAGS = (
-    ndpointer(dtype, flags="C_CONTIGUOUS") for dtype in (np.float64, np.int64, np.int32, np.int8, np.bool_)
-)
 Sticks = Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
 Int32Array = npt.NDArray[np.int32]
 Reach = Callable[..., FloatArray]
 
 
-def _load() -> ctypes.CDLL | None:
-    spec = find_spec("empriv.measuring.line._laplace")
-    return None if spec is None or spec.origin is None else ctypes.CDLL(spec.origin)
-
-
-def _sticks(library: ctypes.CDLL) -> Sticks:
-    function = library.empriv_laplace_sticks
+def _sticks(laplace: ctypes.CDLL) -> Sticks:
+    function = laplace.empriv_laplace_sticks
     function.argtypes = [LONG, LONG, *[DOUBLES] * 4, LONG, *[DOUBLES] * 5]
     function.restype = None
 
@@ -50,8 +39,8 @@ def _sticks(library: ctypes.CDLL) -> Sticks:
     return sticks
 
 
-def _reach(library: ctypes.CDLL) -> Reach:
-    function = library.empriv_laplace_reach
+def _reach(laplace: ctypes.CDLL) -> Reach:
+    function = laplace.empriv_laplace_reach
     function.argtypes = [
         LONG, LONGS, LONG, DOUBLES, INTS, DOUBLES, DOUBLES, DOUBLE, LONGS, INTS, DOUBLES, DOUBLES, DOUBLES,
     ]  # fmt: skip
@@ -78,6 +67,6 @@ def _reach(library: ctypes.CDLL) -> Reach:
     return reach
 
 
-_library = _load()
+_library = library("empriv.measuring.line._laplace")
 sticks = None if _library is None else _sticks(_library)
 reach = None if _library is None or not hasattr(_library, "empriv_laplace_reach") else _reach(_library)

@@ -19,9 +19,9 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.native import DOUBLES, INTS, LONG, LONGS
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.line.atoms import Pairs, lattice
-from empriv.measuring.line.compiled import DOUBLES, INTS, LONG, LONGS
 from empriv.results import FloatArray, IntArray
 
 _ALPHA = 0.05  # chance of seeing a step where there is none, with everyone, and again without anybody
@@ -247,6 +247,8 @@ def unlisted_step(points: FloatArray, draws: int = 1) -> float | None:
     around = np.stack([np.roll(strength, shift) for shift in (-24, -20, -16, -12, 12, 16, 20, 24)])
     usual = np.maximum(1.0, np.median(around, axis=0) / np.log(2))  # mean of what is there anyway
     high = np.flatnonzero(strength > usual * np.log(2 * len(rates) / _ALPHA))
+    if not len(high):
+        return None
     tried = candidate_steps(points)
     listed = tried.steps[strengths(numbers[None, :], tried.steps, draws)[0] > tried.limits]
     near = 0.75 / wide  # a step is seen in frequencies about its own as well

@@ -50,7 +50,13 @@ def measure_line(
             "Hint: results.component(name) is one of them."
         )
     density = density_or_default(density)
-    pairs = pairs_of(results, look=not is_literal(density), digits=digits, people=people)
+    return risk_of_pairs(
+        results, pairs_of(results, look=not is_literal(density), digits=digits, people=people), density
+    )
+
+
+def risk_of_pairs(results: Results, pairs: Pairs, density: Density) -> Risk:
+    """The risk with a density fitted to these pairs of the results."""
     databases = np.repeat(np.arange(results.n_databases), pairs.draws)
     model = density.fit(pairs.points, databases) if np.isfinite(pairs.points).any() else None
     return Risk(results=results, density=model, pairs=pairs, shifts=largest_shifts(pairs, model))

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from empriv.base.native import BYTES, DOUBLE, DOUBLES, FLAGS, INTS, LONG, LONGS
 from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.compiled import BYTES, DOUBLE, DOUBLES, FLAGS, INTS, LONG, LONGS
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.moments import quantile
 from empriv.validate.ground import BoolArray

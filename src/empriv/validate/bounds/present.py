@@ -14,10 +14,10 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from empriv.base.native import DOUBLE, DOUBLES, LONG, LONGS
 from empriv.measuring.given.presence import GroupedPeople, PresenceRisk, WhenPresent
 from empriv.measuring.given.presence_block import PresenceBlock
 from empriv.measuring.line.atoms import tie_tolerance
-from empriv.measuring.line.compiled import DOUBLE, DOUBLES, LONG, LONGS
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.analytic import HALF, TOTAL_WIDTH, Upper, floor, narrowing, total_bound, upper_bounds
 from empriv.validate.bounds.cross_fitted import limits_of

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from empriv.base.native import BYTES, DOUBLE, DOUBLES, INTS, LONG, LONGS
 from empriv.measuring.line.atoms import lattice, share_at_most
-from empriv.measuring.line.compiled import BYTES, DOUBLE, DOUBLES, INTS, LONG, LONGS
 from empriv.measuring.line.residues import Marks, marks
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.moments import quantile

@@ -15,7 +15,7 @@ from empriv.measuring.densities.kernels import kernel_named
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import largest_shifts
-from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.line.risk import Risk, pairs_of, risk_of_pairs
 from empriv.results import FloatArray, IntArray, Results
 
 FAMILIES: dict[str, Density] = {
@@ -93,16 +93,17 @@ def other_densities(risk: Risk, rows: IntArray, *, most_variable: int = MOST_VAR
     Laplace kernel, in its own unit.
     """
     their_results = subset(risk.results, rows)
+    pairs = pairs_of(their_results, look=True, people=risk.pairs.people)
     risks: dict[str, Risk] = {}
     for name, density in FAMILIES.items():
-        many = len(risk.pairs.points) > _EACH_CHOSEN
-        if isinstance(density, VariableKde) and len(risk.pairs.points) > most_variable:
+        many = len(pairs.points) > _EACH_CHOSEN
+        if isinstance(density, VariableKde) and len(pairs.points) > most_variable:
             continue
         try:
             if many and isinstance(density, Kde) and density.kernel == "gaussian":
                 risks[name] = _gaussian(risks["laplace kernel"])
             else:
-                risks[name] = measure_line(their_results, density, people=risk.pairs.people)
+                risks[name] = risk_of_pairs(their_results, pairs, density)
         except (InputError, KeyError):  # this family cannot be fitted to these results
             continue
     return risks
