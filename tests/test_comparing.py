@@ -82,6 +82,7 @@ def test_bands_hold_the_bounds_of_all_epsilons(several: Comparison) -> None:
     assert {0.1, 0.5} <= set(grid)
     assert len(grid) >= 8
     for name, band in several.bands.items():
+        assert list(band.epsilon) == sorted(set(grid))
         np.testing.assert_array_equal(band.estimate, several[name].delta(np.array(grid)))
         assert (np.diff(band.upper) <= 0).all()
         assert (np.diff(band.lower) <= 0).all()
@@ -89,10 +90,13 @@ def test_bands_hold_the_bounds_of_all_epsilons(several: Comparison) -> None:
         at = band.epsilon == 0.1
         assert band.upper[at] >= alone.upper  # never inside what it would be alone
         assert band.lower[at] <= alone.lower
+        whole = empriv.bounds(several[name].measured, np.array(grid))  # as if all were looked for together
+        for figure in ("lower", "limit", "estimate", "upper", "total_risk_lower", "total_risk_upper"):
+            np.testing.assert_allclose(getattr(band, figure), getattr(whole, figure), rtol=1e-9, atol=1e-12)
         assert len(band.upper_i) == 0  # nothing about single individuals is kept
     figures = several.to_json()["protocols"][0]["figures"]
     assert [one["epsilon"] for one in figures] == [0.1, 0.5]
-    assert figures[1]["upper"] == several.upper(0.5)["raw"]
+    assert figures[1]["upper"] == several.upper(0.5)["raw"] == several.bounds(0.5)["raw"].upper
 
 
 @pytest.mark.slow

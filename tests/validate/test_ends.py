@@ -46,20 +46,25 @@ def atoms(rng: np.random.Generator, n: int) -> FloatArray:
 SHAPES = (smooth, tied, clusters, heavy, atoms)
 
 
-def ground(seed: int, shape: Callable[[np.random.Generator, int], FloatArray], n: int, share: float) -> Ground:
+def ground(
+    seed: int, shape: Callable[[np.random.Generator, int], FloatArray], n: int, share: float, draws: int = 1
+) -> Ground:
     """40 individuals who change a share of the results, by little or much, some to what another database has."""
     rng = np.random.default_rng(seed)
-    q = shape(rng, n)
+    q = shape(rng, n * draws)
     size = 10.0 ** rng.uniform(-4, 0.5, (40, 1))
-    other = np.where(rng.random((40, n)) < 0.1, rng.permutation(q), q + size * shape(rng, n))
-    return ground_of(empriv.measure(q, np.where(rng.random((40, n)) < share, other, q)))
+    other = np.where(rng.random((40, n * draws)) < 0.1, rng.permutation(q), q + size * shape(rng, n * draws))
+    without = np.where(np.repeat(rng.random((40, n)) < share, draws, axis=1), other, q)
+    if draws > 1:
+        q, without = q.reshape(n, draws), without.reshape(40, n, draws)
+    return ground_of(empriv.measure(q, without))
 
 
 def found(where: Ground, inner: int = 0) -> Ends:
     assert ends.ends is not None
-    n = where.n_databases
+    depth = int(0.05 * len(where.values.points))
     return ends.ends(
-        where.values, np.arange(40), np.exp(GRID), np.arange(40) < inner, depth=int(0.05 * n), level=0.95,
+        where.values, np.arange(40), np.exp(GRID), np.arange(40) < inner, depth=depth, level=0.95,
         gap=5 * where.bandwidth, tolerance=where.tolerance,
     )  # fmt: skip
 
@@ -71,13 +76,14 @@ def found(where: Ground, inner: int = 0) -> Ends:
     shape=st.sampled_from(SHAPES),
     n=st.sampled_from((30, 41, 90)),
     share=st.sampled_from((0.03, 0.3, 1.0)),
+    draws=st.sampled_from((1, 2, 5)),
 )
 def test_it_sees_what_numpy_sees(
-    seed: int, shape: Callable[[np.random.Generator, int], FloatArray], n: int, share: float
+    seed: int, shape: Callable[[np.random.Generator, int], FloatArray], n: int, share: float, draws: int
 ) -> None:
-    where = ground(seed, shape, n, share)
+    where = ground(seed, shape, n, share, draws)
     mine, without = found(where), where.values.dense(np.arange(40))
-    edges = _edges(where.values.points, without, np.exp(GRID), 1, 0.95)
+    edges = _edges(where.values.points, without, np.exp(GRID), draws, 0.95)
     np.testing.assert_allclose(mine.edges - 1 / n, edges, rtol=1e-11, atol=1e-14)
     merged = Merged.of(where.values.points, without, None, where.tolerance)
     np.testing.assert_array_equal(mine.runs, end_runs(merged, 5 * where.bandwidth))
@@ -104,7 +110,8 @@ def test_no_upper_bound_is_another(
     shape: Callable[[np.random.Generator, int], FloatArray], share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(3):
-        quick, slow = both_ways(ground(seed, shape, 60, share), monkeypatch)
+        n, draws = (30, 4) if seed == 2 else (60, 1)
+        quick, slow = both_ways(ground(seed, shape, n, share, draws), monkeypatch)
         np.testing.assert_allclose(quick.upper_i, slow.upper_i, rtol=1e-9)
         np.testing.assert_allclose(quick.total, slow.total, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(quick.exponent, slow.exponent, rtol=1e-9, atol=1e-12)

@@ -1,50 +1,15 @@
-"""Half-lines counted by what each adds, and smooth sets only where there are any, change no bound."""
+"""Half-lines in groups, and smooth sets only where there are any."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from empriv.results import FloatArray
 from empriv.validate.bounds.analytic import _edges
-from empriv.validate.bounds.half_lines import edges_of_draws
 from empriv.validate.bounds.moments import Merged, Smooth, edges, groups
 
 E = np.exp(np.array([0.0, 0.1, 0.5, 2.0]))
-
-
-@pytest.mark.slow
-@settings(deadline=None, max_examples=60)
-@given(
-    st.integers(0, 10_000), st.integers(4, 40), st.integers(2, 8), st.integers(1, 4), st.booleans(),
-    st.sampled_from([0.1, 3.0, 50.0]), st.floats(0.0, 0.999),
-)  # fmt: skip
-def test_the_same_as_every_half_line_counted_anew(
-    seed: int, n: int, draws: int, rows: int, ties: bool, size: float, share: float
-) -> None:
-    rng = np.random.default_rng(seed)
-    points = rng.normal(size=n * draws)
-    without = np.repeat(points[None, :], rows, axis=0)
-    for row in without:
-        for database in rng.integers(0, n, size=3):
-            row[database * draws : (database + 1) * draws] += size * rng.normal()
-    if ties:
-        points, without = points.round(1), without.round(1)
-    together = groups(int(share * len(points)))
-    for a, b in ((points, without), (without, points), (-points, -without)):
-        found, expected = (find(a, b, E, draws, together, 0.95) for find in (edges_of_draws, edges))
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
-
-
-def test_the_comparison_would_notice_a_missing_point() -> None:
-    rng = np.random.default_rng(1)
-    points = rng.normal(size=60)
-    without = points[None, :].copy()
-    without[0, np.argmin(points)] += 5.0
-    found = edges_of_draws(points, without, E, 3, groups(10), 0.95)
-    assert np.abs(found - edges(points, points[None, :], E, 3, groups(10), 0.95)).max() > 1e-3
 
 
 @pytest.mark.parametrize("draws", [1, 4])

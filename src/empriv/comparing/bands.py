@@ -1,7 +1,7 @@
-"""Bounds of each protocol along epsilon, computed once for the table, the page, the picture and JSON.
+"""Bounds of each protocol, computed once: at the epsilons asked for, for tables and JSON, and along epsilon for charts.
 
-The bounds come from `validate`. Most of the work serves every epsilon at once, so that a dozen cost little more than
-two.
+The bounds come from `validate`. At small epsilons, which charts begin with, nobody can be skipped: so bounds along
+epsilon are not looked for before somebody draws them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from empriv.auditing.audit import Audit
 from empriv.base.progress import progress
 from empriv.comparing.differences import comparable
-from empriv.results import FloatArray, IntArray
+from empriv.results import FloatArray
 from empriv.validate.bounds import Bounds, bounds
 
 _STEPS = 7  # besides 0
@@ -37,26 +37,39 @@ def bounded_epsilons(epsilons: Sequence[float], reach: float) -> FloatArray:
     return np.unique([*epsilons, *steps])
 
 
-def bands(audits: Mapping[str, Audit], epsilons: Sequence[float]) -> dict[str, Bounds]:
-    """Bounds at 95% for each protocol: at the epsilons asked for, and for queries of one number at eight others.
-
-    Nothing about single individuals is kept. A bound at an epsilon asked for may be a little wider than it would be
-    alone: where the bound at a greater epsilon is higher, it is used here too.
-    """
+def bounds_at(audits: Mapping[str, Audit], epsilons: Sequence[float] | FloatArray) -> dict[str, Bounds]:
+    """Bounds at 95% for each protocol, at these epsilons. Nothing about single individuals is kept."""
     grid = np.array(epsilons)
-    if all(comparable(audit.measured) is not None for audit in audits.values()):
-        grid = bounded_epsilons(epsilons, reach_of(audits, epsilons))
     out = {}
     with progress(len(audits), "Finding bounds") as advance:
         for name, audit in audits.items():
-            protocol_bounds = bounds(audit.measured, grid)
             nobody = np.empty((0, len(grid)))
-            out[name] = replace(protocol_bounds, estimate_i=nobody, upper_i=nobody)
+            out[name] = replace(bounds(audit.measured, grid), estimate_i=nobody, upper_i=nobody)
             advance()
     return out
 
 
-def select_epsilons(bounds_along: Bounds, places: IntArray) -> Bounds:
-    """The same bounds, at the epsilons in these places only."""
-    figures: dict[str, Any] = {name: np.asarray(getattr(bounds_along, name))[places] for name in _FIGURES}
-    return replace(bounds_along, **figures)
+def bands(audits: Mapping[str, Audit], asked: Mapping[str, Bounds], epsilons: Sequence[float]) -> dict[str, Bounds]:
+    """Bounds along epsilon: those ``asked`` for at the epsilons, and for queries of one number at eight others.
+
+    A bound at an epsilon asked for may be a little wider than it is alone: where the bound at a greater epsilon is
+    higher, it is used here too.
+    """
+    if any(comparable(audit.measured) is None for audit in audits.values()):
+        return dict(asked)
+    grid = bounded_epsilons(epsilons, reach_of(audits, epsilons))
+    others = bounds_at(audits, np.setdiff1d(grid, epsilons))
+    return {name: _joined(asked[name], others[name]) for name in audits}
+
+
+def _joined(asked: Bounds, others: Bounds) -> Bounds:
+    """Both in the order of epsilon. None rises: delta falls, so what bounds it at another epsilon may bound it here."""
+    order = np.argsort(np.concatenate((asked.epsilon, others.epsilon)))
+    figures: dict[str, Any] = {
+        name: np.concatenate((getattr(asked, name), getattr(others, name)))[order] for name in _FIGURES
+    }
+    for name in ("lower", "limit", "total_risk_lower"):
+        figures[name] = np.minimum.accumulate(figures[name])
+    for name in ("upper", "total_risk_upper"):
+        figures[name] = np.maximum.accumulate(figures[name][::-1])[::-1]
+    return replace(asked, **figures)

@@ -20,7 +20,7 @@ import numpy as np
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_of, rising_epsilons
 from empriv.base.storage import write_atomically
-from empriv.comparing.bands import bands, select_epsilons
+from empriv.comparing.bands import bands, bounds_at
 from empriv.comparing.differences import FIGURES, Difference, comparable, differences
 from empriv.comparing.goals import Goal
 from empriv.comparing.recommending import Recommendation, recommend
@@ -120,14 +120,20 @@ class Comparison:
         return {name: audit.bounds(epsilon, level) for name, audit in self.audits.items()}
 
     @cached_property
+    def _bounds_asked(self) -> dict[str, Bounds]:
+        """Bounds at 95% at the epsilons asked for: computed once for all that is shown."""
+        return bounds_at(self.audits, self.epsilons)
+
+    @cached_property
     def bands(self) -> dict[str, Bounds]:
-        """Bounds at 95% along epsilon, the epsilons asked for among them: computed once for all that is shown."""
-        return bands(self.audits, self.epsilons)
+        """Bounds at 95% along epsilon, the epsilons asked for among them: computed once for all charts."""
+        return bands(self.audits, self._bounds_asked, self.epsilons)
 
     def upper(self, epsilon: float) -> dict[str, float]:
-        """Upper bound on delta of each protocol; taken from `bands` where they have one."""
+        """Upper bound on delta of each protocol; computed once at the epsilons asked for."""
         if epsilon in self.epsilons:
-            return {name: float(bounds.upper[bounds.epsilon == epsilon][0]) for name, bounds in self.bands.items()}
+            place = self.epsilons.index(epsilon)
+            return {name: float(bounds.upper[place]) for name, bounds in self._bounds_asked.items()}
         return {name: float(bounds.upper) for name, bounds in self.bounds(float(epsilon)).items()}
 
     @cached_property
@@ -260,10 +266,6 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        bounded = {
-            name: select_epsilons(protocol_bounds, np.flatnonzero(np.isin(protocol_bounds.epsilon, self.epsilons)))
-            for name, protocol_bounds in self.bands.items()
-        }
         judged = self.incomparable is None
         errors = () if self.truth is None else self.utility
         overall = {} if self.truth is None else {row.protocol: _row(row) for row in self.overall}
@@ -280,7 +282,7 @@ class Comparison:
                     "n_databases": audit.results.n_databases,
                     "n_individuals": audit.results.n_individuals,
                     "draws": audit.results.draws,
-                    "figures": bounded[name].to_json(),
+                    "figures": self._bounds_asked[name].to_json(),
                     "utility": [_row(row) for row in errors if row.protocol == name],
                     "overall": overall.get(name),
                 }

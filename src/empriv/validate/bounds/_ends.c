@@ -9,7 +9,7 @@
 
 typedef struct {
     double value; /* without the individual */
-    long rank;    /* position of the same database's point with everyone */
+    long database;
 } Point;
 
 static void sort(Point *points, long count)
@@ -25,7 +25,7 @@ static void sort(Point *points, long count)
 }
 
 typedef struct {
-    long n, depth, size; /* points, half-lines beyond the first, epsilons */
+    long n, draws, depth, size; /* databases, points of each, half-lines beyond the first, epsilons */
     const double *e;
     double z, c; /* the normal quantile of the level, and (1 + 2 z^2) / 6 */
 } Asked;
@@ -62,30 +62,47 @@ static double within(const double *b, long last, int sign, long first, long afte
     return (double)(after - low) / (double)(after - first);
 }
 
+/* A sample: its points, rising, and the database of each. */
+typedef struct {
+    const double *points;
+    const int *databases;
+} Sample;
+
+/* Room for one number of each database and sample, all 0, and for the databases where one is not. */
+typedef struct {
+    double *shares[2];
+    int *touched;
+} Counted;
+
 /* Half-lines that end at the first points of b, from the left (sign 1) or from the right (-1), in groups
- * (moments.groups): raises `best`, for each e, to the largest bound. `partner` are the values in a of the databases of
- * b's points, in b's order. */
-static void half_lines(const Asked *asked, const double *a, const double *b, const double *partner, int sign,
+ * (moments.groups): raises `best`, for each e, to the largest bound. */
+static void half_lines(const Asked *asked, const Sample *a, const Sample *b, int sign, const Counted *counted,
                        double *best)
 {
-    const long n = asked->n, last = n - 1;
+    const long N = asked->n * asked->draws, last = N - 1;
+    const Sample *samples[2] = {a, b};
     for (long first = 0; first <= asked->depth; first = first < 2 ? first + 1 : 2 * first) {
-        long after = first < 2 ? first + 1 : 2 * first;
+        long after = first < 2 ? first + 1 : 2 * first, touched = 0;
         after = after > asked->depth + 1 ? asked->depth + 1 : after;
         Sums sums = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
-        for (long k = 0; k < n; k++) {
-            const double x = within(b, last, sign, first, after, sign * a[sign > 0 ? k : last - k]);
-            if (x == 0.0)
-                break;
+        for (int side = 0; side < 2; side++)
+            for (long k = 0; k < N; k++) {
+                const long at = sign > 0 ? k : last - k;
+                const double share = within(b->points, last, sign, first, after, sign * samples[side]->points[at]);
+                if (share == 0.0)
+                    break;
+                const int database = samples[side]->databases[at];
+                if (counted->shares[0][database] == 0.0 && counted->shares[1][database] == 0.0)
+                    counted->touched[touched++] = database;
+                counted->shares[side][database] += share;
+            }
+        for (long k = 0; k < touched; k++) {
+            double *one = counted->shares[0] + counted->touched[k], *other = counted->shares[1] + counted->touched[k];
+            const double x = *one / (double)asked->draws, y = *other / (double)asked->draws;
             sums.a += x, sums.aa += x * x, sums.aaa += x * x * x;
-        }
-        for (long k = 0; k < n; k++) {
-            const double y = within(b, last, sign, first, after, sign * b[sign > 0 ? k : last - k]);
-            if (y == 0.0)
-                break;
-            const double x = within(b, last, sign, first, after, sign * partner[sign > 0 ? k : last - k]);
             sums.b += y, sums.bb += y * y, sums.bbb += y * y * y;
             sums.ab += x * y, sums.aab += x * x * y, sums.abb += x * y * y;
+            *one = *other = 0.0;
         }
         for (long k = 0; k < asked->size; k++) {
             const double found = bound(&sums, asked->e[k], asked);
@@ -139,44 +156,52 @@ static int neighbours(const double *x, long count, double tolerance)
 }
 
 /* For each of `count` individuals, `rows`: the largest bound over half-lines for each of `size` values of e, the end
- * runs, and whether three values are within `tolerance`; of those who are `inner`, ties alone. `points` are sorted,
- * `place` is where each database's point stands among them. `scratch` has room for 10 n doubles, `sides` for 2 n
- * bytes. */
-void empriv_at_ends(long count, const long long *rows, const char *inner, long n, const double *points, const int *place,
-                 const long long *starts, const int *entry_database, const double *entries, long depth, long size,
-                 const double *e, double z, double c, double gap, double tolerance, double *best, long long *runs,
-                 char *tied, double *scratch, char *sides)
+ * runs, and whether three values are within `tolerance`; of those who are `inner`, ties alone. There are N = n draws
+ * points, sorted, with the database of each; `place` is where each database's draws stand among them. `scratch` has room
+ * for 5 N + 2 n doubles, `numbers` for N + n, `sides` for 2 N bytes. */
+void empriv_at_ends(long count, const long long *rows, const char *inner, long n, long draws, const double *points,
+                    const int *databases, const int *place, const long long *starts, const int *entry_database,
+                    const double *entries, long depth, long size, const double *e, double z, double c, double gap,
+                    double tolerance, double *best, long long *runs, char *tied, double *scratch, int *numbers,
+                    char *sides)
 {
-    const Asked asked = {n, depth, size, e, z, c};
-    const int pairs = neighbours(points, n, tolerance);
-    double *sorted = scratch, *own = sorted + n, *partner = own + n, *x = partner + n;
-    Point *moved = (Point *)(x + 2 * n);
+    const Asked asked = {n, draws, depth, size, e, z, c};
+    const long N = n * draws;
+    const int pairs = neighbours(points, N, tolerance);
+    double *sorted = scratch, *x = sorted + N;
+    Point *moved = (Point *)(x + 2 * N);
+    double *shares = (double *)(moved + N);
+    int *whose = numbers;
+    const Counted counted = {{shares, shares + n}, whose + N};
+    const Sample with_all = {points, databases}, without = {sorted, whose};
     char *is_moved = sides;
+    for (long k = 0; k < 2 * n; k++)
+        shares[k] = 0.0;
     for (long row = 0; row < count; row++) {
         const long long first = starts[rows[row]], stop = starts[rows[row] + 1];
         long some = 0;
-        for (long k = 0; k < n; k++) {
-            own[k] = points[k]; /* without the individual, in the order of the points with everyone */
+        for (long k = 0; k < N; k++)
             is_moved[k] = 0;
-        }
-        for (long long j = first; j < stop; j++) {
-            const long rank = place[entry_database[j]];
-            if (entries[j] == points[rank])
-                continue;
-            own[rank] = entries[j];
-            is_moved[rank] = 1;
-            moved[some].value = entries[j];
-            moved[some++].rank = rank;
-        }
+        for (long long j = first; j < stop; j++)
+            for (long draw = 0; draw < draws; draw++) {
+                const int rank = place[entry_database[j] * draws + draw];
+                const double value = entries[j * draws + draw];
+                if (value == points[rank])
+                    continue;
+                is_moved[rank] = 1;
+                moved[some].value = value;
+                moved[some++].database = entry_database[j];
+            }
         sort(moved, some);
-        for (long k = 0, i = 0, j = 0; k < n; k++) {
-            while (i < n && is_moved[i])
+        for (long k = 0, i = 0, j = 0; k < N; k++) {
+            while (i < N && is_moved[i])
                 i++;
-            if (j >= some || (i < n && points[i] <= moved[j].value)) {
-                sorted[k] = partner[k] = points[i++];
+            if (j >= some || (i < N && points[i] <= moved[j].value)) {
+                whose[k] = databases[i];
+                sorted[k] = points[i++];
             } else {
-                sorted[k] = moved[j].value;
-                partner[k] = points[moved[j++].rank];
+                whose[k] = (int)moved[j].database;
+                sorted[k] = moved[j++].value;
             }
         }
         double *found = best + row * size;
@@ -184,22 +209,22 @@ void empriv_at_ends(long count, const long long *rows, const char *inner, long n
             found[k] = -INFINITY;
         tied[row] = 0, runs[row] = 0;
         /* of three alike, two are of the same sample */
-        const int maybe = pairs || neighbours(sorted, n, tolerance);
+        const int maybe = pairs || neighbours(sorted, N, tolerance);
         if (inner[row] && !maybe)
             continue;
         for (int sign = 1; sign >= -1 && !inner[row]; sign -= 2) {
-            half_lines(&asked, points, sorted, partner, sign, found);
-            half_lines(&asked, sorted, points, own, sign, found);
+            half_lines(&asked, &with_all, &without, sign, &counted, found);
+            half_lines(&asked, &without, &with_all, sign, &counted, found);
         }
-        for (long k = 0, i = 0, j = 0; k < 2 * n; k++) {
-            const int with_all = j >= n || (i < n && points[i] <= sorted[j]);
-            x[k] = with_all ? points[i++] : sorted[j++];
-            sides[k] = (char)!with_all;
+        for (long k = 0, i = 0, j = 0; k < 2 * N; k++) {
+            const int theirs = i >= N || (j < N && sorted[j] < points[i]);
+            x[k] = theirs ? sorted[j++] : points[i++];
+            sides[k] = (char)theirs;
         }
-        for (long k = 2; k < 2 * n && maybe && !tied[row]; k++)
+        for (long k = 2; k < 2 * N && maybe && !tied[row]; k++)
             tied[row] = x[k] - x[k - 2] <= tolerance;
         if (!inner[row])
-            runs[row] = end_runs(x, sides, 2 * n, gap);
+            runs[row] = end_runs(x, sides, 2 * N, gap);
     }
 }
 

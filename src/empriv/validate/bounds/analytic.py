@@ -18,7 +18,6 @@ from empriv.measuring.line.atoms import lattice
 from empriv.measuring.line.screening import log_reach
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds import ends, structure
-from empriv.validate.bounds.half_lines import edges_of_draws
 from empriv.validate.bounds.moments import Merged, Smooth, bound_from_raw, bound_of, edges, end_runs, groups, quantile
 from empriv.validate.ground import BoolArray, Ground
 
@@ -64,7 +63,7 @@ def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
     reaches = _reaches(ground, moving)
     all_of_them = np.ones(len(out), bool)
     looks = _Looks(all_of_them, np.full(len(out), np.inf), reaches.total, all_of_them)
-    if ends.ends is not None and ground.draws == 1:
+    if ends.ends is not None:
         tied = _looked_at_ends(ground, moving, inner, grid, level, out)
         # An empty set says nothing of the second look without tied values.
         looks = _Looks(~all_of_them, np.where(tied, np.inf, reaches.smooth), reaches.total, all_of_them)
@@ -124,12 +123,12 @@ def _looked_at_ends(
     def task(some: IntArray) -> ends.Ends:
         assert ends.ends is not None
         return ends.ends(
-            ground.values, some, np.exp(grid), inner[some], depth=int(0.05 * n), level=level, gap=5 * h,
-            tolerance=ground.tolerance,
+            ground.values, some, np.exp(grid), inner[some], depth=int(0.05 * len(ground.values.points)), level=level,
+            gap=5 * h, tolerance=ground.tolerance,
         )  # fmt: skip
 
     for some, found in ground.in_threads(task, rows, most=_ENDS):
-        runs = _run_bound(found.runs, n, level)[:, None]
+        runs = _run_bound(found.runs / ground.draws, n, level)[:, None]
         out[some] = np.maximum(out[some], np.maximum(found.edges - 1.0 / n, runs))
         tied[some] = found.tied
     return tied
@@ -280,7 +279,6 @@ def _block(
 
 def _edges(points: FloatArray, without: FloatArray, e: FloatArray, draws: int, level: float) -> FloatArray:
     together = groups(int(0.05 * len(points)))
-    find = edges if draws == 1 else edges_of_draws
     best = np.zeros((len(without), len(e)))
     for sign in (1.0, -1.0):
         x, y = sign * points, sign * without
@@ -288,10 +286,10 @@ def _edges(points: FloatArray, without: FloatArray, e: FloatArray, draws: int, l
         last = np.partition(x, together[-1][1] - 1)[together[-1][1] - 1]
         theirs = ((x != y) & (np.minimum(x, y) <= last)).any(axis=1)
         if not theirs.all():
-            best[~theirs] = np.maximum(best[~theirs], find(x, x, e, draws, together, level))
+            best[~theirs] = np.maximum(best[~theirs], edges(x, x, e, draws, together, level))
         if theirs.any():
             for a, b in ((x, y[theirs]), (y[theirs], x)):
-                best[theirs] = np.maximum(best[theirs], find(a, b, e, draws, together, level))
+                best[theirs] = np.maximum(best[theirs], edges(a, b, e, draws, together, level))
     return best - draws / len(points)
 
 

@@ -26,7 +26,7 @@ class Ends(NamedTuple):
     Attributes
     ----------
     edges : (rows, epsilons) largest bound over half-lines on either side that hold up to ``depth`` points of a sample
-    runs : (rows,) most points at an end that one sample holds alone
+    runs : (rows,) most points at an end that one sample holds alone, of all draws
     tied : (rows,) whether three values are the same
     """
 
@@ -44,8 +44,8 @@ def _load() -> Find | None:
         return None
     function = ctypes.CDLL(spec.origin).empriv_at_ends
     function.argtypes = [
-        LONG, LONGS, FLAGS, LONG, DOUBLES, INTS, LONGS, INTS, DOUBLES, LONG, LONG, DOUBLES, *[DOUBLE] * 4, DOUBLES,
-        LONGS, FLAGS, DOUBLES, BYTES,
+        LONG, LONGS, FLAGS, LONG, LONG, DOUBLES, INTS, INTS, LONGS, INTS, DOUBLES, LONG, LONG, DOUBLES, *[DOUBLE] * 4,
+        DOUBLES, LONGS, FLAGS, DOUBLES, INTS, BYTES,
     ]  # fmt: skip
     function.restype = None
 
@@ -53,21 +53,23 @@ def _load() -> Find | None:
         pairs: Pairs, rows: IntArray, e: FloatArray, inner: BoolArray, *, depth: int, level: float, gap: float,
         tolerance: float,
     ) -> Ends:  # fmt: skip
-        """``pairs`` must have one draw for each database, and finite values.
+        """``pairs`` must have finite values.
 
         Who is ``inner`` changes nothing at the ends, and is looked at for ties alone: edges are -inf, runs 0.
         """
-        n, count, z = len(pairs.points), len(rows), quantile(level)
+        size, count, z = len(pairs.points), len(rows), quantile(level)
+        n = size // pairs.draws
         order = np.argsort(pairs.points, kind="stable")
-        place = np.empty(n, np.int32)
-        place[order] = np.arange(n)
+        place = np.empty(size, np.int32)
+        place[order] = np.arange(size)
         found = Ends(np.empty((count, len(e))), np.empty(count, np.int64), np.empty(count, bool))
         rows, starts, databases, grid, entries = map(
             np.ascontiguousarray, (rows, pairs.starts, pairs.entry_database, np.asarray(e, float), pairs.entries)
         )
         function(
-            count, rows, inner, n, pairs.points[order], place, starts, databases, entries, depth, len(e), grid, z,
-            (1 + 2 * z * z) / 6, gap, tolerance, *found, np.empty(10 * n), np.empty(2 * n, np.int8),
+            count, rows, inner, n, pairs.draws, pairs.points[order], (order // pairs.draws).astype(np.int32), place,
+            starts, databases, entries, depth, len(e), grid, z, (1 + 2 * z * z) / 6, gap, tolerance, *found,
+            np.empty(5 * size + 2 * n), np.empty(size + n, np.int32), np.empty(2 * size, np.int8),
         )  # fmt: skip
         return found
 
