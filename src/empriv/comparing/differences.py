@@ -22,8 +22,8 @@ from empriv.base.progress import progress
 from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.density import Density, Mixture, is_literal
-from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.risk import Risk, measure_line
+from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.risk import Risk, risk_of_pairs
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.validate.checks.robustness import risk_of_rows, scaled, subset
 from empriv.words.side_by_side import NONE, REAL, UNTOLD, difference_sentence
@@ -100,6 +100,14 @@ class _Part:
     order: IntArray  # positions of the databases, in an order common to all protocols
     density: Density
     seen: Pairs  # on all databases: a half is too small to look for last digits and changed spreads anew
+
+    def pairs_of(self, results: Results) -> Pairs:
+        """Pairs of these individuals, with last digits and changes of the spread as they were seen."""
+        pairs = split(results, look=not is_literal(self.density))
+        return replace(
+            pairs, people=results.n_individuals, residues=self.seen.residues, sure_residues=self.seen.sure_residues,
+            ratios=self.seen.ratios,
+        )  # fmt: skip
 
 
 def differences(
@@ -248,7 +256,7 @@ def _views(part: _Part, databases: IntArray, grid: FloatArray, scales: Sequence[
             out[1::2] = out[::2]
             continue
         try:
-            risk = measure_line(look, part.density, digits=False).as_seen(part.seen)
+            risk = risk_of_pairs(look, part.pairs_of(look), part.density)
         except InputError:  # these answers cannot be measured with this density
             continue
         out[k] = _figures(risk, part.weights, grid)

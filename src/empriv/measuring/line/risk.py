@@ -167,11 +167,6 @@ class Risk(RiskContract):
             return np.zeros_like(x)
         return self.density.pdf(x, self.pairs.dense(np.array([row]))[0])
 
-    def as_seen(self, pairs: Pairs) -> Risk:
-        """The same with last digits and changes of the spread as they were seen in other pairs of these individuals."""
-        pairs = replace(self.pairs, residues=pairs.residues, sure_residues=pairs.sure_residues, ratios=pairs.ratios)
-        return Risk(self.results, self.density, pairs, largest_shifts(pairs, self.density))
-
     def given_presence(self) -> PresenceRisk:
         """The risk on a database that the person is in, where the paper's is averaged over all databases."""
         from empriv.measuring.given.presence import presence_of  # which is made of risks
