@@ -159,11 +159,11 @@ static int neighbours(const double *x, long count, double tolerance)
  * runs, and whether three values are within `tolerance`; of those who are `inner`, ties alone. There are N = n draws
  * points, sorted, with the database of each; `place` is where each database's draws stand among them. `scratch` has room
  * for 5 N + 2 n doubles, `numbers` for N + n, `sides` for 2 N bytes. */
-void empriv_at_ends(long count, const long long *rows, const char *inner, long n, long draws, const double *points,
-                    const int *databases, const int *place, const long long *starts, const int *entry_database,
-                    const double *entries, long depth, long size, const double *e, double z, double c, double gap,
-                    double tolerance, double *best, long long *runs, char *tied, double *scratch, int *numbers,
-                    char *sides)
+void empriv_ends_of_samples(long count, const long long *rows, const char *inner, long n, long draws,
+                            const double *points, const int *databases, const int *place, const long long *starts,
+                            const int *entry_database, const double *entries, long depth, long size, const double *e,
+                            double z, double c, double gap, double tolerance, double *best, long long *runs, char *tied,
+                            double *scratch, int *numbers, char *sides)
 {
     const Asked asked = {n, draws, depth, size, e, z, c};
     const long N = n * draws;

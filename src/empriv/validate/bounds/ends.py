@@ -42,7 +42,7 @@ def _load() -> Find | None:
     spec = find_spec("empriv.validate.bounds._ends")
     if spec is None or spec.origin is None:
         return None
-    function = ctypes.CDLL(spec.origin).empriv_at_ends
+    function = ctypes.CDLL(spec.origin).empriv_ends_of_samples
     function.argtypes = [
         LONG, LONGS, FLAGS, LONG, LONG, DOUBLES, INTS, INTS, LONGS, INTS, DOUBLES, LONG, LONG, DOUBLES, *[DOUBLE] * 4,
         DOUBLES, LONGS, FLAGS, DOUBLES, INTS, BYTES,
