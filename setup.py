@@ -34,6 +34,7 @@ if __name__ == "__main__":
                 "measuring.densities._selection",
                 "measuring.given._battery",
                 "measuring.given._presence",
+                "measuring.line._epanechnikov",
                 "measuring.line._laplace",
                 "measuring.line._residues",
                 "validate.bounds._ends",

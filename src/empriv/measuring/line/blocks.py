@@ -16,7 +16,7 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.contract import largest_of
 from empriv.measuring.densities.density import Mixture, Model
-from empriv.measuring.line import generic, laplace, mixtures, sides
+from empriv.measuring.line import generic, laplace, mixtures, parabolas, sides
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
 from empriv.measuring.line.residues import pairs_at_steps
@@ -30,7 +30,7 @@ _VALUES = 400_000  # kernel values held at once
 class Block:
     """Cells of a block of individuals, atoms included, and what rounding may do to their sums."""
 
-    source: laplace.LaplaceBlock | mixtures.MixtureBlock | generic.GenericBlock | None
+    source: laplace.LaplaceBlock | mixtures.MixtureBlock | parabolas.ParabolaBlock | generic.GenericBlock | None
     mass: FloatArray
     mass_without: FloatArray
     slack: float
@@ -53,6 +53,10 @@ class Block:
         low = high = np.zeros(self.rows)
         if self.source is not None:
             low, high = self.source.log_range()
+        return self._with_atoms(low, high)
+
+    def _with_atoms(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Both suprema, from the range of log p/p_i where there are no atoms."""
         ups = []
         for direction, smooth in ((0, high), (1, -low)):
             atoms = self._atoms(direction)
@@ -70,6 +74,12 @@ class Block:
             stick, low, high = self.source.sticks(e)
             with np.errstate(divide="ignore"):
                 largest = np.log(np.maximum(high, 1.0 / low))
+        elif isinstance(self.source, parabolas.ParabolaBlock) and (both := self.source.sticks(e)) is not None:
+            smooth, low, high = both
+            atoms = [self._atoms(direction) for direction in (0, 1)]
+            stick = np.maximum(*(smooth[:, k] + curve(atoms[k], e, self.rows) for k in (0, 1)))
+            with np.errstate(divide="ignore"):
+                largest = np.maximum(*self._with_atoms(np.log(low), np.log(high)))
         else:
             stick = np.maximum(*(curve(self.cells(direction, e[0]), e, self.rows) for direction in (0, 1)))
             largest = np.maximum(*self.log_suprema())
@@ -162,8 +172,9 @@ def _mixture_groups(
                 values = max(2 * size, 5 * len(nodes), moved * near.degree)  # held for each individual
                 yield within_reach, max(1, int(_VALUES / values)), near
     near_enough = shifts[rows] <= sides.NEAR[-1]
+    values = (50 if parabolas.serves(model) else 400) * size
     for group in (rows[near_enough], rows[~near_enough]):
-        yield group, max(1, _VALUES // (400 * size)), None
+        yield group, max(1, _VALUES // values), None
 
 
 def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftMatrices | None) -> Callable[[], Block]:
@@ -180,6 +191,11 @@ def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftM
         if closed_form(model):
             source = laplace.LaplaceBlock(points, without, model.bandwidth)
             return Block(source, *masses, slack=laplace.slack(points))
+        if parabolas.serves(model):
+            closed = parabolas.ParabolaBlock(
+                points, without, model.bandwidth, lambda: _mixture(model, points, without, None)
+            )
+            return Block(closed, *masses, slack=mixtures.SLACK)
         return Block(_mixture(model, points, without, near), *masses, slack=mixtures.SLACK)
 
     return make

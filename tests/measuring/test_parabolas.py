@@ -1,0 +1,109 @@
+"""The Epanechnikov kernel in closed form says what exact arithmetic and the cells of any kernel say."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import empriv
+from empriv.measuring.line import compiled
+from empriv.measuring.line.mixtures import SLACK
+from empriv.results import FloatArray, Results
+
+pytestmark = pytest.mark.skipif(
+    compiled.epanechnikov is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+)
+
+EPSILONS = np.array([0.0, 0.05, 0.2, 1.0, 5.0, 20.0, 100.0, 600.0])
+
+
+def drawn(seed: int) -> tuple[FloatArray, FloatArray, float]:
+    """Results, results without three individuals, NaN where there is none, and a bandwidth: of every size."""
+    rng = np.random.default_rng(seed)
+    n = 1 if seed == 0 else int(rng.integers(2, 14))
+    q = rng.normal(0, 2, n) * 10.0 ** rng.integers(-3, 4)
+    wide = max(float(np.std(q)), 1e-3)
+    size, touched = 10.0 ** rng.uniform(-6, 1, (3, 1)), rng.random((3, n)) < rng.choice([0.1, 0.5, 1.0])
+    without = q - rng.exponential(1, (3, n)) * wide * size * touched
+    if seed % 3 == 0:  # ties
+        q, without = np.round(q), np.round(without)
+    if seed % 4 == 0 and n > 1:  # no number, and so a mass of its own
+        q, without = q.copy(), without.copy()
+        q[: n // 4], without[:, : n // 3] = np.nan, np.nan
+    return q, without, wide * 10.0 ** rng.uniform(-4, 0.7)
+
+
+def measured(q: FloatArray, without: FloatArray, bandwidth: float) -> FloatArray:
+    rows, n = without.shape
+    results = Results(
+        q=q, outcomes=np.isnan(q).astype(np.int8), databases=np.arange(n), individuals=np.arange(rows),
+        starts=np.arange(rows + 1) * n, entry_database=np.tile(np.arange(n, dtype=np.int32), rows),
+        entry_q=without.ravel(), entry_outcomes=np.isnan(without).astype(np.int8).ravel(),
+    )  # fmt: skip
+    return np.asarray(empriv.measure(results, density=empriv.Kde("epanechnikov", bandwidth)).delta_i(EPSILONS))
+
+
+def witness(q: FloatArray, without: FloatArray, bandwidth: float, epsilon: float) -> float:
+    """delta_i from the same parabolas with 600 digits: e^600 has 261, and roots lie as close together."""
+    with mp.workdps(600):
+        sides = [[mp.mpf(float(x)) for x in side if np.isfinite(x)] for side in (q, without)]
+        h, e = mp.mpf(bandwidth), mp.exp(epsilon)
+        ends = sorted({x + sign * h for side in sides for x in side for sign in (-1, 1)})
+        totals = [mp.mpf(0), mp.mpf(0)]
+        for left, right in pairwise(ends):
+            active = [[left - x for x in side if x - h <= left and right <= x + h] for side in sides]
+            a, b = ([sum(h * h - u * u for u in side), -2 * sum(side), -len(side)] for side in active)
+            for k, (above, below) in enumerate(((a, b), (b, a))):
+                totals[k] += positive_area([x - e * y for x, y in zip(above, below, strict=True)], right - left)
+        atoms = [int(np.isnan(side).sum()) for side in (q, without)]
+        scale = mp.mpf(3) / (4 * len(q) * h**3)
+        return float(max(scale * totals[k] + max(0, atoms[k] - e * atoms[1 - k]) / len(q) for k in (0, 1)))
+
+
+def positive_area(d: list[Any], width: Any) -> Any:
+    def area(t: Any) -> Any:
+        return t * (d[0] + t * (d[1] / 2 + t * d[2] / 3))
+
+    inside = d[1] ** 2 - 4 * d[2] * d[0]
+    roots = []
+    if d[2] and inside > 0:
+        roots = [(-d[1] + sign * mp.sqrt(inside)) / (2 * d[2]) for sign in (-1, 1)]
+    elif not d[2] and d[1]:
+        roots = [-d[0] / d[1]]
+    cuts = [mp.mpf(0), *sorted(x for x in roots if 0 < x < width), width]
+    middles = [(x + y) / 2 for x, y in pairwise(cuts)]
+    return sum(
+        area(y) - area(x) for (x, y), t in zip(pairwise(cuts), middles, strict=True) if d[0] + t * (d[1] + t * d[2]) > 0
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sticks_are_exact_and_never_too_small(seed: int) -> None:
+    q, without, bandwidth = drawn(seed)
+    delta = measured(q, without, bandwidth)
+    for row in range(len(without)):
+        exact = [witness(q, without[row], bandwidth, epsilon) for epsilon in EPSILONS]
+        assert np.all(delta[row] >= np.minimum(exact, 1.0) - 1e-200), "but for what rounds in the witness"
+        assert np.all(delta[row] <= np.array(exact) * (1 + 1e-11) + 2.5 * SLACK)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_cells_of_any_kernel_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    q, without, bandwidth = drawn(seed)
+    fast = measured(q, without, bandwidth)[:, :5]
+    monkeypatch.setattr(compiled, "epanechnikov", None)
+    slow = measured(q, without, bandwidth)[:, :5]
+    assert np.abs(fast - slow).max() < 1e-11
+    assert np.array_equal(fast == 0, slow == 0), "zero where it is proved"
+
+
+def test_points_too_many_bandwidths_away_take_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    q = np.array([-3e7, 0.0, 1.0, 2.0, 3e7])
+    without = q - np.array([[0.0, 0.3, 0.0, 0.1, 0.5]])
+    fast = measured(q, without, 0.7)
+    monkeypatch.setattr(compiled, "epanechnikov", None)
+    assert np.array_equal(fast, measured(q, without, 0.7))
