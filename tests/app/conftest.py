@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import numpy as np
 import pytest
@@ -43,9 +43,13 @@ class Answer:
 
 @dataclass
 class Visitor:
-    """Speaks HTTP with a desk, as a browser would: keeps cookies, follows redirects after a form."""
+    """Speaks HTTP with a desk, as a browser would: keeps cookies, follows redirects after a form.
+
+    ``root`` is the path before all addresses of the desk, which tests leave away, and which answers are shown without.
+    """
 
     port: int
+    root: str = ""
     cookies: dict[str, str] = field(default_factory=dict)
 
     def ask(
@@ -56,14 +60,17 @@ class Visitor:
         sent = dict(headers or {})
         if self.cookies and "Cookie" not in sent:
             sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        connection.request(method, path, body, sent)
+        connection.request(method, self.root + path, body, sent)
         response = connection.getresponse()
-        text = response.read().decode("utf-8", "replace")
+        text = response.read().decode("utf-8", "replace").replace(f'="{self.root}/', '="/')
         for cookie in response.headers.get_all("Set-Cookie") or []:
             name, _, rest = cookie.partition("=")
             self.cookies[name] = rest.partition(";")[0]
         connection.close()
-        return Answer(response.status, text, dict(response.headers.items()))
+        received = dict(response.headers.items())
+        if "location" in received:
+            received["location"] = received["location"].removeprefix(self.root)
+        return Answer(response.status, text, received)
 
     def get(self, path: str) -> Answer:
         answer = self.ask("GET", path)
@@ -107,9 +114,20 @@ class RunningDesk:
 
     def visitor(self) -> Visitor:
         """Somebody who opened the address that was printed."""
-        visitor = Visitor(self.port)
-        visitor.get(self.address.partition(str(self.port))[2])
-        return visitor
+        return entered(self.address)
+
+    def at(self, path: str) -> str:
+        """Where a browser finds a page."""
+        return self.address.partition("/?")[0] + path
+
+
+def entered(address: str) -> Visitor:
+    """Somebody who opened an address that was printed."""
+    parts = urlsplit(address)
+    assert parts.port is not None
+    visitor = Visitor(parts.port, parts.path.removesuffix("/"))
+    visitor.get(f"/?{parts.query}")
+    return visitor
 
 
 @contextmanager

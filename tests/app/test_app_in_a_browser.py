@@ -21,7 +21,7 @@ class Tab:
     def __init__(self, browser: Any, desk: RunningDesk, **options: Any) -> None:
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
-        self.port = desk.port
+        self.desk = desk
         self.noises: list[str] = []
         self.elsewhere: list[str] = []
         self.page.on("console", lambda message: self.noises.append(message.text))
@@ -31,11 +31,11 @@ class Tab:
         self.page.goto(desk.address)
 
     def _note(self, url: str) -> None:
-        if not url.startswith((f"http://127.0.0.1:{self.port}/", "data:", "blob:")):
+        if not url.startswith((f"http://127.0.0.1:{self.desk.port}/", "data:", "blob:")):
             self.elsewhere.append(url)
 
     def go(self, path: str) -> None:
-        self.page.goto(f"http://127.0.0.1:{self.port}{path}")
+        self.page.goto(self.desk.at(path))
 
     def wrong_by_axe(self, axe: str) -> list[Any]:
         """What axe-core objects to on the page."""
@@ -129,7 +129,7 @@ def test_a_newcomer_goes_from_a_file_to_a_release_by_keyboard_on_a_telephone(
         read.append(step)
 
     assert here.wrong_by_axe(axe) == []
-    keys.press("a[href='/new']")
+    keys.press("a[href$='/new']")
     page.wait_for_url("**/new")
     page.set_input_files("#upload", str(rows))  # the browser's own dialogue, which no page can test
     keys.press("form:has(#upload) button")

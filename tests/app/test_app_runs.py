@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import runpy
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 import pytest
 
-from app.conftest import PATIENCE, RunningDesk, Visitor, sales, wait_for
+from app.conftest import PATIENCE, RunningDesk, Visitor, entered, sales, wait_for
+from empriv.app.aside import Aside
 from empriv.app.folder import Folder
 from empriv.app.listing import figures_of_file
 from empriv.app.see_decision import decision_of
@@ -25,6 +30,7 @@ from empriv.app.watch_run import arguments_of, plan_of, step_for, what_needs_tru
 from empriv.app.work import AUDIT, all_work, cancel, changed_since, latest, seen, start
 from empriv.cli.config import Settings
 from empriv.cli.main import main
+from empriv.errors import InputError
 
 SETTINGS = Settings(
     files=("sales.csv",), database="day", individual=("client",), query=("avg(amount)",),
@@ -99,6 +105,25 @@ def test_decision_is_said_and_its_page_is_framed_without_the_rights_of_the_app(
         assert visitor.get(f"/audits/shop/written/{other}").status == 404
     (audited.path / "other.html").symlink_to("/etc/hostname")
     assert visitor.get("/audits/other/written/report").status == 404
+
+
+@pytest.mark.usefixtures("audited")
+def test_a_written_page_does_not_learn_the_path_of_the_desk(desk: RunningDesk, visitor: Visitor) -> None:
+    """Its script, which may be anybody's, can tell its own address and who linked to it."""
+    page = visitor.get("/audits/shop/decision")
+    linked = re.search(r'<iframe[^>]* src="([^"]*)"', page.text)
+    assert linked is not None
+    assert not linked[1].startswith((visitor.root, "/audits"))
+    assert page.headers["referrer-policy"] == "origin"
+    anybody = Visitor(desk.port)  # the frame belongs to no site, and has no cookie
+    answer = anybody.ask("GET", linked[1])
+    assert (answer.status, answer.text[:9]) == (200, "<!doctype")
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    root = linked[1].partition("/audits")[0]
+    for path in ("/", "/audits/shop/decision", "/audits/other/written/report", "/audits/shop/written/noise"):
+        assert anybody.ask("GET", root + path).status == 403
+    assert anybody.ask("GET", f"{linked[1]}?page=noise").status == 403
+    assert anybody.ask("POST", linked[1]).status == 403
 
 
 @pytest.mark.usefixtures("audited")
@@ -218,11 +243,7 @@ def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Visitor]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            address = urlsplit(process.stdout.readline().split()[-1])
-            assert address.port is not None
-            visitor = Visitor(address.port)
-            visitor.get(f"/?{address.query}")
-            yield process, visitor
+            yield process, entered(process.stdout.readline().split()[-1])
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -262,6 +283,66 @@ def test_work_tells_how_far_it_is_and_is_lost_if_its_process_is_killed(tmp_path:
     assert latest(folder, "endless") == again
     cancel(folder, again.key)
     assert seen(folder, again.key).state == "cancelled"
+
+
+def test_two_servers_on_one_folder_start_work_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = put(tmp_path)
+    slow(folder, "endless")
+    monkeypatch.setattr("empriv.app.work._forget", lambda *_: time.sleep(0.2))  # time for the other one to look as well
+
+    def begin(_: int) -> str:
+        try:
+            return start(folder, "endless", AUDIT, arguments_of("endless")).key
+        except InputError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as servers:
+        told = sorted(servers.map(begin, range(2)))
+    (only,) = all_work(folder, "endless")
+    cancel(folder, only.key)
+    assert told[0] == only.key
+    assert "is under way" in told[1]
+
+
+def test_cancelling_ends_the_workers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that hears no signal but the last, and whose parent ends at the first."""
+    folder = put(tmp_path)
+    reads, writes = os.pipe()
+    parent = ["sh", "-c", "trap '' INT TERM; sleep 1000 & trap - INT TERM; wait"]
+    commanded = subprocess.Popen
+
+    def command(_: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return commanded(parent, pass_fds=(writes,), **options)
+
+    monkeypatch.setattr(subprocess, "Popen", command)
+    cancel(folder, start(folder, "shop", AUDIT, ()).key)
+    os.close(writes)
+    assert select.select([reads], [], [], PATIENCE)[0]
+    assert os.read(reads, 1) == b""  # nobody is left who could write
+    os.close(reads)
+
+
+def test_a_question_that_takes_too_long_is_ended_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask_both() -> tuple[Any, ...]:
+        aside = Aside(str(tmp_path))
+        monkeypatch.setattr("empriv.app.aside._SECONDS", 0.5)
+        endless = asyncio.ensure_future(aside.ask(time.sleep, 1000))
+        await asyncio.sleep(0)
+        monkeypatch.setattr("empriv.app.aside._SECONDS", PATIENCE)
+        answers = await asyncio.gather(endless, aside.ask(sleep_and_tell, 2.0), return_exceptions=True)
+        after = await aside.ask(os.getcwd)
+        aside.close()
+        return (*answers, after)
+
+    ended_early, told, after = asyncio.run(ask_both())
+    assert "was ended" in str(ended_early)
+    assert told == "awake"
+    assert after == str(tmp_path)
+
+
+def sleep_and_tell(seconds: float) -> str:
+    time.sleep(seconds)
+    return "awake"
 
 
 def test_files_of_an_earlier_run_are_not_taken_for_those_of_the_last(tmp_path: Path) -> None:

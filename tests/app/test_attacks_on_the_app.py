@@ -205,6 +205,9 @@ class TestFilesOfResults:
             ("asked.json", {"audit": "told", "title": "Audit", "arguments": 5, "began": "x"}),
             ("ended.json", {"code": "x"}),
             ("ended.json", {"code": 0, "at": "x"}),
+            ("ended.json", {"code": 0, "at": 1e300}),
+            ("ended.json", {"code": 1e300, "at": 1.0}),
+            ("asked.json", {"audit": "told", "title": "Audit", "arguments": [], "began": 1e300}),
             ("progress.json", {"share": "x", "seconds_left": "x"}),
         ],
     )

@@ -115,7 +115,7 @@ def test_the_list_as_csv_holds_no_formulas(visitor: Visitor) -> None:
 def test_an_archive_holds_what_a_checker_may_have(folder: Path, visitor: Visitor, desk: RunningDesk) -> None:
     cookie = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
     with closing(http.client.HTTPConnection("127.0.0.1", desk.port)) as connection:
-        connection.request("GET", "/export/alpha.zip", headers={"Cookie": cookie})
+        connection.request("GET", f"{visitor.root}/export/alpha.zip", headers={"Cookie": cookie})
         content = connection.getresponse().read()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert sorted(archive.namelist()) == ["alpha.html", "alpha.json"]  # not who is who, and no results

@@ -62,7 +62,7 @@ def go_to(page: Any, selector: str) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_slider_is_moved_by_keys_and_keeps_the_focus(desk: RunningDesk, tab: Any, axe: str) -> None:
-    tab.goto(f"http://127.0.0.1:{desk.port}/audits/plain/improve")
+    tab.goto(desk.at("/audits/plain/improve"))
     go_to(tab, "#slide-noise")
     before = tab.inner_text("#shown-noise")
     tab.keyboard.press("ArrowRight")
@@ -87,9 +87,9 @@ def test_the_desk_is_searched_and_two_are_ticked_by_keys(desk: RunningDesk, tab:
     tab.keyboard.press("Enter")
     tab.wait_for_url("**/?q=publish")
     assert tab.locator("tbody tr").count() == 1
-    tab.goto(f"http://127.0.0.1:{desk.port}/compare?audit=plain&audit=other")
+    tab.goto(desk.at("/compare?audit=plain&audit=other"))
     is_readable(tab, axe)
-    tab.goto(f"http://127.0.0.1:{desk.port}/")
+    tab.goto(desk.at("/"))
     for name in ("other", "plain"):
         tab.focus(f"input[value={name}]")
         tab.keyboard.press("Space")

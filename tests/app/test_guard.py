@@ -16,9 +16,10 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 class TestWhoMayEnter:
     def test_the_token_becomes_a_cookie_that_no_script_reads_and_no_other_site_sends(self, desk: RunningDesk) -> None:
-        answer = Visitor(desk.port).ask("GET", desk.address.partition(str(desk.port))[2])
+        root, _, query = desk.address.partition(str(desk.port))[2].partition("/?")
+        answer = Visitor(desk.port).ask("GET", f"{root}/?{query}")
         assert answer.status == 303
-        assert answer.headers["location"] == "/"  # the token leaves the address bar
+        assert answer.headers["location"] == f"{root}/"  # the token leaves the address bar
         cookie = answer.headers["set-cookie"].lower()
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
@@ -26,15 +27,28 @@ class TestWhoMayEnter:
 
     @pytest.mark.parametrize("path", ["/", "/new", "/asset/style.css", "/audits/x/data", "/nothing", "/?token=wrong"])
     def test_without_it_there_is_nothing_to_see(self, desk: RunningDesk, path: str) -> None:
-        answer = Visitor(desk.port).ask("GET", path)
-        assert answer.status == 403
-        assert "empriv app" in answer.text
+        for root in ("", desk.visitor().root, f"/{'0' * 32}"):
+            answer = Visitor(desk.port, root).ask("GET", path)
+            assert answer.status == 403
+            assert "empriv app" in answer.text
 
     def test_another_desk_of_the_same_machine_has_another_key(self, desk: RunningDesk, tmp_path: Path) -> None:
         with running(tmp_path / "other") as other:
             visitor = desk.visitor()
             visitor.port = other.port
             assert visitor.ask("GET", "/").status == 403
+            visitor.root = other.visitor().root
+            assert visitor.ask("GET", "/").status == 403
+
+    def test_a_cookie_is_for_a_path_that_other_programs_of_this_machine_do_not_know(self, desk: RunningDesk) -> None:
+        """A browser sends cookies to every port of this machine, but only to their path."""
+        root, _, query = desk.address.partition(str(desk.port))[2].partition("/?")
+        assert len(root) == 33
+        cookie = Visitor(desk.port).ask("GET", f"{root}/?{query}").headers["set-cookie"]
+        assert f"path={root};" in f"{cookie};".lower().replace("; ", ";")
+        inside = desk.visitor()
+        inside.root = ""
+        assert inside.ask("GET", "/").status == 403  # the cookie alone opens nothing
 
     def test_the_key_does_not_show_its_token(self) -> None:
         key = Key(1234)

@@ -57,7 +57,7 @@ def test_by_the_keyboard_alone_with_hostile_names_on_a_phone(desk: RunningDesk, 
     rows = "".join(f'p{k % 9},2024-01-{1 + k % 31:02},{k % 13},"{"<b>x" if k % 2 else "y"}"\n' for k in range(310))
     (desk.folder / "rows.csv").write_text(f'client,day,amount,"{quoted}"\n{rows}')
     (desk.folder / "rows.toml").write_text('files = ["rows.csv"]')
-    at = f"http://127.0.0.1:{desk.port}/audits/rows"
+    at = desk.at("/audits/rows")
 
     tab.goto(f"{at}/people")
     tab.get_by_text("31 days, 9 people: enough for delta ≥ 0.092.").wait_for()
@@ -122,7 +122,7 @@ def test_day_and_month_are_asked_for(desk: RunningDesk, tab: Any, axe: str) -> N
     rows = "".join(f"p{k % 9},0{1 + k % 9}/0{1 + k % 4}/2024,{k}\n" for k in range(90))
     (desk.folder / "swapped.csv").write_text(f"client,<i>day</i>,amount\n{rows}")
     (desk.folder / "swapped.toml").write_text('files = ["swapped.csv"]')
-    tab.goto(f"http://127.0.0.1:{desk.port}/audits/swapped/data")
+    tab.goto(desk.at("/audits/swapped/data"))
     tab.get_by_text("Dates must tell the day from the month").wait_for()
     is_accessible(tab, axe)
     reach(tab, "button[value=month]")

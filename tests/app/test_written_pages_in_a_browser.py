@@ -21,7 +21,7 @@ def test_the_framed_page_can_be_printed_and_reaches_nothing_of_the_desk(browser:
     try:
         page = context.new_page()
         page.goto(desk.address)
-        page.goto(f"http://127.0.0.1:{desk.port}/audits/shop/decision")
+        page.goto(desk.at("/audits/shop/decision"))
         frame = page.frame_locator("#report")
         frame.locator("h1").wait_for()
         inner = next(frame for frame in page.frames if "written" in frame.url)
@@ -44,7 +44,7 @@ def test_a_tab_whose_server_is_gone_says_so(browser: Any, tmp_path: Path) -> Non
         with running(tmp_path) as desk:
             page = context.new_page()
             page.goto(desk.address)
-            page.goto(f"http://127.0.0.1:{desk.port}/audits/endless/run")
+            page.goto(desk.at("/audits/endless/run"))
             page.click("button.first")
             page.wait_for_selector("progress")
         page.wait_for_selector(".alarm", timeout=1000 * PATIENCE)

@@ -24,38 +24,53 @@ _SECONDS = 120.0
 
 
 class Aside:
-    """Processes that answer questions."""
+    """Processes that answer questions, one at a time each."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._pool: ProcessPoolExecutor | None = None
+        self._pools: dict[int, ProcessPoolExecutor] = {}
+        self._free: asyncio.LifoQueue[int] = asyncio.LifoQueue()  # the last one that answered remembers most
+        for number in reversed(range(_PROCESSES)):
+            self._free.put_nowait(number)
 
     async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What a function gives, called in one of the processes."""
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                _PROCESSES, mp_context=multiprocessing.get_context("spawn"), initializer=_begin,
-                initargs=(os.getpid(), self._folder),
-            )  # fmt: skip
+        """What a function gives, called in one of the processes; whatever becomes of it, the others go on."""
+        number = await self._free.get()
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self._pool.submit(function, *arguments)), _SECONDS)
+            return await asyncio.wait_for(
+                asyncio.wrap_future(self._pool(number).submit(function, *arguments)), _SECONDS
+            )
         except RecursionError:
             raise EmprivError("This must not be nested so deeply.") from None
         except BrokenProcessPool:
-            self._pool = None
+            self._end(number)
             raise EmprivError("This took more memory than there is. Hint: run it from the last step.") from None
         except TimeoutError:
-            self.close()
+            self._end(number)
             raise EmprivError(f"This took more than {_SECONDS:.0f} seconds, and was ended.") from None
+        finally:
+            self._free.put_nowait(number)
 
     def close(self) -> None:
         """End the processes."""
-        pool, self._pool = self._pool, None
+        for number in list(self._pools):
+            self._end(number)
+
+    def _pool(self, number: int) -> ProcessPoolExecutor:
+        if number not in self._pools:
+            self._pools[number] = ProcessPoolExecutor(
+                1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin,
+                initargs=(os.getpid(), self._folder),
+            )  # fmt: skip
+        return self._pools[number]
+
+    def _end(self, number: int) -> None:
+        pool = self._pools.pop(number, None)
         if pool is not None:
             processes = list((getattr(pool, "_processes", None) or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
-                process.terminate()
+                process.kill()  # it may not answer
 
 
 def warm_up() -> None:

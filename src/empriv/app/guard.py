@@ -4,14 +4,21 @@ The address that is printed holds a random token. Whoever opens it gets a cookie
 sends along, and the token leaves the address bar. Every form holds a mark made of the token; a request that changes
 something needs both, and must come from the app's own pages. The Host is checked, so that a name that somebody else's
 server answers for this machine opens nothing.
+
+Cookies know no ports: a browser sends them to whatever listens on this machine, such as another user's program. So all
+addresses of the app begin with a path that nobody else knows, and the cookie is for that path alone. A page that a
+command wrote may come from anybody, and its script can tell its own address: it has another path, which opens that page
+and nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from dataclasses import dataclass, field
+from html import unescape
 from urllib.parse import urlencode
 
 from starlette.datastructures import MutableHeaders
@@ -29,6 +36,9 @@ _WRITTEN_PAGE = (
 )
 """Of a report, whose file may come from anybody: its script belongs to no site, so that it reads and does nothing here,
 and it reaches no network. What it brings along, a Content-Security-Policy of its own, holds besides."""
+_LINK = re.compile(r"""( (?:href|src|action|data-(?:load|poll|live|reload))=")(/[^"]*)""")
+_WRITTEN = re.compile(r"/audits/[^/]+/written/|/compare/page(?:\?|$)")
+"""Addresses of pages that commands wrote."""
 _CLOSED = "This desk is closed to you. Open the address that `empriv app` printed in its terminal."
 
 
@@ -41,13 +51,18 @@ class Key:
 
     @property
     def cookie(self) -> str:
-        """Cookies do not know ports: two apps at once need two names."""
-        return f"empriv-app-{self.port}"
+        """Its name: two apps at once need two, and nobody else can set it beforehand."""
+        return f"empriv-app-{self._made_for('name')[:16]}"
+
+    @property
+    def root(self) -> str:
+        """The path before all addresses of the app."""
+        return f"/{self._made_for('path')[:32]}"
 
     @property
     def address(self) -> str:
         """What to open."""
-        return f"http://127.0.0.1:{self.port}/?{urlencode({'token': self.token})}"
+        return f"http://127.0.0.1:{self.port}{self.root}/?{urlencode({'token': self.token})}"
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -56,15 +71,34 @@ class Key:
     @property
     def mark(self) -> str:
         """What every form must hold."""
-        return hmac.new(self.token.encode(), b"form", hashlib.sha256).hexdigest()
+        return self._made_for("form")
 
     def is_mark(self, text: object) -> bool:
-        return isinstance(text, str) and hmac.compare_digest(text.encode(), self.mark.encode())
+        return isinstance(text, str) and _same(text, self.mark)
 
     @property
     def pass_(self) -> str:
         """The cookie's value, from which the token cannot be told."""
-        return hmac.new(self.token.encode(), b"cookie", hashlib.sha256).hexdigest()
+        return self._made_for("cookie")
+
+    def root_of_page(self, address: str) -> str:
+        """The path before the address of a page that a command wrote: it opens this page alone, without a cookie."""
+        return f"/{self._made_for(f'page {address}')[:32]}"
+
+    def rooted(self, html: str) -> str:
+        """A page of the app with the path before each of its links.
+
+        Text from data has no quotation mark that is not escaped, so that none of it is taken for a link.
+        """
+
+        def with_root(link: re.Match[str]) -> str:
+            address = unescape(link[2])
+            return f"{link[1]}{self.root_of_page(address) if _WRITTEN.match(address) else self.root}{link[2]}"
+
+        return _LINK.sub(with_root, html)
+
+    def _made_for(self, purpose: str) -> str:
+        return hmac.new(self.token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
 
 class Guard:
@@ -79,35 +113,41 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        request = Request(scope)
-        refused = self._answer(request)
+        root, path = _split(scope["path"])
+        address = f"{path}?{query}" if (query := scope["query_string"].decode("latin-1")) else path
+        alone = _WRITTEN.match(path) is not None and _same(root, self.key.root_of_page(address))
+        refused = self._answer(Request(scope), root, path, alone=alone)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("Content-Security-Policy", POLICY)
                 headers["X-Content-Type-Options"] = "nosniff"
-                headers["Referrer-Policy"] = "same-origin" if refused is None else "no-referrer"
+                # Pages of the app tell each other where a form comes from, and never the path.
+                headers["Referrer-Policy"] = "origin" if refused is None and not alone else "no-referrer"
                 headers["Cross-Origin-Opener-Policy"] = "same-origin"
                 headers["Cross-Origin-Resource-Policy"] = "same-origin"
                 headers.setdefault("Cache-Control", "no-store")
+                if headers.get("location", "").startswith("/"):
+                    headers["location"] = self.key.root + headers["location"]
             await send(message)
 
-        await (self.app if refused is None else refused)(scope, receive, send_guarded)
+        await (self.app if refused is None else refused)({**scope, "root_path": root}, receive, send_guarded)
 
-    def _answer(self, request: Request) -> Response | None:
+    def _answer(self, request: Request, root: str, path: str, *, alone: bool) -> Response | None:
         """What is answered instead of the app; None if the request may pass."""
         if request.headers.get("host") not in self.key.hosts:
             return PlainTextResponse("Wrong host.", status_code=421)
+        if alone and request.method in ("GET", "HEAD"):
+            return None
         token = request.query_params.get("token")
         if token is not None and request.method == "GET":
-            if not hmac.compare_digest(token.encode(), self.key.token.encode()):
+            if not (_same(token, self.key.token) and _same(root, self.key.root)):
                 return PlainTextResponse(_CLOSED, status_code=403)
-            answer = RedirectResponse(request.url.path, status_code=303)
-            answer.set_cookie(self.key.cookie, self.key.pass_, httponly=True, samesite="strict", path="/")
+            answer = RedirectResponse(path, status_code=303)
+            answer.set_cookie(self.key.cookie, self.key.pass_, httponly=True, samesite="strict", path=self.key.root)
             return answer
-        shown = request.cookies.get(self.key.cookie, "")
-        if not hmac.compare_digest(shown.encode(), self.key.pass_.encode()):
+        if not (_same(root, self.key.root) and _same(request.cookies.get(self.key.cookie, ""), self.key.pass_)):
             return PlainTextResponse(_CLOSED, status_code=403)
         if request.method not in ("GET", "HEAD") and not self._from_here(request):
             return PlainTextResponse("This came from another site's page, and was not done.", status_code=403)
@@ -119,6 +159,16 @@ class Guard:
         site = request.headers.get("sec-fetch-site", "same-origin")
         own = [f"http://{host}" for host in self.key.hosts]
         return origin in own and site in ("same-origin", "none")
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The first part of a path, and the rest."""
+    first, slash, rest = path[1:].partition("/")
+    return f"/{first}", f"{slash}{rest}" or "/"
+
+
+def _same(text: str, secret: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "replace"), secret.encode())
 
 
 def written_page(text: str) -> Response:

@@ -63,7 +63,7 @@ def show(request: Request, template: str, *, status: int = 200, **content: Any) 
         "seen": "" if name is None else folder_of(request).seen(name),
         "outdated": content.get("step") in _OF_RESULTS and changed_since(folder_of(request), str(name)), **content,
     }  # fmt: skip
-    text = _environment().get_template(template).render(**everything)
+    text = key.rooted(_environment().get_template(template).render(**everything))
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status_code=status)  # half a character may be named
 
 

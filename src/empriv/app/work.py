@@ -33,6 +33,7 @@ if sys.platform != "win32":
 _PLACE = "work"
 _ID = r"[0-9]{20}-[0-9a-f]{8}"
 _GRACE_SECONDS = 5.0
+_LATEST = 1e11  # seconds since 1970 that a calendar has
 _REMEMBERED = 8  # pieces of work of one audit
 _RESULTS = (".empriv", ".json")
 AUDIT = "Audit"
@@ -82,18 +83,19 @@ def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, p
 
     ``private`` is what the command reads from its standard input: no file and no list of processes shows it.
     """
-    under_way = latest(folder, audit)
-    if under_way is not None and under_way.running:
-        raise InputError(f"Work on this audit is under way: {under_way.title}. Wait for it, or cancel it.")
-    _forget(folder, audit)
-    now = time.time()
-    moment = f"{time.strftime('%Y%m%d%H%M%S', time.gmtime(now))}{int(now % 1 * 1e6):06d}"
-    key = f"{moment}-{secrets.token_hex(4)}"
-    place = folder.own / _PLACE / key
-    place.mkdir(parents=True, mode=0o700)
-    asked: dict[str, Any] = {"audit": audit, "title": title, "arguments": list(arguments), "began": now}
-    asked["settings"] = folder.seen(audit) if audit in folder.audits() else ""
-    write_atomically(place / "asked.json", json.dumps(asked).encode())
+    with _alone(folder):
+        under_way = latest(folder, audit)
+        if under_way is not None and under_way.running:
+            raise InputError(f"Work on this audit is under way: {under_way.title}. Wait for it, or cancel it.")
+        _forget(folder, audit)
+        now = time.time()
+        moment = f"{time.strftime('%Y%m%d%H%M%S', time.gmtime(now))}{int(now % 1 * 1e6):06d}"
+        key = f"{moment}-{secrets.token_hex(4)}"
+        place = folder.own / _PLACE / key
+        place.mkdir(parents=True, mode=0o700)
+        asked: dict[str, Any] = {"audit": audit, "title": title, "arguments": list(arguments), "began": now}
+        asked["settings"] = folder.seen(audit) if audit in folder.audits() else ""
+        write_atomically(place / "asked.json", json.dumps(asked).encode())
     with _private(place / "out.txt") as out, _private(place / "error.txt") as error:
         process = subprocess.Popen(
             [sys.executable, "-m", "empriv.app.work", str(place)], cwd=folder.path,
@@ -116,23 +118,24 @@ def seen(folder: Folder, key: str) -> Work:
         raise InputError("The work must be one that was started here.")
     if key in _processes:
         _processes[key].poll()  # so that nothing is left of one that has ended
-    ended, progress = _read(place / "ended.json"), _read(place / "progress.json") or {}
+    began, ended = _number(asked["began"]), _read(place / "ended.json")
+    progress = _read(place / "progress.json") or {}
     left = progress.get("seconds_left")
     code = None if ended is None else int(ended["code"])
     state = "running"
     cancelled = (place / "cancelled").exists()
     if code is not None:
         state = "done" if code in DONE_CODES else "cancelled" if cancelled or code == INTERRUPTED else "failed"
-    elif not _alive(key, place, float(asked["began"])):
+    elif not _alive(key, place, began):
         ended = _read(place / "ended.json")  # it may have ended while we looked
         if ended is not None:
             return seen(folder, key)
         state = "cancelled" if cancelled else "lost"
     return Work(
         key=key, audit=str(asked["audit"]), title=str(asked["title"]), arguments=tuple(map(str, asked["arguments"])),
-        state=state, began=float(asked["began"]), code=code, stage=str(progress.get("stage", "")),
-        share=float(progress.get("share", 0.0)), seconds_left=None if left is None else float(left),
-        said=_said(place, state, code), ended=None if ended is None else float(ended["at"]),
+        state=state, began=began, code=code, stage=str(progress.get("stage", "")),
+        share=_number(progress.get("share", 0.0), 1.0), seconds_left=None if left is None else _number(left),
+        said=_said(place, state, code), ended=None if ended is None else _number(ended["at"]),
         settings=str(asked.get("settings", "")),
     )  # fmt: skip
 
@@ -179,16 +182,19 @@ def cancel(folder: Folder, key: str) -> None:
     if not seen(folder, key).running:
         return
     (place / "cancelled").touch()
-    pid = int((_read(place / "process.json") or {"pid": 0})["pid"])
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+        pid = int((_read(place / "process.json") or {"pid": 0})["pid"])
         if pid > 0:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
         until = time.monotonic() + _GRACE_SECONDS
-        while time.monotonic() < until:
-            if not seen(folder, key).running:
-                return
+        while time.monotonic() < until and seen(folder, key).running:
             time.sleep(0.05)
+        if not seen(folder, key).running:
+            break
+    if pid > 0 and sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)  # its workers, which are of its session, and may be deep in a computation
 
 
 def cancel_all(folder: Folder) -> None:
@@ -214,8 +220,20 @@ def _alive(key: str, place: Path, began: float) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return time.time() - began < 10.0  # it has not come so far yet
+        return 0.0 <= time.time() - began < 10.0  # it has not come so far yet
     return False
+
+
+@contextlib.contextmanager
+def _alone(folder: Folder) -> Iterator[None]:
+    """Nobody else starts work in the folder meanwhile: another server may run on it."""
+    lock = os.open(folder.own / "starting", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _forget(folder: Folder, audit: str) -> None:
@@ -254,6 +272,14 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def _number(value: Any, most: float = _LATEST) -> float:
+    """A number from 0 to ``most``; ValueError for another one, which somebody else wrote."""
+    number = float(value)
+    if not 0.0 <= number <= most:
+        raise ValueError("no such number is written here")
+    return number
 
 
 def _private(path: Path) -> Any:
