@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 import empriv
 from app.conftest import PATIENCE, RunningDesk, sales
+from app.test_app_runs import SETTINGS, put, slow
 from empriv.ledger.values import ReleaseEntry
 
 pytestmark = pytest.mark.slow
@@ -18,9 +25,9 @@ pytestmark = pytest.mark.slow
 class Tab:
     """A tab in the browser that notes what a desk must not do."""
 
-    def __init__(self, browser: Any, desk: RunningDesk, **options: Any) -> None:
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
+    def __init__(self, context: Any, desk: RunningDesk) -> None:
+        self.context = context
+        self.page = context.new_page()
         self.desk = desk
         self.noises: list[str] = []
         self.elsewhere: list[str] = []
@@ -57,16 +64,11 @@ class Tab:
 
 
 @pytest.fixture
-def tab(browser: Any, desk: RunningDesk) -> Iterator[Any]:
-    tabs: list[Tab] = []
-
-    def opened(**options: Any) -> Tab:
-        tabs.append(Tab(browser, desk, **options))
-        return tabs[-1]
-
-    yield opened
-    for each in tabs:
-        each.context.close()
+def telephone(browser: Any) -> Iterator[Any]:
+    """The browser of somebody on a telephone, with its own cookies."""
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    yield context
+    context.close()
 
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -109,12 +111,12 @@ def reloaded(tab: Tab) -> None:
 
 
 def test_a_newcomer_goes_from_a_file_to_a_release_by_keyboard_on_a_telephone(
-    tab: Any, desk: RunningDesk, axe: str, tmp_path: Path
+    telephone: Any, desk: RunningDesk, axe: str, tmp_path: Path
 ) -> None:
     """Hostile names, no mouse, 390 pixels, and back and reload at each step; each page can be read by all."""
     rows = tmp_path / "sales.csv"
     rows.write_bytes(hostile_sales())
-    here = tab(viewport={"width": 390, "height": 800})
+    here = Tab(telephone, desk)
     page, keys = here.page, Keys(here.page)
     read: list[str] = []
 
@@ -170,3 +172,89 @@ def test_a_newcomer_goes_from_a_file_to_a_release_by_keyboard_on_a_telephone(
     assert "avg(amount)" in page.inner_text("main")
     assert here.noises == []
     assert here.elsewhere == []
+
+
+def test_two_tabs_two_audits_at_once_and_a_run_that_is_cancelled_and_mended(
+    telephone: Any, desk: RunningDesk, axe: str
+) -> None:
+    slow(put(desk.folder), "endless")
+    here, there, beside = (Tab(telephone, desk) for _ in range(3))
+    keys = Keys(here.page)
+    here.go("/audits/endless/run")
+    keys.press("button.first")
+    here.page.wait_for_selector("progress")
+    there.go("/audits/endless/run")
+    there.page.wait_for_selector("progress")
+    beside.go("/audits/shop/run")
+    Keys(beside.page).press("button.first")  # a second audit
+    here.page.reload()  # as somebody does who came back
+    assert here.wrong_by_axe(axe) == []
+    keys.press("form[action$='/run/stop'] button")
+    for tab in (here, there):  # the other tab is told by itself
+        tab.page.wait_for_selector("text=The last run was cancelled", timeout=1000 * PATIENCE)
+    assert here.wrong_by_axe(axe) == []
+    reloaded(here)
+    assert [path.name for path in desk.folder.glob("endless*")] == ["endless.toml"]
+    beside.page.wait_for_url("**/shop/decision", timeout=1000 * PATIENCE)  # it went on
+    keys.press("main a[href$='/statistic']")
+    keys.to("#query")
+    here.page.keyboard.press("Control+A")
+    here.page.keyboard.type("avg(amount)")
+    keys.press("button.first")
+    here.page.wait_for_url("**/promise")
+    keys.press(".steps a[href$='/run']")
+    keys.press("button.first")
+    here.page.wait_for_url("**/endless/decision", timeout=1000 * PATIENCE)
+    assert here.page.inner_text("section.decision") == beside.page.inner_text("section.decision")
+    assert (desk.folder / "endless.json").read_bytes() == (desk.folder / "shop.json").read_bytes()
+    assert here.noises == there.noises == beside.noises == []
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], RunningDesk]]:
+    """A server in a process of its own."""
+    command = [sys.executable, "-m", "empriv", "app", "--no-browser", "--folder", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[-1]
+            yield process, RunningDesk(folder, int(urlsplit(address).port or 0), address)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE)
+
+
+def test_a_killed_server_loses_nothing_and_the_next_one_leads_on_to_the_decision(
+    telephone: Any, tmp_path: Path
+) -> None:
+    folder = put(tmp_path)
+    folder.write("wrong", replace(SETTINGS, query=("avg(amounts)",)))
+    slow(folder, "endless")
+    with served(tmp_path) as (server, desk):
+        before = Tab(telephone, desk)
+        for name in ("wrong", "endless", "shop"):
+            before.go(f"/audits/{name}/run")
+            Keys(before.page).press("button.first")
+            before.page.wait_for_selector("progress")
+        server.kill()
+        server.wait(PATIENCE)
+    before.page.wait_for_selector(".alarm", timeout=1000 * PATIENCE)
+    assert "does not answer" in before.page.inner_text(".alarm")
+    with served(tmp_path) as (_, desk):
+        after = Tab(telephone, desk)
+        keys = Keys(after.page)
+        keys.press("main a[href$='/audits/endless/run']")
+        after.page.wait_for_selector("progress")  # it goes on
+        keys.press("form[action$='/run/stop'] button")
+        after.page.wait_for_selector("text=The last run was cancelled", timeout=1000 * PATIENCE)
+        after.go("/audits/wrong/run")
+        after.page.wait_for_selector("text=The last run failed", timeout=1000 * PATIENCE)  # whoever was away is told
+        assert after.page.get_by_text("Mend it").count() == 1
+        after.go("/audits/shop/run")
+        if after.page.locator("progress").count() == 0:  # it ended meanwhile
+            keys.press("main a[href$='/decision']")
+        after.page.wait_for_url("**/shop/decision", timeout=1000 * PATIENCE)
+        assert "Publish" in after.page.inner_text("section.decision")
+        assert not list(tmp_path.glob(".*.tmp"))
+        assert after.noises == []

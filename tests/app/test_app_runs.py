@@ -1,4 +1,4 @@
-"""Running an audit from the browser: the run, its files, cancelling, a server that is killed, and the decision."""
+"""Running an audit from the browser: the run, its files, what ends it, and the decision."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ import runpy
 import select
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.conftest import PATIENCE, RunningDesk, Visitor, entered, sales, wait_for
+from app.conftest import PATIENCE, RunningDesk, Visitor, sales, wait_for
 from empriv.app.aside import Aside
 from empriv.app.folder import Folder
 from empriv.app.listing import figures_of_file
@@ -217,57 +214,12 @@ def test_settings_that_lead_out_of_the_folder_are_run_only_if_somebody_says_so(
     assert "--trust-config" in visitor.get("/audits/outside/run").text
 
 
-def test_two_audits_run_at_once_a_second_click_starts_nothing_and_a_cancelled_run_leaves_no_file(
-    desk: RunningDesk, audited: Folder
-) -> None:
-    one, other = desk.visitor(), desk.visitor()
-    for name in ("first", "second"):
-        slow(audited, name)
-        one.post(f"/audits/{name}/run", {})
-    assert all("data-poll" in other.get(f"/audits/{name}/run/progress").text for name in ("first", "second"))
-    other.post("/audits/first/run", {})
-    assert len(list(all_work(audited, "first"))) == 1
-    one.post("/audits/first/run/stop", {}, page="/audits/first/run")
-    assert "The last run was cancelled" in ended(other, "first")
-    assert "data-poll" in other.get("/audits/second/run/progress").text  # it goes on
-    one.post("/audits/second/run/stop", {}, page="/audits/second/run")
-    assert "cancelled" in ended(other, "second")
-    left = sorted(path.name for path in audited.path.glob("first*"))
-    assert left == ["first.toml"]
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Visitor]]:
-    """A server in a process of its own, and somebody who has entered."""
-    command = [sys.executable, "-m", "empriv", "app", "--no-browser", "--folder", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process, entered(process.stdout.readline().split()[-1])
-        finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            process.wait(PATIENCE)
-
-
-@pytest.mark.slow
-def test_work_outlives_a_killed_server_and_the_next_server_shows_it(tmp_path: Path) -> None:
-    folder = put(tmp_path, settings=replace(SETTINGS, query=("avg(amounts)",)))
-    slow(folder, "endless")
-    with served(tmp_path) as (server, visitor):
-        visitor.post("/audits/shop/run", {})
-        visitor.post("/audits/endless/run", {})
-        server.kill()
-        server.wait(PATIENCE)
-    keys = {name: work.key for name in ("shop", "endless") if (work := latest(folder, name)) is not None}
-    assert wait_for(lambda: seen(folder, keys["shop"]).state == "failed")
-    assert not list(tmp_path.glob(".*.tmp"))
-    with served(tmp_path) as (_, visitor):
-        assert "Mend it" in visitor.get("/audits/shop/run").text  # it ended while the server was away
-        assert "data-poll" in visitor.get("/audits/endless/run/progress").text  # it goes on
-        visitor.post("/audits/endless/run/stop", {}, page="/audits/endless/run")
-        assert "cancelled" in visitor.get("/audits/endless/run").text
-    assert seen(folder, keys["endless"]).state == "cancelled"
+def test_a_second_click_starts_nothing(desk: RunningDesk, audited: Folder) -> None:
+    slow(audited, "first")
+    desk.visitor().post("/audits/first/run", {})
+    desk.visitor().post("/audits/first/run", {})
+    (only,) = all_work(audited, "first")
+    cancel(audited, only.key)
 
 
 def test_work_tells_how_far_it_is_and_is_lost_if_its_process_is_killed(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
-"""Pages that commands wrote, inside pages of the desk, in a real browser; and a tab whose server is gone."""
+"""Pages that commands wrote, inside pages of the desk, in a real browser."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from app.conftest import PATIENCE, RunningDesk, running
+from app.conftest import RunningDesk
 from app.test_app_releases import audited
-from app.test_app_runs import put, slow
 
 pytestmark = pytest.mark.slow
 
@@ -37,17 +37,45 @@ def test_the_framed_page_can_be_printed_and_reaches_nothing_of_the_desk(browser:
         context.close()
 
 
-def test_a_tab_whose_server_is_gone_says_so(browser: Any, tmp_path: Path) -> None:
-    slow(put(tmp_path), "endless")
+def test_another_program_of_this_machine_gets_neither_the_cookie_nor_the_path(browser: Any, desk: RunningDesk) -> None:
+    """Not when its own page is opened, nor from a report, opened by itself, that goes there and tells its address."""
+    told: list[tuple[str, str]] = []
+
+    class Spy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told.append((self.path, self.headers.get("Cookie", "")))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<!doctype html><title>spy</title>")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    spy = ThreadingHTTPServer(("127.0.0.1", 0), Spy)
+    threading.Thread(target=spy.serve_forever, daemon=True).start()
+    audited(desk.folder, "spied")
+    there = f"http://127.0.0.1:{spy.server_port}"
+    script = f"<script>location = '{there}' + location.pathname + '#' + document.referrer</script>"
+    (desk.folder / "spied.html").write_text(script, encoding="utf-8")
     context = browser.new_context()
     try:
-        with running(tmp_path) as desk:
-            page = context.new_page()
-            page.goto(desk.address)
-            page.goto(desk.at("/audits/endless/run"))
-            page.click("button.first")
-            page.wait_for_selector("progress")
-        page.wait_for_selector(".alarm", timeout=1000 * PATIENCE)
-        assert "does not answer" in page.inner_text(".alarm")
+        page = context.new_page()
+        page.goto(desk.address)
+        page.goto(desk.at("/audits/spied/decision"))
+        with context.expect_page() as opened:
+            page.click("a[target=_blank]")
+        opened.value.wait_for_url(f"{there}/**")
+        root = desk.at("")[len(f"http://127.0.0.1:{desk.port}") :]
+        assert root not in opened.value.url
+        for path in ("/", told[0][0], "/new"):
+            opened.value.goto(there + path)
+            opened.value.evaluate("path => fetch(path).then(() => true)", path)  # the same site, to a browser
+        assert len(told) >= 7
+        assert not [cookie for _, cookie in told if cookie]
+        assert not [path for path, _ in told if root in path]
+        opened.value.goto(there + root + "/")
+        assert "empriv-app" in told[-1][1]  # whoever knew the path would get it
     finally:
         context.close()
+        spy.shutdown()
+        spy.server_close()
