@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -198,30 +199,29 @@ class TestFilesOfResults:
         assert visitor.get("/new").status == 200
         os.unlink(name)  # noqa: PTH108
 
-    @pytest.mark.parametrize(
-        ("file", "facts"),
-        [
+    def test_damaged_work_is_passed_over(self, tmp_path: Path) -> None:
+        whole = {"audit": "told", "title": "Audit", "arguments": [], "began": 1.0}
+        damages: list[tuple[str, dict[str, Any]]] = [
             ("asked.json", {}),
             ("asked.json", {"audit": "told", "title": "Audit", "arguments": 5, "began": "x"}),
+            ("asked.json", {**whole, "began": 1e300}),
             ("ended.json", {"code": "x"}),
             ("ended.json", {"code": 0, "at": "x"}),
             ("ended.json", {"code": 0, "at": 1e300}),
             ("ended.json", {"code": 1e300, "at": 1.0}),
-            ("asked.json", {"audit": "told", "title": "Audit", "arguments": [], "began": 1e300}),
             ("progress.json", {"share": "x", "seconds_left": "x"}),
-        ],
-    )
-    def test_damaged_work_is_passed_over(self, tmp_path: Path, file: str, facts: dict[str, Any]) -> None:
+        ]
+        place = tmp_path / ".empriv-app" / "work" / f"{'2' * 20}-{'0' * 8}"
         with running(tmp_path) as desk:
             (tmp_path / "told.toml").write_text(WHOLE, encoding="utf-8")
-            place = tmp_path / ".empriv-app" / "work" / f"{'2' * 20}-{'0' * 8}"
-            place.mkdir(parents=True)
-            whole = {"audit": "told", "title": "Audit", "arguments": [], "began": 1.0}
-            (place / "asked.json").write_text(json.dumps(whole), encoding="utf-8")
-            (place / file).write_text(json.dumps(facts), encoding="utf-8")
             visitor = desk.visitor()
-            for path in ("/", "/state/told", "/audits/told/run", "/audits/told/release"):
-                assert visitor.get(path).status == 200, path
+            for file, facts in damages:
+                place.mkdir(parents=True)
+                (place / "asked.json").write_text(json.dumps(whole), encoding="utf-8")
+                (place / file).write_text(json.dumps(facts), encoding="utf-8")
+                for path in ("/", "/state/told", "/audits/told/run", "/audits/told/release"):
+                    assert visitor.get(path).status == 200, (file, facts, path)
+                shutil.rmtree(place)
 
 
 class TestTheFolderOfTheAppAlone:
