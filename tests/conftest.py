@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 import postgres_server
+import spark_sessions
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -22,6 +24,14 @@ def server() -> Iterator[postgres_server.Server]:
     """A PostgreSQL server."""
     with postgres_server.started() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark session with two executors in processes of their own."""
+    session = spark_sessions.start(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
 
 
 # Whole audits, processes and files by the hundred: for `make test`.
@@ -36,17 +46,31 @@ SLOW_FILES = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`make check` leaves these out. They are known by what they use, so that nobody has to mark a new one."""
+    """Marks by what a test uses, for `make check`; and those files first which last, so that workers end together."""
     for item in items:
         if item.path.parent.name in SLOW_FOLDERS or item.path.name in SLOW_FILES:
             item.add_marker("slow")
-        group = item.get_closest_marker("xdist_group")
-        if group is not None and "spark" in group.args:
-            item.add_marker("spark")
         if "server" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")  # a PostgreSQL server is started
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser"))
+    items.sort(key=lambda item: (item.get_closest_marker("spark") is None, -slow[item.path]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but all that needs Spark goes to one worker: a second cluster takes a minute to warm up."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneCluster(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if "spark" in nodeid else str(super()._split_scope(nodeid))
+
+    config.option.loadscopereorder = False  # as `pytest_collection_modifyitems` has put them
+    return OneCluster(config, log)
 
 
 @pytest.fixture(scope="session")

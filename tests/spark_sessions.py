@@ -6,8 +6,6 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,7 @@ SOURCES = str(Path(empriv.__file__).parents[1])
 TESTS = str(Path(__file__).parent)
 EPSILONS = (0.02, 0.1, 0.3)
 
-# Tests in one group share a worker of pytest-xdist, and so one cluster, where --dist loadgroup works: xdist 3.8 with
-# pytest 9.2 does not see groups, and --dist loadfile comes nearest.
-GROUP = pytest.mark.xdist_group("spark")
+SPARK = pytest.mark.spark
 JAVA = pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not installed here")
 QUIET = pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")
 # Statements here are long and their rows few: compiling them to bytecode takes longer than running them.
@@ -61,21 +57,6 @@ def start(directory: Path, *, master: str = "local-cluster[2,1,1024]", **setting
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
-
-
-@contextmanager
-def session_beside_others(directory: Path, *, master: str) -> Iterator[Any]:
-    """A session that is stopped at the end, unless other tests of this process are using the same context."""
-    from pyspark import SparkContext
-
-    shared = SparkContext._active_spark_context is not None
-    session = start(directory, master=master)
-    session = session.newSession() if shared else session
-    try:
-        yield session
-    finally:
-        if not shared:
-            session.stop()
 
 
 def rows(n: int = 4_000) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import pytest
 
 import empriv
 import empriv.report
-from spark_sessions import GROUP, JAVA, QUIET, session_beside_others
+from spark_sessions import JAVA, QUIET, SPARK
 from test_datasets import write_gpcp
 
 ROOMS = {"datasets": empriv.datasets, "protocols": empriv.protocols, "report": empriv.report}
@@ -68,9 +68,8 @@ def test_an_example_that_is_wrong_is_noticed(lie: str) -> None:
         _run(lie)
 
 
-@GROUP
+@SPARK
 @JAVA
 @QUIET
-def test_the_example_on_spark(tmp_path: Path) -> None:
-    with session_beside_others(tmp_path, master="local[2]") as spark:
-        _run(empriv.SparkEngine.__doc__, spark=spark)
+def test_the_example_on_spark(spark: Any) -> None:
+    _run(empriv.SparkEngine.__doc__, spark=spark)

@@ -13,13 +13,13 @@ from empriv.collecting import DuckDBEngine, Engine, PostgresEngine, SparkEngine,
 from empriv.errors import InputError, QueryError
 from empriv.results import Cell, Outcome
 from postgres_server import NEEDED, OnPostgres
-from spark_sessions import GROUP, JAVA, QUIET
+from spark_sessions import JAVA, QUIET, SPARK
 
 pytestmark = QUIET
 ENGINES = [
     "duckdb",
     pytest.param("postgres", marks=[NEEDED, pytest.mark.slow]),
-    pytest.param("spark", marks=[JAVA, GROUP]),
+    pytest.param("spark", marks=[JAVA, SPARK]),
 ]
 
 
@@ -36,7 +36,7 @@ def each_on(duckdb: list[Any], spark: list[Any], postgres: list[Any] | None = No
     cases = [pytest.param("duckdb", query) for query in duckdb]
     there = duckdb if postgres is None else postgres
     cases += [pytest.param("postgres", query, marks=[NEEDED, pytest.mark.slow]) for query in there]
-    cases += [pytest.param("spark", query, marks=[JAVA, GROUP]) for query in spark]
+    cases += [pytest.param("spark", query, marks=[JAVA, SPARK]) for query in spark]
     return pytest.mark.parametrize(("engine", "query"), cases, indirect=["engine"])
 
 
@@ -253,7 +253,7 @@ def test_individuals_that_are_integers_give_the_same(query: str) -> None:
 
 
 @JAVA
-@GROUP
+@SPARK
 def test_individuals_that_are_integers_give_the_same_on_spark(spark: Any) -> None:
     numbers_and_texts_agree("SELECT avg(x), stddev_samp(x) FROM data WHERE k < 3", SparkEngine(spark))
 

@@ -29,9 +29,9 @@ from empriv.measuring.line import risk
 from empriv.scale import cluster
 from empriv.scale.executors import measured_batches
 from empriv.scale.stretches import nobody_listed, yardstick_of
-from spark_sessions import EPSILONS, GROUP, JAVA, QUIET, leftovers, rows
+from spark_sessions import EPSILONS, JAVA, QUIET, SPARK, leftovers, rows
 
-pytestmark = [JAVA, GROUP, QUIET]
+pytestmark = [JAVA, SPARK, QUIET]
 GRID = np.array(EPSILONS)
 
 

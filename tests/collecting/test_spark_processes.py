@@ -21,9 +21,9 @@ import pytest
 import empriv
 from empriv.collecting import SparkEngine, collect, databases
 from empriv.scale import cluster
-from spark_sessions import EPSILONS, GROUP, JAVA, QUIET, SOURCES, TESTS, leftovers, rows
+from spark_sessions import EPSILONS, JAVA, QUIET, SOURCES, SPARK, TESTS, leftovers, rows
 
-pytestmark = [JAVA, GROUP, QUIET]
+pytestmark = [JAVA, SPARK, QUIET]
 SECONDS = 600.0  # a machine may be busy; it takes a tenth of that on one that is not
 
 

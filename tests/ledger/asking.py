@@ -38,13 +38,17 @@ def together(delta: float, *entries: int, epsilon: float = 0.1, total_risk: floa
     return Joint(epsilon, delta, total_risk, entries=entries)
 
 
-def start(script: str, *arguments: object) -> subprocess.Popen[str]:
+def start(script: str, *arguments: object, stdin: int | None = None) -> subprocess.Popen[str]:
     """A Python process of its own that runs a script of this folder."""
     command = [sys.executable, "-W", "error", str(HERE / script), *map(str, arguments)]
     path = os.pathsep.join(part for part in (str(HERE), os.environ.get("PYTHONPATH", "")) if part)
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
-    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "OPENBLAS_NUM_THREADS": "1",
+    }  # a process with threads is not forked
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True, env=environment)
 
 
 def run(script: str, *arguments: object) -> tuple[int, str, str]:

@@ -11,6 +11,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,30 +62,48 @@ def test_a_limit_holds_for_all_processes_together(tmp_path: Path) -> None:
     assert {query for query, answer, _ in answers if answer is not None} == {one.query for one in releases(ledger)}
 
 
+@contextmanager
+def crasher(task: str) -> Iterator[Callable[[Path, int], tuple[int, str]]]:
+    """A way to begin a task that is killed after a step: the exit code, and what was shown."""
+    with start("crasher.py", task, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asks, tells = process.stdin, process.stdout
+
+        def begin(path: Path, step: int) -> tuple[int, str]:
+            print(step, path, file=asks, flush=True)
+            return tuple(json.loads(tells.readline()))
+
+        yield begin
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+
+
 @pytest.mark.parametrize("task", ["release", "results"])
 def test_killed_between_any_two_steps(tmp_path: Path, task: str) -> None:
-    path = tmp_path / "killed.ledger"
-    journals = written = steps = 0
-    while True:
-        path.unlink(missing_ok=True)
-        ledger = Ledger(path)
-        ledger.release(asked("earlier"), lambda: 0.5)
-        code, out, err = run("crasher.py", path, task, steps)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL, err
-        assert out == ""
-        journals += path.with_name(path.name + "-journal").exists()
-        assert ledger.verify().intact
-        kept = releases(ledger)[1:]
-        assert len(kept) <= 1
-        written += len(kept)
-        again = ledger.release(asked(), lambda: -1.0)
-        assert again.repeated == bool(kept)
-        assert again.answer == (kept[0].answer if kept else -1.0)
-        assert len(releases(ledger)) == 2
-        assert ledger.verify().intact
-        steps += 1
+    with crasher(task) as begin:
+        path = tmp_path / "killed.ledger"
+        journals = written = steps = 0
+        while True:
+            path.unlink(missing_ok=True)
+            ledger = Ledger(path)
+            ledger.release(asked("earlier"), lambda: 0.5)
+            code, out = begin(path, steps)
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+            assert out == ""
+            journals += path.with_name(path.name + "-journal").exists()
+            assert ledger.verify().intact
+            kept = releases(ledger)[1:]
+            assert len(kept) <= 1
+            written += len(kept)
+            again = ledger.release(asked(), lambda: -1.0)
+            assert again.repeated == bool(kept)
+            assert again.answer == (kept[0].answer if kept else -1.0)
+            assert len(releases(ledger)) == 2
+            assert ledger.verify().intact
+            steps += 1
     # All of it: open, begin, read, draw, write, commit; only after the commit does the entry stay.
     assert steps > 15
     assert written == 1
@@ -91,20 +111,21 @@ def test_killed_between_any_two_steps(tmp_path: Path, task: str) -> None:
 
 
 def test_killed_while_it_is_made(tmp_path: Path) -> None:
-    made = steps = 0
-    while True:
-        path = tmp_path / str(steps) / "new.ledger"
-        path.parent.mkdir()
-        code, out, err = run("crasher.py", path, "create", steps)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL, err
-        made += path.exists()
-        # Whole if it is there at all, and made anew if it is not.
-        assert Ledger(path, create=not path.exists()).verify().count == 1
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        steps += 1
-    assert out == "made\n"
+    with crasher("create") as begin:
+        made = steps = 0
+        while True:
+            path = tmp_path / str(steps) / "new.ledger"
+            path.parent.mkdir()
+            code, out = begin(path, steps)
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+            made += path.exists()
+            # Whole if it is there at all, and made anew if it is not.
+            assert Ledger(path, create=not path.exists()).verify().count == 1
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            steps += 1
+    assert out == "made"
     assert steps > 20
     assert 1 <= made < steps
 

@@ -10,9 +10,9 @@ import pytest
 
 import empriv
 from empriv import protocols
-from spark_sessions import GROUP, JAVA, QUIET
+from spark_sessions import JAVA, QUIET, SPARK
 
-pytestmark = [JAVA, GROUP, QUIET]
+pytestmark = [JAVA, SPARK, QUIET]
 
 
 def test_steps_that_are_not_random_are_taken_on_spark(spark: Any) -> None:

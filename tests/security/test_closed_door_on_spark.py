@@ -18,9 +18,9 @@ from empriv.collecting import SparkEngine, collect, databases
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.evaluate import evaluate
 from empriv.errors import InputError, QueryError
-from spark_sessions import GROUP, JAVA, QUIET, rows, session_beside_others
+from spark_sessions import JAVA, QUIET, SPARK, rows
 
-pytestmark = [JAVA, GROUP, QUIET]
+pytestmark = [JAVA, SPARK, QUIET]
 LEAK = "SELECT avg(x) / 1000 + (SELECT sum(x) FROM {} WHERE who = 7 AND day = 3) FROM data"
 
 
@@ -30,27 +30,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def spark(folder: Path) -> Iterator[Any]:
+def crowded(folder: Path, spark: Any) -> Iterator[Any]:
     """A session in which there is more than a query may see: a table, a view, files and functions of somebody's."""
-    with session_beside_others(folder / "spark", master="local[2]") as session:
-        frame = session.createDataFrame(rows(600))
-        frame.write.saveAsTable("people")
-        frame.createOrReplaceTempView("secrets")
-        frame.write.parquet(str(folder / "people.parquet"))
-        session.udf.register("geomean", lambda x: x, "double")
-        session.udf.register("seen", lambda x: x, "double")
-        session.sql("CREATE FUNCTION noisy(x DOUBLE) RETURNS DOUBLE RETURN x + rand()")
-        yield session
-        session.sql("DROP TABLE people")
-        session.sql("DROP FUNCTION noisy")
+    session = spark.newSession()
+    frame = session.createDataFrame(rows(600))
+    frame.write.saveAsTable("people")
+    frame.createOrReplaceTempView("secrets")
+    frame.write.parquet(str(folder / "people.parquet"))
+    session.udf.register("geomean", lambda x: x, "double")
+    session.udf.register("seen", lambda x: x, "double")
+    session.sql("CREATE FUNCTION noisy(x DOUBLE) RETURNS DOUBLE RETURN x + rand()")
+    yield session
+    session.sql("DROP TABLE people")
+    session.sql("DROP FUNCTION noisy")
 
 
 @pytest.fixture(scope="module")
-def opened(spark: Any) -> Iterator[Any]:
+def opened(crowded: Any) -> Iterator[Any]:
     """``data``, and a table that is handed over."""
-    shops = spark.createDataFrame([(0, 2.0), (1, 3.0)], "k bigint, weight double")
-    data = databases(spark.createDataFrame(rows(600)), database="day", individual="who", tables={"shops": shops})
-    with SparkEngine(spark).session(data) as session:
+    shops = crowded.createDataFrame([(0, 2.0), (1, 3.0)], "k bigint, weight double")
+    data = databases(crowded.createDataFrame(rows(600)), database="day", individual="who", tables={"shops": shops})
+    with SparkEngine(crowded).session(data) as session:
         yield session
 
 
@@ -131,8 +131,8 @@ def test_settings_are_not_put_into_texts(opened: Any, name: str) -> None:
         evaluate(opened, query_of(f"SELECT avg(x) + length('${{{name}}}') FROM data"), show=False)
 
 
-def test_scans_and_explanations_are_refused_as_well(spark: Any) -> None:
-    data, engine = databases(spark.table("people"), database="day", individual="who"), SparkEngine(spark)
+def test_scans_and_explanations_are_refused_as_well(crowded: Any) -> None:
+    data, engine = databases(crowded.table("people"), database="day", individual="who"), SparkEngine(crowded)
     for query in (LEAK.format("secrets"), "SELECT avg(x) + length(user) FROM data"):
         with pytest.raises(QueryError):
             empriv.scan(data, query, engine=engine)
@@ -179,21 +179,21 @@ def test_what_a_query_may_do_gives_the_answers_of_duckdb(opened: Any, query: str
     np.testing.assert_allclose(there.entry_q, expected.entry_q, rtol=1e-12, equal_nan=True)
 
 
-def test_a_column_may_be_called_what_spark_calls_a_function(spark: Any) -> None:
+def test_a_column_may_be_called_what_spark_calls_a_function(crowded: Any) -> None:
     frame = rows(300).rename(columns={"who": "user", "x": "version"})
     query = "SELECT sum(version) / count(DISTINCT user) FROM data"
     there, here = (
         collect(databases(source, database="day", individual="user"), query, engine=engine, progress=False)
-        for source, engine in ((spark.createDataFrame(frame), SparkEngine(spark)), (frame, None))
+        for source, engine in ((crowded.createDataFrame(frame), SparkEngine(crowded)), (frame, None))
     )
     np.testing.assert_allclose(there.entry_q, here.entry_q, rtol=1e-12)
 
 
-def test_a_session_in_which_texts_end_elsewhere_is_refused(spark: Any) -> None:
+def test_a_session_in_which_texts_end_elsewhere_is_refused(crowded: Any) -> None:
     """With it, what stands in a query's text between quotes would be read as SQL."""
-    spark.conf.set("spark.sql.parser.escapedStringLiterals", "true")
+    crowded.conf.set("spark.sql.parser.escapedStringLiterals", "true")
     try:
         with pytest.raises(InputError, match="escapedStringLiterals"):
-            SparkEngine(spark)
+            SparkEngine(crowded)
     finally:
-        spark.conf.set("spark.sql.parser.escapedStringLiterals", "false")
+        crowded.conf.set("spark.sql.parser.escapedStringLiterals", "false")
