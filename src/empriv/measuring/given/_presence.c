@@ -138,28 +138,29 @@ static void add_up(Sums s, long size, long n, const long *order, const double *u
     }
 }
 
-/* The larger hockey stick of both directions at one e. */
+/* The hockey stick at one e of one side over the other: `a` 0 is the others over present. */
+static double one_way(Sums s, long size, double e, int a)
+{
+    const int b = 1 - a;
+    double total = 0.0;
+    int before = s.density[a][0] > e * s.density[b][0];
+    for (long k = 1; k < size; k++) {
+        const int now = s.density[a][k] > e * s.density[b][k];
+        if (now == before)
+            continue;
+        const double left = s.rising[a][k - 1] - e * s.rising[b][k - 1];
+        const double right = s.falling[a][k] - e * s.falling[b][k];
+        const double passed = s.passed[a][k - 1] - e * s.passed[b][k - 1];
+        total += (before ? passed : -passed) - (left * right < 0.0 ? sqrt(-(left * right)) : 0.0);
+        before = now;
+    }
+    return total + (before ? s.passed[a][size - 1] - e * s.passed[b][size - 1] : 0.0); /* positive to the very end */
+}
+
+/* The larger of both directions, and at least 0. */
 static double stick(Sums s, long size, double e)
 {
-    double largest = 0.0;
-    for (int a = 0; a < 2; a++) {
-        const int b = 1 - a;
-        double total = 0.0;
-        int before = s.density[a][0] > e * s.density[b][0];
-        for (long k = 1; k < size; k++) {
-            const int now = s.density[a][k] > e * s.density[b][k];
-            if (now == before)
-                continue;
-            const double left = s.rising[a][k - 1] - e * s.rising[b][k - 1];
-            const double right = s.falling[a][k] - e * s.falling[b][k];
-            const double passed = s.passed[a][k - 1] - e * s.passed[b][k - 1];
-            total += (before ? passed : -passed) - (left * right < 0.0 ? sqrt(-(left * right)) : 0.0);
-            before = now;
-        }
-        total += before ? s.passed[a][size - 1] - e * s.passed[b][size - 1] : 0.0; /* positive to the very end */
-        largest = total > largest ? total : largest;
-    }
-    return largest;
+    return fmax(fmax(one_way(s, size, e, 0), one_way(s, size, e, 1)), 0.0);
 }
 
 /* Sticks at each e, `out` (rows, count), times the sum of the weights of a side. `weights` (rows, most) of the runs. */
@@ -175,23 +176,64 @@ void empriv_presence_sticks(long rows, long most, long n, const long *runs, cons
     }
 }
 
-/* The same of two runs whose places have the weights of their databases, (rows, n); and the least and largest ratio of
- * the density of the first run to that of the second. */
-void empriv_weighted_sticks(long rows, long n, const long *order, const double *up, const double *weights, long count,
-                            const double *e, double *out, double *low, double *high, double *scratch)
+/* The same where every place has a weight of its own, (rows, most n): `out` (rows, 2, count) is the stick of the others
+ * over present, then the other way; and the least and largest ratio of the first density to the second. */
+void empriv_placed_sticks(long rows, long most, long n, const long *runs, const long *order, const double *up,
+                          const double *weights, long count, const double *e, double *out, double *low, double *high,
+                          double *scratch)
 {
-    const Sums s = sums_in(scratch, 2 * n);
+    const Sums s = sums_in(scratch, most * n);
     for (long row = 0; row < rows; row++) {
-        add_up(s, 2 * n, n, order + row * 2 * n, up + row * 2 * n, (Weights){weights + row * n, 0, 1});
+        const long size = runs[row] * n, first = row * most * n;
+        add_up(s, size, n, order + first, up + first, (Weights){weights + first, n, 1});
         low[row] = INFINITY;
         high[row] = 0.0;
-        for (long k = 0; k < 2 * n; k++) {
+        for (long k = 0; k < size; k++) {
             const double ratio = s.density[0][k] / s.density[1][k];
             low[row] = ratio < low[row] ? ratio : low[row];
             high[row] = ratio > high[row] ? ratio : high[row];
         }
-        for (long c = 0; c < count; c++)
-            out[row * count + c] = stick(s, 2 * n, e[c]);
+        for (long c = 0; c < 2 * count; c++)
+            out[row * 2 * count + c] = one_way(s, size, e[c % count], c >= count);
+    }
+}
+
+/* min(sd, distance of the quartiles / 1.349) of the others and of present, `out` (rows, 2), where a place of weight w
+ * stands for w `each[row]` points: `spread` of selection.py. */
+void empriv_placed_spreads(long rows, long most, long n, const long *runs, const long *order, const double *x,
+                           const double *weights, const double *each, double *out)
+{
+    for (long row = 0; row < rows; row++) {
+        const long size = runs[row] * n, first = row * most * n;
+        for (int side = 0; side < 2; side++) {
+            const long from = side ? n : 0, to = side ? size : n;
+            double total = 0.0, sum = 0.0, squares = 0.0;
+            for (long k = from; k < to; k++) {
+                total += weights[first + k];
+                sum += weights[first + k] * x[first + k];
+            }
+            const double points = floor(total * each[row] + 0.5), mean = total > 0.0 ? sum / total : 0.0;
+            for (long k = from; k < to; k++)
+                squares += weights[first + k] * (x[first + k] - mean) * (x[first + k] - mean);
+            const double sd = points > 1.0 ? sqrt(squares * each[row] / (points - 1.0)) : 0.0;
+            double quartile[2] = {0.0, 0.0}, passed = 0.0;
+            long k = -1;
+            for (int which = 0; which < 2; which++) {
+                const double at = (which ? 0.75 : 0.25) * (points - 1.0), below = floor(at);
+                double value[2] = {0.0, 0.0};
+                for (int next = 0; next < 2; next++) { /* the points number `below` and the one after it, from 0 */
+                    while (passed <= below + next + 0.5 && k + 1 < size) {
+                        k++;
+                        const long place = order[first + k];
+                        passed += (place >= n) == side ? weights[first + place] * each[row] : 0.0;
+                    }
+                    value[next] = x[first + order[first + (k < 0 ? 0 : k)]];
+                }
+                quartile[which] = value[0] + (at - below) * (value[1] - value[0]);
+            }
+            const double quartiles = (quartile[1] - quartile[0]) / 1.349;
+            out[row * 2 + side] = quartiles > 0.0 && quartiles < sd ? quartiles : sd;
+        }
     }
 }
 
@@ -238,6 +280,8 @@ void empriv_presence_values(long rows, long most, long n, const long *runs, cons
     }
 }
 
+#define GROUPS 256 /* at most */
+
 /* Groups of near influences, as in `grouped`: those of a row are `rising` from starts[row] to starts[row + 1]. `out` are
  * means and weights (rows, most), 0 beyond counts[row]; `changed` is what grouping changes of delta at most. */
 void empriv_presence_groups(long rows, const long *starts, const double *rising, const double *bandwidths,
@@ -248,7 +292,7 @@ void empriv_presence_groups(long rows, const long *starts, const double *rising,
         const double *own = rising + starts[row];
         const long size = starts[row + 1] - starts[row];
         double *sums = scratch, *squares = sums + size + 1, *rest = squares + size + 1;
-        long count = 1, first[64], last[64];
+        long count = 1, first[GROUPS], last[GROUPS];
         const double scale = 2.0 * bandwidths[row] * bandwidths[row] * (double)size;
         sums[0] = squares[0] = 0.0;
         for (long k = 0; k < size; k++) {

@@ -52,10 +52,30 @@ class Compiled(NamedTuple):
         """Sticks (rows, len(e)) of places (rows, 2 n), with everyone and without, that have the weights (rows, n) of
         their databases; and the least and largest ratio of their densities (rows,)."""
         rows, n = weights.shape
-        order = self.order(x, np.full(rows, 2), n)
-        out, low, high, scratch = np.empty((rows, len(e))), np.empty(rows), np.empty(rows), np.empty(_COLUMNS * 2 * n)
-        self.library.empriv_weighted_sticks(rows, n, order, np.exp(x), weights, len(e), e, out, low, high, scratch)
+        runs = np.full(rows, 2)
+        sticks, low, high = self.placed(np.exp(x), self.order(x, runs, n), np.tile(weights, 2), runs, n, e)
+        return np.maximum(sticks.max(axis=1), 0.0), low, high
+
+    def placed(
+        self, up: FloatArray, order: IntArray, weights: FloatArray, runs: IntArray, n: int, e: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sticks (rows, 2, len(e)) of exponentials of places (rows, K) that have weights of their own (rows, K): of the
+        first n over all others, and the other way; and the least and largest ratio of their densities (rows,)."""
+        rows, knots = up.shape
+        out, low, high = np.empty((rows, 2, len(e))), np.empty(rows), np.empty(rows)
+        self.library.empriv_placed_sticks(
+            rows, knots // n, n, runs, order, up, weights, len(e), e, out, low, high, np.empty(_COLUMNS * knots)
+        )
         return out, low, high
+
+    def spreads(
+        self, x: FloatArray, order: IntArray, weights: FloatArray, runs: IntArray, n: int, each: FloatArray
+    ) -> FloatArray:
+        """(rows, 2) spread of the first n places and of all others, of which one of weight w is w ``each`` points."""
+        rows, knots = x.shape
+        out = np.empty((rows, 2))
+        self.library.empriv_placed_spreads(rows, knots // n, n, runs, order, x, weights, each, out)
+        return out
 
     def groups(
         self, rising: FloatArray, starts: IntArray, bandwidths: FloatArray, tolerance: float, most: int
@@ -88,27 +108,21 @@ def _load() -> Compiled | None:
     if spec is None or spec.origin is None:
         return None
     library = ctypes.CDLL(spec.origin)
-    library.empriv_presence_order.argtypes = [LONG, LONG, LONG, LONGS, DOUBLES, LONGS, DOUBLES]
-    for of_block in (library.empriv_presence_sticks, library.empriv_presence_values):
-        of_block.argtypes = [LONG, LONG, LONG, LONGS, LONGS, DOUBLES, DOUBLES, LONG, DOUBLES, DOUBLES, DOUBLES]
-    library.empriv_presence_groups.argtypes = [
-        LONG, LONGS, DOUBLES, DOUBLES, DOUBLE, LONG, DOUBLES, DOUBLES, LONGS, DOUBLES, DOUBLES,
-    ]  # fmt: skip
-    library.empriv_weighted_sticks.argtypes = [
-        LONG, LONG, LONGS, DOUBLES, DOUBLES, LONG, DOUBLES, DOUBLES, DOUBLES, DOUBLES, DOUBLES,
-    ]  # fmt: skip
-    library.empriv_cumulated.argtypes = [
-        LONG, LONG, DOUBLES, LONG, DOUBLES, LONG, DOUBLES, DOUBLES, DOUBLE, DOUBLES,
-    ]  # fmt: skip
-    for name in (
-        "presence_order",
-        "presence_sticks",
-        "presence_values",
-        "presence_groups",
-        "weighted_sticks",
-        "cumulated",
-    ):
-        getattr(library, f"empriv_{name}").restype = None
+    of_block = [LONG, LONG, LONG, LONGS, LONGS, DOUBLES, DOUBLES, LONG]
+    arguments = {
+        "presence_order": [LONG, LONG, LONG, LONGS, DOUBLES, LONGS, DOUBLES],
+        "presence_sticks": [*of_block, *[DOUBLES] * 3],
+        "presence_values": [*of_block, *[DOUBLES] * 3],
+        "presence_groups": [LONG, LONGS, *[DOUBLES] * 2, DOUBLE, LONG, *[DOUBLES] * 2, LONGS, *[DOUBLES] * 2],
+        "placed_sticks": [*of_block, *[DOUBLES] * 5],
+        "placed_spreads": [LONG, LONG, LONG, LONGS, LONGS, *[DOUBLES] * 4],
+        "cumulated": [LONG, LONG, DOUBLES, LONG, DOUBLES, LONG, *[DOUBLES] * 2, DOUBLE, DOUBLES],
+    }
+    if not all(hasattr(library, f"empriv_{name}") for name in arguments):
+        return None  # built from an older file
+    for name, types in arguments.items():
+        function = getattr(library, f"empriv_{name}")
+        function.argtypes, function.restype = types, None
     return Compiled(library)
 
 

@@ -27,6 +27,7 @@ from empriv.measuring.densities.density import Mixture, is_usual
 from empriv.measuring.densities.kernels import kernel_named
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.given.presence_block import PresenceBlock, block_of, groups_of
+from empriv.measuring.given.presence_outcomes import MOST_POINTS, OutcomesApart
 from empriv.measuring.given.residuals import Left
 from empriv.measuring.line.atoms import Pairs, lattice, tie_tolerance
 from empriv.measuring.line.blocks import Block
@@ -42,7 +43,6 @@ Answer = TypeVar("Answer")
 THINNED = 0.002  # of delta, changed by thinning at most
 EXACT = 20  # people looked at without thinning, the most exposed
 _POINTS = 1_000_000  # of one person, held at once
-_WRITTEN_OUT = 20_000  # of one person whose outcomes have a mass of their own
 _BLOCK = 32  # people looked at together
 _MOST = 24  # groups of influences
 _GROUPS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -147,7 +147,7 @@ class PresenceRisk(RiskContract):
         def task(block_rows: IntArray) -> FloatArray:
             grouped_people = self.block(block_rows)
             if grouped_people is None:
-                return np.stack([self.curve_of(int(row), epsilons) for row in block_rows])
+                return self._one_by_one(block_rows, epsilons)
             sticks = grouped_people.block.sticks(e)
             # never above 1, and 0 where the ratio of densities is proved to stay within e^epsilon
             return np.where(self.largest_shifts[block_rows, None] > epsilons, np.minimum(sticks, 1.0), 0.0)
@@ -160,6 +160,21 @@ class PresenceRisk(RiskContract):
         for row, steps in self._digits.items():
             out[row] = np.maximum(out[row], self._digit_curve(row, steps, epsilons))
         return out
+
+    def _one_by_one(self, rows: IntArray, epsilons: FloatArray) -> FloatArray:
+        """(rows, epsilons) of people who are no block; those whose only atoms are no numbers are looked at together."""
+        out, plain = np.zeros((len(rows), len(epsilons))), np.zeros(len(rows), bool)
+        apart = self._outcomes_apart
+        if apart is not None and self._irregular[rows].all():
+            out, plain = apart.curves(rows, epsilons)
+        for place in np.flatnonzero(~plain).tolist():
+            out[place] = self.curve_of(int(rows[place]), epsilons)
+        return out
+
+    @cached_property
+    def _outcomes_apart(self) -> OutcomesApart | None:
+        apart = OutcomesApart(self.results, self.bandwidth, self.digits)
+        return apart if isinstance(self.on_random_day.density, Mixture) and apart.possible else None
 
     @cached_property
     def _digits(self) -> dict[int, FloatArray]:
@@ -189,7 +204,8 @@ class PresenceRisk(RiskContract):
         alone = rows[self._irregular[rows]]
         rows = rows[~self._irregular[rows]]
         blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
-        blocks += [alone[place : place + 1] for place in range(len(alone))]
+        step = _BLOCK if self._outcomes_apart is not None else 1
+        blocks += [alone[start : start + step] for start in range(0, len(alone), step)]
         if len(blocks) < 2 or workers() < 2:
             yield from ((block, task(block)) for block in blocks)
             return
@@ -235,7 +251,8 @@ class PresenceRisk(RiskContract):
         if self._irregular[row]:
             # chosen once: for every person, draws and all, that would take the square of their number
             density = ChosenOnce(self.bandwidth) if isinstance(self.on_random_day.density, Mixture) else None
-            return measure_line(self._written_out(row), density, people=self.on_random_day.pairs.people)
+            people = self.on_random_day.pairs.people
+            return measure_line(self._written_out(row), density, people=people, digits=self.digits)
         others, left = self._others(row)
         influences = self.influences(row)
         size = len(others)
@@ -353,9 +370,9 @@ class PresenceRisk(RiskContract):
         others, kinds = q.copy(), codes.copy()
         others[at] = results.entry_q[entries].reshape(len(at), -1)
         kinds[at] = results.entry_outcomes[entries].reshape(len(at), -1)
-        if n * q.shape[1] * len(at) > _WRITTEN_OUT:
+        if n * q.shape[1] * len(at) > MOST_POINTS:
             # of influences in rising order, some from all along: those that were seen, and as often
-            most = max(1, _WRITTEN_OUT // (n * q.shape[1]))
+            most = max(1, MOST_POINTS // (n * q.shape[1]))
             rising = at[np.argsort((q[at] - others[at]).mean(axis=1), kind="stable")]
             at = rising[((np.arange(most) + 0.5) * len(rising) / most).astype(np.int64)]
         was, is_now = kinds[at].reshape(-1), codes[at].reshape(-1)

@@ -258,7 +258,7 @@ def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
     most_tied = int(np.unique(smooth, return_counts=True)[1].max())
     presence = np.diff(pairs.starts) * pairs.draws
     candidates = np.flatnonzero(2 * (presence + most_tied) > total)
-    look_for_round = not _is_round(smooth).all() and np.abs(smooth).max() < 1e15 / _ROUND / 1e4
+    look_for_round = not is_round(smooth).all() and np.abs(smooth).max() < 1e15 / _ROUND / 1e4
     everywhere = pairs.everywhere() if len(candidates) == pairs.n_individuals else None
     for start in range(0, len(candidates), 4096):
         rows = candidates[start : start + 4096]
@@ -266,7 +266,7 @@ def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
         # A value with more than half of the places on a circle stands next to itself somewhere.
         suspects = np.any(points[:, 1:] == points[:, :-1], axis=1) | (points[:, 0] == points[:, -1])
         if look_for_round:
-            suspects |= _is_round(points[:, 0])
+            suspects |= is_round(points[:, 0])
         for row in rows[suspects]:
             row_pairs = _own_pairs(pairs, int(row), look_for_round)
             if row_pairs is not None:
@@ -274,7 +274,7 @@ def _own_atoms(pairs: Pairs) -> tuple[tuple[int, Pairs], ...]:
     return tuple(own_atoms)
 
 
-def _is_round(values: FloatArray) -> npt.NDArray[np.bool_]:
+def is_round(values: FloatArray) -> npt.NDArray[np.bool_]:
     """Which values are multiples of 1e-6; an atom (+inf) is not."""
     scaled = np.where(np.isfinite(values), values, 0.5 / _ROUND) * _ROUND
     return np.asarray(np.abs(scaled - np.round(scaled)) <= 1e-4)
@@ -282,7 +282,7 @@ def _is_round(values: FloatArray) -> npt.NDArray[np.bool_]:
 
 def _all_round(values: FloatArray) -> bool:
     """Whether all values are round, and enough of them differ for that to be no accident: three averages may be."""
-    return len(np.unique(values)) >= _LEAST_SHOWN and bool(_is_round(values).all())
+    return len(np.unique(values)) >= _LEAST_SHOWN and bool(is_round(values).all())
 
 
 def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
@@ -298,7 +298,7 @@ def _own_pairs(pairs: Pairs, row: int, look_for_round: bool) -> Pairs | None:
         )
     elif look_for_round and _all_round(without[finite_without]):
         name = "round_without"
-        at_q, at_without = finite_q & ~_is_round(q), np.zeros(len(q), bool)
+        at_q, at_without = finite_q & ~is_round(q), np.zeros(len(q), bool)
     else:
         return None
     n = len(q) // pairs.draws
