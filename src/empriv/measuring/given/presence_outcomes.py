@@ -100,15 +100,14 @@ class OutcomesApart:
         person, place, share = _landings(own, lands, self.results.q.reshape(-1))
         column = width + np.arange(len(person)) - np.searchsorted(person, person)
         most = 1 + max(width, int(column.max(initial=width - 1)) + 1)
-        middle = np.nanmedian(np.where(numbers, others, np.nan), axis=1, keepdims=True)
-        left = np.where(numbers, others, middle) - middle
-        x, mass = np.zeros((people, most, n)), np.zeros((people, most, n))
-        x[:, 0], mass[:, 0] = left, numbers
-        x[:, 1 : width + 1] = left[:, None, :] + means[:, :width, None]
-        mass[:, 1 : width + 1] = (weights[:, :width] * stay[:, None])[:, :, None] * numbers[:, None, :]
-        x[person, column + 1] = (place - middle[person, 0])[:, None]
-        mass[person, column + 1] = share[:, None]
-        x, mass = x.reshape(people, -1) / self.bandwidth, mass.reshape(people, -1)
+        left = np.where(numbers, others - self._middle, 0.0) / self.bandwidth
+        places, masses = np.zeros((people, most, n)), np.zeros((people, most, n))
+        places[:, 0], masses[:, 0] = left, numbers
+        places[:, 1 : width + 1] = left[:, None, :] + (means[:, :width] / self.bandwidth)[:, :, None]
+        masses[:, 1 : width + 1] = (weights[:, :width] * stay[:, None])[:, :, None] * numbers[:, None, :]
+        places[person, column + 1] = ((place - self._middle) / self.bandwidth)[:, None]
+        masses[person, column + 1] = share[:, None]
+        x, mass = places.reshape(people, -1), masses.reshape(people, -1)
         runs = np.full(people, most)
         order = code.order(x, runs, n)
 
@@ -116,7 +115,8 @@ class OutcomesApart:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = spread[:, 1] / spread[:, 0]
         narrow = (ratio > 0) & (ratio < NARROW) & self._far(own, spread[:, 0] * self.bandwidth, people)
-        x = x / np.where(narrow, ratio, 1.0)[:, None]
+        if narrow.any():
+            x = x / np.where(narrow, ratio, 1.0)[:, None]
         plain = (np.abs(x).max(axis=1) <= REACH) & (changed <= 2 * _EQUAL) & (stay > 0)
         plain &= self._plain(own.counts, landing) & self._not_round(others, kinds, means[:, 0])
         if self.digits:
@@ -186,13 +186,17 @@ class OutcomesApart:
         """Who moves results far enough for their spread to change: `spread_ratios` looks at nobody else."""
         least = 0.5 * 1.349 * (1 - NARROW) * spread
         far = own.turned | (np.abs(own.change) > least[own.owner])
-        return np.bincount(own.owner, far, people) > 0
+        return np.asarray(np.bincount(own.owner, far, people) > 0)
 
     # What can have no atom of numbers
 
     @cached_property
     def _numbers(self) -> FloatArray:
         return self.results.q[self.results.outcomes == 0]
+
+    @cached_property
+    def _middle(self) -> float:
+        return float(np.median(self._numbers))
 
     @cached_property
     def _tie(self) -> float:
@@ -240,7 +244,7 @@ class OutcomesApart:
         absent = kinds != 0
         with_person = (is_round(np.where(absent, 0.0, others + change[:, None])) | absent).all(axis=1)
         without = (is_round(np.where(absent, 0.0, others)) | absent).all(axis=1)
-        return ~with_person | without
+        return np.asarray(~with_person | without)
 
     def _without_steps(self, counts: IntArray, spread: FloatArray) -> BoolArray:
         """For whom no pattern of last digits is tried: `candidate_steps` has steps of a quarter of the spread at most,
