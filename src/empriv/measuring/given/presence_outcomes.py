@@ -192,7 +192,7 @@ class OutcomesApart:
 
     @cached_property
     def _numbers(self) -> FloatArray:
-        return self.results.q[self.results.outcomes == 0]
+        return np.asarray(self.results.q[self.results.outcomes == 0])
 
     @cached_property
     def _middle(self) -> float:
