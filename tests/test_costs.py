@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 from click.testing import CliRunner
 
@@ -17,8 +18,8 @@ from empriv.auditing import costs
 from empriv.auditing.costs import Expected, estimate, judging
 from empriv.base import free_memory as memory
 from empriv.base.free_memory import free_memory
-from empriv.cli import estimating
 from empriv.cli.main import main
+from empriv.collecting.queries import query_of
 from empriv.collecting.run_options import Run
 
 ASKED = [
@@ -98,25 +99,46 @@ def test_the_command_says_it_and_runs_nothing(tmp_path: Path, monkeypatch: pytes
     assert CliRunner().invoke(main, ["explain", "--query", "sum(x)", "--estimate"]).exit_code == 2
 
 
-def test_an_audit_is_refused_before_it_starts_where_the_memory_will_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimating, "_LARGE_FILES", 0)
-    monkeypatch.setattr("empriv.audit", lambda *_, **__: pytest.fail("nothing is to be run"))
+def test_an_audit_is_refused_before_it_starts_where_the_memory_will_not_do(
+    flights: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("empriv.collecting.pipeline.run_query", lambda *_, **__: pytest.fail("nothing is to be run"))
     monkeypatch.setattr(costs, "free_memory", lambda: 2**20)
+    monkeypatch.setattr(costs, "LARGE", 0)
     refused = CliRunner().invoke(main, ["audit", *ASKED])
     assert refused.exit_code == 1
-    assert refused.stderr.startswith("Error: An audit takes about 3")
-    assert "Hint: `empriv scan` takes the same options" in refused.stderr
+    assert refused.stderr.startswith("Error: An audit takes about ")
+    assert "Hint: `empriv scan` (`empriv.scan` in Python) takes the same options" in refused.stderr
+    rows = pd.read_parquet(empriv.datasets.flights())
+    for data in (flights, empriv.databases(rows, database="date", individual="aircraft")):
+        with pytest.raises(empriv.InputError) as raised:
+            empriv.audit(data, "avg(delay)", progress=False)
+        assert "There is too little memory for that. Hint: `empriv scan`" in str(raised.value)
 
 
 def test_an_audit_that_may_not_fit_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimating, "_LARGE_FILES", 0)
-    monkeypatch.setattr("empriv.audit", lambda *_, **__: (_ for _ in ()).throw(empriv.InputError("It began.")))
+    def began(*_: Any, **__: Any) -> None:
+        raise empriv.InputError("It began.")
+
+    monkeypatch.setattr("empriv.collecting.pipeline.run_query", began)
     monkeypatch.setattr(costs, "free_memory", lambda: 200 * 2**20)
+    monkeypatch.setattr(costs, "LARGE", 0)
     warned = CliRunner().invoke(main, ["audit", *ASKED])
     assert "There is too little memory for that." in warned.stderr
     assert "It began." in warned.stderr
     quiet = CliRunner().invoke(main, ["audit", *ASKED, "--quiet"])
     assert "too little memory" not in quiet.stderr
+
+
+def test_few_rows_and_rows_that_are_read_once_are_not_looked_at(flights: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "estimate", lambda *_: pytest.fail("nothing is to be looked at"))
+    question = [query_of("avg(delay)")]
+    costs.check_memory(flights, question, Run())
+    monkeypatch.setattr(costs, "LARGE", 0)
+    rows = pd.read_parquet(empriv.datasets.flights())
+    stream = pyarrow.Table.from_pandas(rows).to_reader()
+    costs.check_memory(empriv.databases(stream, database="date", individual="aircraft"), question, Run())
+    costs.check_memory(flights, [query_of(len)], Run())
 
 
 def test_free_memory_is_what_the_machine_and_the_container_have(

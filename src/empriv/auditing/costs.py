@@ -6,25 +6,28 @@ how quick the machine is just now. They are meant to be right within a factor of
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from empriv.base.free_memory import free_memory
-from empriv.base.progress import duration
+from empriv.base.progress import duration, progress
 from empriv.collecting.engines.engine import Engine
 from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_options import Run
-from empriv.collecting.sources import Databases
+from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import decompose
-from empriv.collecting.sql.reruns import expected_seconds
+from empriv.collecting.sql.reruns import expected_seconds, to_stderr
 from empriv.collecting.sql.statement import admit
 from empriv.collecting.sql.streaming import stream
+from empriv.errors import InputError
 
 SAMPLE_ROWS = 200_000
 COLLECTING, JUDGING = "Collecting", "Judging"
@@ -34,6 +37,8 @@ _SESSION, _PER_ROW, _PER_ENTRY = 0.1, 1.5e-7, 3.2e-7
 _JUDGING, _PER_PERSON = 2.5, 3e-4
 _TABLE, _PER_NUMBER = 3.0, 0.3  # several numbers, times one: at least, and for each of them
 _BYTES, _BYTES_PER_ENTRY = 350 * 2**20, 150
+LARGE = 100 * 2**20  # bytes of rows: results of less fit into any memory
+_BYTES_PER_ROW = 100  # of a table in memory, where every one of a million rows may be a result
 _TOO_MUCH = 3.0  # times the free memory, since the estimate may be off by as much
 
 
@@ -48,6 +53,7 @@ class Expected:
     memory : bytes at most
     free : bytes that are free, or None where the system does not tell
     seconds : by stage
+    slowness : how much longer the machine takes just now than a usual processor
     one_by_one : queries that are run once per individual, since they cannot be rewritten
     """
 
@@ -59,6 +65,7 @@ class Expected:
     memory: int
     free: int | None
     seconds: Mapping[str, float]
+    slowness: float = 1.0
     one_by_one: int = 0
 
     @property
@@ -90,19 +97,54 @@ class Expected:
     def advice(self) -> str:
         """What to do where the memory is too little."""
         return (
-            "There is too little memory for that. Hint: `empriv scan` takes the same options, and measures some "
-            "individuals at a time; for tables of many machines there is Spark (docs/scale.md)."
+            "There is too little memory for that. Hint: `empriv scan` (`empriv.scan` in Python) takes the same "
+            "options, and measures some individuals at a time; for tables of many machines there is Spark "
+            "(docs/scale.md)."
         )
 
     def to_json(self) -> dict[str, Any]:
         return {
             "format": "empriv estimate", "version": 1, "rows": self.rows, "databases": self.databases,
             "individuals": self.individuals, "entries": self.entries, "numbers": self.numbers,
-            "memory": self.memory, "free": self.free, "seconds": dict(self.seconds), "fits": self.fits,
+            "memory": self.memory, "free": self.free, "seconds": dict(self.seconds), "slowness": self.slowness,
+            "fits": self.fits,
         }  # fmt: skip
 
 
-def estimate(data: Databases, queries: Sequence[str], run: Run) -> Expected:
+def check_memory(data: Databases, queries: Sequence[Query], run: Run) -> None:
+    """Refuse an audit of many rows for which the memory will not do, and warn where it may not.
+
+    Few rows fit into any memory, and are not looked at; nor are rows that can be read once only, or are elsewhere.
+    """
+    sizes = [_size_of(table) for table in (*data.parts, *data.tables.values())]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes) or sum(known) < LARGE or any(query.function is not None for query in queries):
+        return
+    with progress(1, "Looking at the data", show=run.progress) as advance:
+        expected = estimate(data, queries, run)
+        advance()
+    if expected.hopeless:
+        raise InputError(f"{expected.sentences[1]} {expected.advice}")
+    if not expected.fits:
+        (run.notice or to_stderr)(f"{expected.sentences[1]} {expected.advice}")
+
+
+def _size_of(table: Table) -> int | None:
+    """Bytes of rows that lie here, as far as they are known without reading them; None if they must not be read."""
+    match table:
+        case Files(paths):
+            found = (file for path in paths for file in glob.glob(path, recursive=True))  # noqa: PTH207 — any pattern
+            return sum(Path(file).stat().st_size for file in found if Path(file).is_file())
+        case Stored(path):
+            return Path(path).stat().st_size if Path(path).is_file() else 0
+        case Frame(frame, None) if type(frame).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow"):
+            return _BYTES_PER_ROW * len(frame) if hasattr(frame, "__len__") else None
+        case Select():
+            return 0  # its rows are those of the tables beside it
+    return None
+
+
+def estimate(data: Databases, queries: Sequence[str | Query], run: Run) -> Expected:
     """What an audit of SQL queries on these databases will take; reads the rows, and groups those of few people."""
     questions = [query_of(text) for text in queries]
     engine, _ = run.on(data)
@@ -123,7 +165,7 @@ def estimate(data: Databases, queries: Sequence[str], run: Run) -> Expected:
         rows=streamed.rows, databases=streamed.everyone.n_databases, individuals=streamed.people, entries=entries,
         numbers=numbers, memory=_BYTES + _BYTES_PER_ENTRY * entries * numbers, free=free_memory(),
         seconds={COLLECTING: speed * collecting + reruns, JUDGING: speed * judging(streamed.people, numbers)},
-        one_by_one=len(one_by_one),
+        slowness=speed, one_by_one=len(one_by_one),
     )  # fmt: skip
 
 

@@ -114,14 +114,18 @@ def audit(
         return with_adversary(alone, adversary, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
+    from empriv.auditing.costs import check_memory
     from empriv.collecting.pipeline import run_query
     from empriv.collecting.queries import canonical_text, queries_in, query_of
+    from empriv.collecting.sources import Databases
 
     several = isinstance(query, list | tuple)
     given: Sequence[Any] = query if isinstance(query, list | tuple) else [query]
     queries = [query_of(single_query, post=post) for single_query in given]
     if post is not None:
         queries = [replace(single_query, post=post) for single_query in queries]
+    if isinstance(data, Databases):
+        check_memory(data, queries, run)
     results = run_query(data, queries if several else queries[0], run)
     if not order or data.draws is not None:  # random databases have no order
         results = replace(results, ordered=False)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
-from empriv.cli.estimating import check_memory, say_estimate
+from empriv.cli.estimating import say_estimate
 from empriv.cli.inputs import (
     adversary_of,
     beside_report,
@@ -112,7 +112,6 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, upda
     check_targets([path for path in beside if path.endswith(".toml")], [path for path in read_too if path != config])
 
     wanted = Wanted.of(settings, config=to_toml(settings))
-    check_memory(settings)
     written = None if write_config is None else (write_config, to_toml(settings))
     finish(
         lambda engine: run_audit(settings, engine), wanted,

@@ -10,7 +10,6 @@ import click
 
 from empriv.cli.audit import run_audit
 from empriv.cli.config import Settings, read_config, settings_of, to_toml
-from empriv.cli.estimating import check_memory
 from empriv.cli.inputs import beside_report, check_targets, density_from_name, paths_read, source_of
 from empriv.cli.markdown import as_markdown
 from empriv.cli.options import quiet_option
@@ -64,8 +63,6 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
     written = (settings.json, settings.save, settings.report, None if markdown == "-" else markdown)
     read = [*paths_read(settings), path, *([] if settings.ledger is None else [settings.ledger])]
     check_targets((*written, *beside_report(settings.report, everything=settings.beside)), read)
-    if not dry_run:
-        check_memory(settings)
     bar = bar_of({LOOKING: 1.0} if dry_run else stages_of(wanted), quiet=wanted.quiet)
     with engine_of(limits_of(settings)) as engine:
         if dry_run:
