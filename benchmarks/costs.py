@@ -68,8 +68,10 @@ def command(shape: Shape, path: Path, *more: str) -> tuple[str, float, float, in
     with subprocess.Popen([*words, *asked, *more], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         printed = process.stdout.read().decode()
-        _, _, used = os.wait4(process.pid, 0)
-        process.returncode = 0
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"The command for {shape.name!r} failed.")
     return printed, time.perf_counter() - began, used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss
 
 
