@@ -11,7 +11,14 @@ import empriv
 from empriv.measuring import measure
 from empriv.measuring.given.battery import concordance, concordance_in_numpy
 from empriv.measuring.line.risk import measure_line
-from empriv.validate.checks.robustness import FAMILIES, other_densities, risk_of_rows, sensitivity
+from empriv.validate.checks.robustness import (
+    FAMILIES,
+    highest_deltas,
+    largest_delta,
+    other_densities,
+    risk_of_rows,
+    sensitivity,
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,6 +61,26 @@ def test_other_densities_are_those_fitted_one_by_one() -> None:
     for name, density in FAMILIES.items():
         alone = measure_line(risk.results.of_individuals(rows), density, people=4)
         assert np.array_equal(others[name].delta_i([0.0, 0.3]), alone.delta_i([0.0, 0.3])), name
+
+
+@pytest.mark.parametrize("density", FAMILIES.values())
+@pytest.mark.parametrize("leak", [False, True])
+def test_the_largest_delta_needs_few_people(density: empriv.Density, leak: bool) -> None:
+    """Also where somebody leaves the lattice, and where results spread less without somebody."""
+    rng = np.random.default_rng(7)
+    q = rng.normal(100.0, 20.0, 60)
+    without = q - rng.exponential(4.0, size=(90, 60)) * (rng.random((90, 60)) < rng.random((90, 1)))
+    if leak:
+        q, without = np.round(q), np.round(without)
+        without[5] += 0.25 * (np.arange(60) < 4)
+        without[6] = np.round(100.0 + 0.2 * (q - 100.0))
+    risk = measure(q, without, density=density)
+    for epsilon in (0.0, 0.1, 1.0):
+        assert np.all(risk.delta_i(epsilon) <= highest_deltas(risk, epsilon))
+        assert largest_delta(risk, epsilon) == pytest.approx(risk.delta(epsilon), rel=1e-9, abs=1e-11)
+    assert np.mean(highest_deltas(risk, 0.1) < risk.delta(0.1)) > 0.4
+    logistic = measure(q, without, density=empriv.Kde("logistic"))
+    assert np.isinf(highest_deltas(logistic, 0.1)).all()  # which measures everyone
 
 
 @pytest.mark.slow

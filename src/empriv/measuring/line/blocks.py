@@ -172,9 +172,8 @@ def _mixture_groups(
                 values = max(2 * size, 5 * len(nodes), moved * near.degree)  # held for each individual
                 yield within_reach, max(1, int(_VALUES / values)), near
     near_enough = shifts[rows] <= sides.NEAR[-1]
-    values = (50 if parabolas.serves(model) else 400) * size
     for group in (rows[near_enough], rows[~near_enough]):
-        yield group, max(1, _VALUES // values), None
+        yield group, max(1, _VALUES // (40 * size)), None
 
 
 def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftMatrices | None) -> Callable[[], Block]:

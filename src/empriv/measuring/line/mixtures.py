@@ -183,7 +183,7 @@ def far_block(with_all: Side, without: Side | Moved, nodes: FloatArray) -> Mixtu
         )
         left[X], right[X] = nodes[:, :-1], nodes[:, 1:]
     else:
-        ends = _ratios(with_all, without, nodes, row)
+        ends = _ratios(with_all, without, nodes, row, _once(with_all, nodes))
         left, right = ends[..., :-1], ends[..., 1:]
     left, right = (end.reshape(9, rows * (size - 1)) for end in (left, right))
     return MixtureBlock(with_all, without, np.repeat(row, size - 1), left, right, massed=False)
@@ -207,25 +207,34 @@ def _points(side: Side | Moved) -> Side:
     return side.full if isinstance(side, Moved) else side
 
 
-def _densities(
-    with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray
-) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
-    """Density and slope of both sides."""
-    p = with_all.density(x, row)
-    return p, without.density(x, row, p) if isinstance(without, Moved) else without.density(x, row)
+def _once(with_all: Side, nodes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Density and slope with everyone at the nodes of all rows, who share most of them."""
+    places, back = np.unique(nodes, return_inverse=True)
+    first = np.zeros(len(places), np.int64)
+    parts = [with_all.density(places[part], first[part]) for part in _pieces(with_all, places)]
+    pdf, slope = (np.concatenate(values)[back].reshape(nodes.shape) for values in zip(*parts, strict=True))
+    return pdf, slope
 
 
-def _ratios(with_all: Side, without: Side | Moved, x: FloatArray, row: IntArray) -> FloatArray:
+def _ratios(
+    with_all: Side,
+    without: Side | Moved,
+    x: FloatArray,
+    row: IntArray,
+    known: tuple[FloatArray, FloatArray] | None = None,
+) -> FloatArray:
     """What is known at x, (9, ...) shaped like x, but for distributions: they take most of the time, and are not needed
-    on the way to a root."""
+    on the way to a root. ``known`` are density and slope with everyone."""
 
-    def piece(x: FloatArray, row: IntArray) -> FloatArray:
-        nothing = np.zeros(x.shape)
-        return _assemble(x, *_densities(with_all, without, x, row), nothing, nothing)
+    def piece(part: slice) -> FloatArray:
+        places, rows, nothing = x[part], row[part], np.zeros(x[part].shape)
+        p = with_all.density(places, rows) if known is None else (known[0][part], known[1][part])
+        q = without.density(places, rows, p) if isinstance(without, Moved) else without.density(places, rows)
+        return _assemble(places, p, q, nothing, nothing)
 
     if not len(x):
         return np.zeros((9, *x.shape))
-    return np.concatenate([piece(x[part], row[part]) for part in _pieces(with_all, x)], axis=1)
+    return np.concatenate([piece(part) for part in _pieces(with_all, x)], axis=1)
 
 
 def _add_masses(with_all: Side, without: Side | Moved, ends: FloatArray, row: IntArray) -> None:

@@ -158,7 +158,7 @@ static int neighbours(const double *x, long count, double tolerance)
 /* For each of `count` individuals, `rows`: the largest bound over half-lines for each of `size` values of e, the end
  * runs, and whether three values are within `tolerance`; of those who are `inner`, ties alone. There are N = n draws
  * points, sorted, with the database of each; `place` is where each database's draws stand among them. `scratch` has room
- * for 5 N + 2 n doubles, `numbers` for N + n, `sides` for 2 N bytes. */
+ * for 5 N + 2 n + 2 size doubles, `numbers` for N + n, `sides` for 2 N bytes. */
 void empriv_ends_of_samples(long count, const long long *rows, const char *inner, long n, long draws,
                             const double *points, const int *databases, const int *place, const long long *starts,
                             const int *entry_database, const double *entries, long depth, long size, const double *e,
@@ -175,11 +175,22 @@ void empriv_ends_of_samples(long count, const long long *rows, const char *inner
     const Counted counted = {{shares, shares + n}, whose + N};
     const Sample with_all = {points, databases}, without = {sorted, whose};
     char *is_moved = sides;
+    double *everybody[2] = {shares + 2 * n, shares + 2 * n + size}; /* half-lines where no point moves */
+    const long outer = depth < N ? depth : N - 1; /* the last point that half-lines end at */
+    int clusters = 0;
     for (long k = 0; k < 2 * n; k++)
         shares[k] = 0.0;
+    for (long k = 1; k < N; k++)
+        clusters |= points[k] - points[k - 1] > gap;
+    for (int right = 0; right < 2; right++) {
+        for (long k = 0; k < size; k++)
+            everybody[right][k] = -INFINITY;
+        half_lines(&asked, &with_all, &with_all, right ? -1 : 1, &counted, everybody[right]);
+    }
     for (long row = 0; row < count; row++) {
         const long long first = starts[rows[row]], stop = starts[rows[row] + 1];
         long some = 0;
+        int ends[2] = {0, 0}; /* whether a point moves as far out as half-lines reach, from the left and the right */
         for (long k = 0; k < N; k++)
             is_moved[k] = 0;
         for (long long j = first; j < stop; j++)
@@ -189,6 +200,8 @@ void empriv_ends_of_samples(long count, const long long *rows, const char *inner
                 if (value == points[rank])
                     continue;
                 is_moved[rank] = 1;
+                ends[0] |= rank <= outer || value <= points[outer];
+                ends[1] |= rank >= N - 1 - outer || value >= points[N - 1 - outer];
                 moved[some].value = value;
                 moved[some++].database = entry_database[j];
             }
@@ -210,12 +223,19 @@ void empriv_ends_of_samples(long count, const long long *rows, const char *inner
         tied[row] = 0, runs[row] = 0;
         /* of three alike, two are of the same sample */
         const int maybe = pairs || neighbours(sorted, N, tolerance);
-        if (inner[row] && !maybe)
-            continue;
-        for (int sign = 1; sign >= -1 && !inner[row]; sign -= 2) {
-            half_lines(&asked, &with_all, &without, sign, &counted, found);
-            half_lines(&asked, &without, &with_all, sign, &counted, found);
+        for (int right = 0; right < 2 && !inner[row]; right++) {
+            if (!ends[right]) {
+                for (long k = 0; k < size; k++)
+                    found[k] = everybody[right][k] > found[k] ? everybody[right][k] : found[k];
+                continue;
+            }
+            half_lines(&asked, &with_all, &without, right ? -1 : 1, &counted, found);
+            half_lines(&asked, &without, &with_all, right ? -1 : 1, &counted, found);
         }
+        /* the outermost points are then the same in both samples, and in one cluster nobody stands alone */
+        const int same_ends = inner[row] || (!ends[0] && !ends[1] && !clusters);
+        if (same_ends && !maybe)
+            continue;
         for (long k = 0, i = 0, j = 0; k < 2 * N; k++) {
             const int theirs = i >= N || (j < N && sorted[j] < points[i]);
             x[k] = theirs ? sorted[j++] : points[i++];
@@ -223,7 +243,7 @@ void empriv_ends_of_samples(long count, const long long *rows, const char *inner
         }
         for (long k = 2; k < 2 * N && maybe && !tied[row]; k++)
             tied[row] = x[k] - x[k - 2] <= tolerance;
-        if (!inner[row])
+        if (!same_ends)
             runs[row] = end_runs(x, sides, 2 * N, gap);
     }
 }

@@ -60,7 +60,7 @@ def upper_bounds(ground: Ground, epsilons: Sequence[float] | FloatArray, level: 
     shifts = ground.shifts * ground.bandwidth
     inner = _inner(ground) if calm.one_pair else np.zeros(ground.n_individuals, bool)
     moving = np.flatnonzero((shifts >= calm.smooth) | (~inner & (shifts >= min(calm.edges, calm.runs))))
-    reaches = _reaches(ground, moving)
+    reaches = _reaches(ground, moving, float(grid.min()))
     all_of_them = np.ones(len(out), bool)
     looks = _Looks(all_of_them, np.full(len(out), np.inf), reaches.total, all_of_them)
     if ends.ends is not None:
@@ -103,13 +103,15 @@ class _Looks(NamedTuple):
         return _Looks(self.ends[rows], self.smooth[rows], self.total[rows], self.sets[rows])
 
 
-def _reaches(ground: Ground, rows: IntArray) -> structure.Reaches:
-    """How far densities of these individuals are apart at most. The others' stay within any epsilon asked for."""
+def _reaches(ground: Ground, rows: IntArray, epsilon: float) -> structure.Reaches:
+    """How far densities of these individuals are apart at most. The others' stay within any epsilon asked for, of which
+    ``epsilon`` is the least: whose shifts stay within it is looked at no further."""
     widths = narrowing(ground.n_databases), TOTAL_WIDTH
     by_width = {width: np.zeros(ground.n_individuals) for width in widths}  # which are the same up to 1,000 databases
     for width, reach in by_width.items():
-        shifts = ground.shifts[rows] / width
-        reach[rows] = log_reach(ground.marked, rows, bandwidth=width * ground.bandwidth, shifts=shifts)
+        reach[rows] = ground.shifts[rows] / width
+        wide = rows[reach[rows] > epsilon]
+        reach[wide] = log_reach(ground.marked, wide, bandwidth=width * ground.bandwidth, shifts=reach[wide])
     return structure.Reaches(by_width[widths[0]], by_width[widths[1]], TOTAL_WIDTH)
 
 

@@ -69,7 +69,7 @@ def _load() -> Find | None:
         function(
             count, rows, inner, n, pairs.draws, pairs.points[order], (order // pairs.draws).astype(np.int32), place,
             starts, databases, entries, depth, len(e), grid, z, (1 + 2 * z * z) / 6, gap, tolerance, *found,
-            np.empty(5 * size + 2 * n), np.empty(size + n, np.int32), np.empty(2 * size, np.int8),
+            np.empty(5 * size + 2 * n + 2 * len(e)), np.empty(size + n, np.int32), np.empty(2 * size, np.int8),
         )  # fmt: skip
         return found
 
