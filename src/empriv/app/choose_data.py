@@ -35,7 +35,21 @@ _ROWS = 8
 _CHUNK = 1 << 20
 _LONGEST_NAME = 200
 _FIELDS = ("files", "upload", "address", "table")
+_HOLDING_TABLES = (".duckdb", ".db", ".sqlite")  # of TABLES, files in which there may be several
 DEMO = "demo-flights.parquet"
+
+
+@dataclass(frozen=True)
+class PreviewColumn:
+    """A column: its type in words, rows in which it is filled, different values, and the ends of numbers and times."""
+
+    name: str
+    kind: str
+    filled: int
+    different: int
+    is_number: bool
+    smallest: str | None = None
+    largest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +57,7 @@ class Preview:
     """The first rows of a table, and what its columns look like."""
 
     rows: int
-    columns: tuple[tuple[str, str, int, int], ...]
+    columns: tuple[PreviewColumn, ...]
     first: tuple[tuple[str | None, ...], ...]
 
 
@@ -54,7 +68,7 @@ async def new(request: Request) -> Response:
     form = await form_of(request)
     folder = folder_of(request)
     try:
-        settings = await _chosen(folder, Settings(), form)
+        settings = await _with_table(request, await _chosen(folder, Settings(), form))
         title = str(form.get("title") or "") or Path(settings.files[0].partition("://")[2] or settings.files[0]).stem
         name = folder.new_name(title)
         folder.write(name, settings)
@@ -75,7 +89,7 @@ async def data(request: Request) -> Response:
     try:
         if changed_elsewhere(request, form):
             return _page(request, settings, errors={"": ELSEWHERE}, status=409)
-        folder.write(name, await _chosen(folder, settings, form))
+        folder.write(name, await _with_table(request, await _chosen(folder, settings, form)))
     except EmprivError as error:
         return _page(request, settings, errors=by_field(error, *_FIELDS), status=400)
     finally:
@@ -88,23 +102,54 @@ async def preview(request: Request) -> Response:
     settings = folder_of(request).settings(request.path_params["name"])
     try:
         folder_of(request).check_sources(settings)
+        if lacks_table(settings):
+            tables = await aside_of(request).ask(tables_of, settings.files[0])
+            return show(request, "which_table.html", tables=tables, file=settings.files[0])
         seen = await aside_of(request).ask(preview_of, settings)
     except EmprivError as error:
-        return show(request, "no_table.html", **trouble_with(settings, error))
+        return show(request, "no_table.html", at_data=True, **trouble_with(settings, error))
     return show(request, "preview.html", table=seen)
+
+
+def lacks_table(settings: Settings) -> bool:
+    """Whether the data are a database file, and nobody said which of its tables."""
+    (file,) = settings.files if len(settings.files) == 1 else ("",)
+    inside = Path(file).suffix.lower() in _HOLDING_TABLES and "::" not in file and "://" not in file
+    return inside and settings.table is None and settings.sql is None
+
+
+def tables_of(file: str) -> tuple[str, ...]:
+    """The tables of a database file; called beside the server, in the folder."""
+    from empriv.collecting.engines.tables_inside import tables_inside
+
+    return tables_inside(file)
 
 
 def preview_of(settings: Settings) -> Preview:
     """What a table holds; called beside the server."""
     from empriv.cli.inputs import one_table
-    from empriv.collecting.looking import first_rows, look
+    from empriv.collecting.looking import first_rows, look, smallest_and_largest
 
     with engine_beside() as engine:
         table: Any = one_table(settings)
         seen = look(engine, table)
         _, rows = first_rows(engine, table, _ROWS)
-    columns = tuple((c.name, kind_in_words(c.kind, c.is_time, c.moments), c.filled, c.different) for c in seen.closely)
-    return Preview(seen.rows, columns, rows)
+        ordered = [column.name for column in seen.closely if column.is_number or column.is_time]
+        ends = smallest_and_largest(engine, table, ordered)
+    days = [column.is_time and not column.moments for column in seen.closely]
+
+    def shown(text: str | None, is_day: bool) -> str | None:
+        return text.removesuffix(" 00:00:00") if text is not None and is_day else text
+
+    columns = tuple(
+        PreviewColumn(
+            c.name, kind_in_words(c.kind, c.is_time, c.moments), c.filled, c.different, c.is_number,
+            *(shown(end, is_day) for end in ends.get(c.name, (None, None))),
+        )
+        for c, is_day in zip(seen.closely, days, strict=True)
+    )  # fmt: skip
+    first = tuple(tuple(map(shown, row, days)) for row in rows)
+    return Preview(seen.rows, columns, first)
 
 
 def kind_in_words(kind: str, is_time: bool, moments: int) -> str:
@@ -126,10 +171,25 @@ def put_demo(folder: Folder) -> str:
     return DEMO
 
 
+async def _with_table(request: Request, settings: Settings) -> Settings:
+    """Settings that name the table of a database file, if it has only one."""
+    if not lacks_table(settings):
+        return settings
+    try:
+        tables = await aside_of(request).ask(tables_of, settings.files[0])
+    except EmprivError:
+        return settings  # the preview says what is wrong with it
+    return replace(settings, table=tables[0]) if len(tables) == 1 else settings
+
+
 async def _chosen(folder: Folder, settings: Settings, form: FormData) -> Settings:
     """Settings with the source that a form names."""
     way = form.get("way")
     table = str(form.get("table") or "").strip() or None
+    if way == "table":
+        if table is None:
+            raise InputError("`files` must be given with the table that is meant.")
+        return replace(settings, table=table)
     if way == "demo":
         return replace(settings, files=(put_demo(folder),), table=None, sql=None)
     if way == "upload":

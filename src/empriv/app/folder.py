@@ -28,6 +28,7 @@ AT_ONCE = 2.0
 """Seconds between files that one command writes, which a copy may put in another order."""
 _ELSEWHERE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:")  # somebody's home, a URL, or a drive
 _SERVERS = "servers.json"
+_FIGURES = (".json", ".key.json", ".noise.json", ".advice.json")  # of an audit
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
 
@@ -122,10 +123,10 @@ class Folder:
         write_atomically(self.file(name, ".toml"), to_toml(settings).encode())
 
     def tables(self) -> tuple[str, ...]:
-        """Files with rows in the folder, as settings name them."""
-        return tuple(
-            sorted(path.name for path in self.path.iterdir() if path.suffix.lower() in TABLES and path.is_file())
-        )
+        """Files with rows in the folder, as settings name them: none that commands wrote of an audit."""
+        of_audits = {f"{name}{ending}" for name in self.audits() if self.saved(name) for ending in _FIGURES}
+        files = (path for path in self.path.iterdir() if path.suffix.lower() in TABLES and path.is_file())
+        return tuple(sorted(path.name for path in files if path.name not in of_audits))
 
     def check_source(self, text: str) -> str:
         """A source that may be read: a file in the folder, or what was named at the start."""

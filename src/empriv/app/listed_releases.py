@@ -62,7 +62,8 @@ def _ledger(path: Path) -> ListedLedger:
     try:
         ledger = Ledger(path, create=False)
         releases = [entry for entry in ledger.entries() if isinstance(entry, ReleaseEntry)]
-        return ListedLedger(name, _left(ledger, releases), tuple(map(_release, reversed(releases))))
+        left = tuple(sentence.replace("total_risk", "total risk") for sentence in _left(ledger, releases))
+        return ListedLedger(name, left, tuple(map(_release, reversed(releases))))
     except EmprivError as error:
         return ListedLedger(name, (), problem=str(error))
 
@@ -97,7 +98,7 @@ def _release(entry: ReleaseEntry) -> ListedRelease:
         asked=shortened(asked if entry.component is None else f"{asked} [{entry.component}]", _SHOWN),
         answer=shown + (f" and {len(answers) - 4:,} more" if len(answers) > 4 else ""),
         error=_error(entry),
-        told=figures_words(entry.achieved),
+        told=figures_words(entry.achieved).replace("total_risk", "total risk"),
         databases=f"{entry.n_databases:,}",
         people=f"{entry.n_individuals:,}",
     )

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from empriv.app.folder import LEDGER, Folder
 from empriv.app.listing import figures_of_file
-from empriv.app.pages import aside_of, by_field, folder_of, form_of, go, show
+from empriv.app.pages import aside_of, by_label, folder_of, form_of, go, show
 from empriv.app.redo_script import script_of
 from empriv.app.see_decision import PAGE, PAGES, decision_of, page_arguments
 from empriv.app.watch_run import how_far
@@ -36,14 +36,19 @@ from empriv.words.decision import PUBLISH
 
 RELEASE, AS_IT_IS = "Release", "Noise for answers as they are"
 """Titles of the work that this step starts."""
-_FIELDS = ("database", "rows", "value", "confirm", "granularity", "limits", "queries", "window", "delta", "epsilon")
 # What a new ledger may promise, in words.
 LIMITS = {
-    "series": "Any so many releases in a row, of one database after the other, keep the promise together",
-    "together": "Everything that is released from the same databases keeps the promise together",
-    "queries": "So many different statistics, and no more",
-    "none": "No limit: it only writes down what was released",
+    "series": "The promise holds for so many releases in a row, each from a database of its own",
+    "together": "The promise holds for everything together that is released from the same databases",
+    "queries": "So many different statistics are released, and no more",
+    "none": "No limit: the ledger only writes down what was released",
 }
+# What people read in the place of a field's name.
+_LABELS = {
+    "database": "The database", "rows": "The file of rows", "value": "The answer", "confirm": "The box",
+    "granularity": "The step", "limits": "The limits", "queries": "The number of statistics",
+    "window": "The number of releases", "delta": "delta", "epsilon": "epsilon",
+}  # fmt: skip
 _DOWNLOADS = {".toml": "application/toml", ".json": "application/json"}
 
 
@@ -69,9 +74,11 @@ async def release(request: Request) -> Response:
         if form.get("offered") != offered(folder, name):
             raise InputError("The audit or its noise has changed since you opened the page. Look again, then release.")
         arguments, private = release_arguments(folder, name, form)
+        if form.get("way") == "database":
+            check_label(str(form.get("database")), await aside_of(request).ask(labels_of, name))
         start(folder, name, RELEASE, arguments, private=private)
     except EmprivError as error:
-        return _page(request, form=form, errors=by_field(error, *_FIELDS), status=400)
+        return _page(request, form=form, errors=by_label(error, _LABELS), status=400)
     return go(request, "release")
 
 
@@ -80,12 +87,40 @@ async def ledger(request: Request) -> Response:
     folder, name = folder_of(request), request.path_params["name"]
     form = await form_of(request)
     try:
-        if not ledger_of(folder, name).exists():
-            limits = limits_of(form, folder.settings(name))
-            await aside_of(request).ask(make_ledger, ledger_of(folder, name).name, limits)
+        limits, book = limits_of(form, folder.settings(name)), ledger_of(folder, name)
+        if not book.exists():
+            await aside_of(request).ask(make_ledger, book.name, limits)
+        elif form.get("change") == "yes":
+            await aside_of(request).ask(change_ledger, book.name, limits)
     except EmprivError as error:
-        return _page(request, form=form, errors=by_field(error, *_FIELDS), status=400)
+        return _page(request, form=form, errors=by_label(error, _LABELS), status=400)
     return go(request, "release")
+
+
+async def fits(request: Request) -> Response:
+    """How many releases like this one fit in a row: in the ledger that is there, or in the one that a form asks for."""
+    folder, name = folder_of(request), request.path_params["name"]
+    form = await form_of(request) if request.method == "POST" else None
+    try:
+        limits = None if form is None else limits_of(form, folder.settings(name))
+        if not folder.saved(name, "noise", ".noise.empriv") or (limits is not None and "window" not in limits):
+            return show(request, "release_fits.html", sentence="")
+        sentence, endless = await aside_of(request).ask(fits_in_words, name, ledger_of(folder, name).name, limits)
+    except EmprivError as error:
+        return show(request, "live_problem.html", errors=by_label(error, _LABELS))
+    return show(request, "release_fits.html", sentence=sentence, endless=endless)
+
+
+async def labels(request: Request) -> Response:
+    """Which databases were audited, for the field that names one."""
+    folder, name = folder_of(request), request.path_params["name"]
+    try:
+        if not folder.saved(name):
+            raise InputError("The audit must be run before anything is released.")
+        known = await aside_of(request).ask(labels_of, name)
+    except EmprivError as error:
+        return show(request, "problem.html", sentence=str(error))
+    return show(request, "release_labels.html", labels=known)
 
 
 async def as_it_is(request: Request) -> Response:
@@ -101,7 +136,7 @@ async def as_it_is(request: Request) -> Response:
             step = _positive("granularity", str(form.get("granularity", "")))
             start(folder, name, AS_IT_IS, noise_arguments(name, folder.settings(name), step))
     except EmprivError as error:
-        return _page(request, form=form, errors=by_field(error, *_FIELDS), status=400)
+        return _page(request, form=form, errors=by_label(error, _LABELS), status=400)
     return go(request, "release")
 
 
@@ -119,17 +154,17 @@ async def public(request: Request) -> Response:
 
 
 async def noise(request: Request) -> Response:
-    """What the saved noise is, and which databases were audited, which the page asks for once it is there."""
+    """What the saved noise is, which the page asks for once it is there."""
     folder, name = folder_of(request), request.path_params["name"]
     try:
         if not folder.saved(name):
             raise InputError("The audit must be run before anything is released.")
-        seen, labels = await aside_of(request).ask(look_at_noise, name)
+        seen = await aside_of(request).ask(look_at_noise, name, folder.settings(name).unit)
     except EmprivError as error:
         return show(request, "problem.html", sentence=str(error))
     times = [folder.file(name, ending).stat().st_mtime for ending in (".noise.empriv", ".empriv") if seen is not None]
     older = times != sorted(times, reverse=True)
-    return show(request, "noise_seen.html", noise=seen, labels=labels, older=older)
+    return show(request, "noise_seen.html", noise=seen, older=older)
 
 
 async def download(request: Request) -> Response:
@@ -223,19 +258,65 @@ def make_ledger(name: str, limits: Mapping[str, Any]) -> None:
     Ledger(name, policy=Policy(**limits))
 
 
-def look_at_noise(name: str) -> tuple[NoiseSeen | None, tuple[str, ...]]:
-    """The saved noise of an audit in words, None if there is none, and labels of the databases that were audited.
+def change_ledger(name: str, limits: Mapping[str, Any]) -> None:
+    """Set other limits from here on, as `empriv ledger policy` does; called beside the server."""
+    from empriv.ledger import Ledger, Policy
 
-    Called beside the server, in the folder.
+    ledger, policy = Ledger(name, create=False), Policy(**limits)
+    if policy != ledger.policy:
+        ledger.change_policy(policy)
+
+
+def fits_in_words(name: str, book: str, limits: Mapping[str, Any] | None) -> tuple[str, bool]:
+    """How many releases with the noise of an audit fit in a ledger, or in one with these limits, and if without end.
+
+    "" if the ledger says it itself. Called beside the server, in the folder.
     """
+    import empriv
+    from empriv.auditing.composing import releases_fitting
+    from empriv.ledger.windows import window_of
+
+    policy = empriv.Policy(**limits) if limits is not None else empriv.Ledger(book, create=False).policy
+    if policy.window is None or (limits is None and empriv.Ledger(book, create=False).left().releases):
+        return "", False
+    noise = empriv.load(f"{name}.noise.empriv")
+    if not isinstance(noise, empriv.Noise | empriv.JointNoise):
+        raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
+    fitting = releases_fitting(noise, policy)
+    if fitting is None:
+        longest = window_of(policy.window).words
+        return (
+            f"Releases with this noise may go on without end. What more than {longest} tell together has no limit.",
+            True,
+        )
+    if fitting == 0:
+        return "Not one release with this noise fits: the ledger would refuse it.", False
+    fit = "1 release with this noise fits" if fitting == 1 else f"{fitting:,} releases with this noise fit"
+    return f"{fit}, one after the other. The ledger refuses the next.", False
+
+
+def labels_of(name: str) -> tuple[str, ...]:
+    """Labels of the databases that were audited; called beside the server, in the folder."""
     from empriv.base.storage import read_archive
     from empriv.ledger.values import label_text
 
     _, arrays = read_archive(f"{name}.empriv", kinds=("audit",))  # nothing is measured for a list of labels
     if "databases" not in arrays:
         raise InputError(f"{name}.empriv must say which databases were audited: it is damaged.")
-    labels = tuple(label_text(label) for label in arrays["databases"].tolist())
-    return (_noise_seen(name) if Path(f"{name}.noise.empriv").is_file() else None), labels
+    return tuple(label_text(label) for label in arrays["databases"].tolist())
+
+
+def check_label(label: str, known: tuple[str, ...]) -> None:
+    """Refuse a database that was not audited."""
+    from empriv.ledger.values import label_text
+
+    if label_text(label) not in known:
+        raise InputError(f"`database` must be one of those that were audited, from {known[0]} to {known[-1]}.")
+
+
+def look_at_noise(name: str, unit: str) -> NoiseSeen | None:
+    """The saved noise of an audit in words, None if there is none; called beside the server, in the folder."""
+    return _noise_seen(name, unit) if Path(f"{name}.noise.empriv").is_file() else None
 
 
 def whole_script(name: str, settings: Settings, ledger_name: str) -> str:
@@ -244,28 +325,32 @@ def whole_script(name: str, settings: Settings, ledger_name: str) -> str:
     return script_of(name, settings, None if seen is None else seen.design, ledger_name)
 
 
-def _noise_seen(name: str) -> NoiseSeen:
+def _noise_seen(name: str, unit: str = "") -> NoiseSeen:
     import empriv
+    from empriv.words.planning import failing, opinion
+    from empriv.words.sentences import amount
 
     saved = empriv.load(f"{name}.noise.empriv")
     if isinstance(saved, empriv.JointNoise):
         errors = max(saved.expected_error.values())
-        said = f"Noise on each of {len(saved.laws):,} numbers, of at most ±{errors:.3g} on average."
-        return NoiseSeen((said, f"It keeps delta {saved.delta:g} at epsilon {saved.epsilon:g}."), None)
+        said = f"Noise on each of {len(saved.laws):,} numbers moves it by at most ±{amount(errors, unit)} on average."
+        kept = f"It keeps epsilon {saved.epsilon:g} and delta {saved.delta:g}."
+        return NoiseSeen((said, f"{kept} {opinion(saved.epsilon)} {failing(saved.delta)}"), None)
     if not isinstance(saved, empriv.Noise):
         raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
     limits = (("delta", saved.delta), ("total risk", saved.total_risk))
-    kept = " and ".join(f"{what} {limit:g}" for what, limit in limits if limit is not None)
+    stated = [f"{what} {limit:g}" for what, limit in limits if limit is not None]
+    kept = " and ".join([f"epsilon {saved.epsilon:g}", *stated])
     often = "" if saved.times == 1 else f", over {saved.times:,} publications together"
-    cost = () if saved.law.only_point else (f"It moves an answer by ±{saved.expected_error:.3g} on average.",)
+    cost = () if saved.law.only_point else (f"It moves an answer by ±{amount(saved.expected_error, unit)} on average.",)
     design = {
         "epsilon": saved.epsilon, "delta": saved.delta, "total_risk": saved.total_risk, "method": saved.method,
         "granularity": saved.law.granularity, "bound": saved.declared_bound,
         "times": None if saved.times == 1 else saved.times,
         "presence": None if saved.times > 1 else "random" if saved.present is None else "both",
     }  # fmt: skip
-    promise = f"It keeps {kept} at epsilon {saved.epsilon:g}{often}."
-    return NoiseSeen((saved.law.words, *cost, promise), design)
+    meaning = opinion(saved.epsilon) + ("" if saved.delta is None else f" {failing(saved.delta)}")
+    return NoiseSeen((*cost, f"It keeps {kept}{often}. {meaning}", saved.law.words), design)
 
 
 def _check_ready(folder: Folder, name: str) -> None:
@@ -352,7 +437,7 @@ def _page(
         failed=None if failed is None else failed.said,
         limits=LIMITS, given=given, tables=tables,
         several=figures_of_file(folder, name).get("n_components") is not None, target=bool(settings.target),
-        times=settings.times or 30, command=shlex.join(command), unit=settings.unit,
+        times=settings.times or 1, command=shlex.join(command), unit=settings.unit,
         pages=[key for key, ending in PAGES.items() if folder.current(name, ending) is not None],
         work=work if work is not None and work.running else None, errors=errors or {}, status=status,
         **(how_far(work) if work is not None and work.running else {}),
@@ -370,6 +455,8 @@ ROUTES = [
     Route("/audits/{name}/release/as-it-is", as_it_is, methods=["POST"]),
     Route("/audits/{name}/release/public", public, methods=["POST"]),
     Route("/audits/{name}/release/noise", noise),
+    Route("/audits/{name}/release/labels", labels),
+    Route("/audits/{name}/release/fits", fits, methods=["GET", "POST"]),
     Route("/audits/{name}/files/script", script),
     Route("/audits/{name}/files/{kind}", download),
 ]

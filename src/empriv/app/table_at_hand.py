@@ -19,7 +19,7 @@ from empriv.app.pages import aside_of, folder_of
 from empriv.cli.config import Settings
 
 T = TypeVar("T")
-UNITS = ("day", "week", "month")
+UNITS = ("hour", "day", "week", "month")
 _REMEMBERED = 64
 _WHILE = 600.0  # seconds
 
@@ -78,7 +78,10 @@ class TableAtHand:
 
 @dataclass(frozen=True)
 class DataReach:
-    """How far the databases of a choice reach: counts, the smallest delta that they support, and what to warn of."""
+    """How far the databases of a choice reach: counts, the smallest delta that they support, and what to warn of.
+
+    ``first`` and ``last`` are labels of the databases that sort first and last.
+    """
 
     rows: int
     unidentified: int
@@ -87,6 +90,8 @@ class DataReach:
     least_delta: float
     enough: int
     warnings: tuple[str, ...]
+    first: str = ""
+    last: str = ""
 
 
 async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
@@ -156,6 +161,7 @@ def count_of(settings: Settings) -> DataReach:
     """How far databases reach; called beside the server."""
     from empriv.cli.inputs import source_of
     from empriv.collecting.looking import ROW_NUMBERS, count
+    from empriv.ledger.values import label_text
     from empriv.validate.bounds import LEAST_DATABASES
     from empriv.validate.facts_by_kind import smallest_supported_delta
     from empriv.words.planning import too_few
@@ -170,6 +176,7 @@ def count_of(settings: Settings) -> DataReach:
     return DataReach(
         counted.rows, counted.unidentified, counted.databases, counted.individuals,
         smallest_supported_delta(counted.databases), LEAST_DATABASES, tuple(filter(None, warnings)),
+        label_text(counted.first), label_text(counted.last),
     )  # fmt: skip
 
 

@@ -91,6 +91,7 @@ async def counts(request: Request) -> Response:
         reach = await reach_of_audit(request, chosen)
     except EmprivError as error:
         return show(request, "live_problem.html", errors=by_label(error, LABELS))
+    from empriv.words.planning import presets_within
     from empriv.words.planning import reach as reach_in_words
     from empriv.words.sentences import floor
 
@@ -104,7 +105,7 @@ async def counts(request: Request) -> Response:
     return show(
         request, "people_counts.html", sentence=sentence, reach=reach, chosen=chosen, samples=samples,
         floor=floor(reach.databases, reach.least_delta), enough=reach.databases >= reach.enough,
-        zoned=zoned and typed.way in UNITS,
+        zoned=zoned and typed.way in UNITS, timed=typed.way in UNITS, within=presets_within(reach.least_delta),
     )  # fmt: skip
 
 
@@ -165,6 +166,8 @@ def settings_from(settings: Settings, typed: WhoAndWhen, table: TableAtHand) -> 
         cuts = next((column.cuts for column in table.times if column.name == typed.time), None)
         if cuts is None:
             raise InputError("`time` must be a column of dates or times.")
+        if typed.way == "hour" and not any(column.moments for column in table.times if column.name == typed.time):
+            raise InputError("`time` must hold times of the day, to be cut into hours.")
         database = cuts[UNITS.index(typed.way)]
     elif typed.way == COLUMN:
         if typed.column not in table.names:

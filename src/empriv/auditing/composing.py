@@ -30,7 +30,7 @@ from empriv.ledger import (
     ReleaseEntry,
     identity_of,
 )
-from empriv.ledger.accounts import effects_of
+from empriv.ledger.accounts import Plans, Prices, effect_of, effects_of, releases_left
 from empriv.ledger.values import label_text
 from empriv.ledger.windows import window_of
 from empriv.measuring import RiskContract
@@ -269,6 +269,28 @@ def _prices(noise: Noise | JointNoise, policy: Policy) -> PricesByName | None:
     squares = effects_of(together.achieved_delta_i, policy.epsilon) ** 2 / times
     names = [str(name) for name in noise.risk.results.individuals.tolist()]
     return PricesByName(names, squares, np.zeros(len(squares)))
+
+
+def releases_fitting(noise: Noise | JointNoise, policy: Policy) -> int | None:
+    """How many releases with this noise, one after the other, the window of a policy lets through; None for no end.
+
+    Before the first of them, and by what the noise says of itself: each release is certified when it is asked for.
+    """
+    if policy.window is None or policy.epsilon is None:
+        raise InputError("`policy` must have a window.")
+    by_name, alone = _prices(noise, policy), _achieved(noise, policy.epsilon)
+    limits = {"delta": policy.delta, "total_risk": policy.total_risk}
+    if by_name is None:
+        prices = Prices.for_anybody(effect_of(alone.delta or 0.0, policy.epsilon) ** 2)
+    else:
+        people = np.arange(1, len(by_name.people) + 1, dtype=np.uint64)
+        prices = Prices(people, np.asarray(by_name.squares, float), np.asarray(by_name.escapes, float))
+    nowhere = np.zeros(0, np.int64)
+    fitting = releases_left(Plans.of([prices]), nowhere, nowhere, window_of(policy.window), limits, policy.epsilon)
+    if fitting == 0:  # the first is judged by its certificate
+        told = [(getattr(alone, name), limit) for name, limit in limits.items() if limit is not None]
+        return int(all(figure is not None and figure <= limit for figure, limit in told))
+    return fitting
 
 
 def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:

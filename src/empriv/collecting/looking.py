@@ -2,12 +2,13 @@
 
 By names, types and counts of different values alone. `empriv init` writes down what it suggests, and a person decides.
 `count` says how many databases and people a choice makes, and `gives` what a query gives, before anything is run.
-`first_rows` is for the eyes of that person: it gives values, and `gives` the names of groups.
+`first_rows` and `smallest_and_largest` are for the eyes of that person: they give values, and `gives` names of groups.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp, parse_one
@@ -31,7 +32,10 @@ _PEOPLE = {
 }  # fmt: skip
 _ROWS = {"row", "rowid", "index", "transaction", "order", "invoice", "event", "line", "record", "visit", "entry"}
 _DAYS = {"day", "date"}
-_TIMES = {"day", "date", "time", "timestamp", "t", "at", "when", "month", "week", "hour", "year"}
+_TIMES = {
+    "day", "date", "time", "timestamp", "t", "at", "when", "month", "week", "hour", "year", "admitted", "admission",
+    "booked", "ordered", "paid", "sold",
+}  # fmt: skip
 _AMOUNTS = {
     "amount", "value", "price", "total", "cost", "revenue", "salary", "pay", "wage", "income", "delay", "duration",
     "minutes", "seconds", "hours", "quantity", "kwh", "usage", "score", "x", "size", "weight", "spend",
@@ -96,7 +100,7 @@ class ColumnSeen:
         return self.name if _is_name(self.name) else in_sql(self.name)
 
     def cut(self, unit: str) -> str:
-        """The expression that puts the rows of a day, a week or a month in one database."""
+        """The expression that puts the rows of an hour, a day, a week or a month in one database."""
         if unit == "day" and self.moments == 0:
             return self.as_database
         column = in_sql(self.name)
@@ -136,6 +140,7 @@ class Counted:
     rows, unidentified : all rows, and those that belong to nobody
     databases, individuals : how many there are, as rows of nobody are kept, dropped, or refused
     out_of_order : what to say of databases named by dates that do not sort, if they are
+    first, last : labels of the databases that sort first and last
     """
 
     rows: int
@@ -143,6 +148,8 @@ class Counted:
     databases: int
     individuals: int
     out_of_order: str | None = None
+    first: str = ""
+    last: str = ""
 
 
 def in_sql(column: str) -> str:
@@ -164,8 +171,9 @@ def count(engine: Engine, data: Databases) -> Counted:
         counts = exp.select("COUNT(*) AS n", f"COUNT({INDIVIDUAL}) AS known").from_(every_row)
         rows, known = (int(column.values[0]) for column in session.fetch(counts).values())
         labels = session.databases
+        ends = [str(label) for label in (*labels[:1].tolist(), *labels[-1:].tolist())] or ["", ""]
         counted = Counted(
-            rows, rows - known, len(labels), count_individuals(session), out_of_order(labels, data.database)
+            rows, rows - known, len(labels), count_individuals(session), out_of_order(labels, data.database), *ends
         )
     if counted.unidentified and known and data.unidentified == "drop":
         with engine.session(data) as session:
@@ -210,6 +218,23 @@ def first_rows(
         for column in columns
     ]
     return tuple(names), tuple(zip(*texts, strict=True))
+
+
+def smallest_and_largest(
+    engine: Engine, source: Source, names: Sequence[str]
+) -> dict[str, tuple[str | None, str | None]]:
+    """The ends of what each of these columns holds, as text; None if it holds nothing."""
+    if not names:
+        return {}
+    with engine.session(_whole(source)) as session:
+        ends = [
+            exp.alias_(fill(f"CAST({end}(x) AS VARCHAR)", x=exp.column(name, quoted=True)), f"{end.lower()}{k}")
+            for k, name in enumerate(names)
+            for end in ("MIN", "MAX")
+        ]
+        columns = session.fetch(exp.select(*ends).from_(DATA)).values()
+    texts = [None if column.null[0] else str(column.values[0]) for column in columns]
+    return {name: (texts[2 * k], texts[2 * k + 1]) for k, name in enumerate(names)}
 
 
 def _is_name(word: str) -> bool:

@@ -23,6 +23,15 @@ def reach(n: int, unit: str, people: int, least: float) -> str:
     return f"{counted}: enough for delta ≥ {number(least)}."
 
 
+def presets_within(least: float) -> str:
+    """Which of the presets databases may show to be kept, that support deltas from ``least`` on."""
+    names = [name for name, _, delta, _ in PRESETS.values() if delta >= least]
+    if not names:
+        return "That is too few for any of the promises that you can choose from later."
+    promises = "promise" if len(names) == 1 else "promises"
+    return f"That is enough for the {promises} {_listed(names)}, of those that you can choose from later."
+
+
 def too_few(n: int, least: int) -> str | None:
     """What to say of databases that are too few; None if they are enough."""
     if n < least:

@@ -125,6 +125,17 @@ def opened(table: Connected) -> Iterator[SQLiteFile]:
         file.close()
 
 
+def table_names(path: str) -> tuple[str, ...]:
+    """Tables and views of a file, by name."""
+    address = f"file:{quote(str(Path(path).absolute()))}?mode=ro"
+    listed = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name"
+    connection = _read(lambda: sqlite3.connect(address, uri=True))
+    try:
+        return tuple(str(name) for (name,) in _read(lambda: connection.execute(listed).fetchall()))
+    finally:
+        connection.close()
+
+
 def _only_reading(action: int, _one: str | None, other: str | None, _database: str | None, _trigger: str | None) -> int:
     if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and str(other).lower() in _REFUSED):
         return sqlite3.SQLITE_DENY
