@@ -15,6 +15,7 @@ from empriv.app.folder import Folder
 from empriv.app.release_answer import RELEASE, limits_of, noise_arguments, release_arguments
 from empriv.app.see_decision import page_arguments
 from empriv.app.work import latest
+from empriv.auditing.composing import releases_fitting
 from empriv.cli.config import Settings
 from empriv.errors import InputError
 from empriv.ledger import ReleaseEntry
@@ -140,7 +141,7 @@ def test_noise_and_ledger_come_first_and_both_can_be_made_here(desk: RunningDesk
     visitor.post(f"{page}/as-it-is", {"granularity": "0.01"}, page=page)
     assert "The answer" in after(visitor, "plain")
     assert "No noise: answers are rounded to multiples of 0.01." in visitor.get(f"{page}/noise").text
-    assert 'value="day 39"' in visitor.get(f"{page}/noise").text
+    assert 'value="day 39"' in visitor.get(f"{page}/labels").text
     assert "design_noise(audit" in visitor.get("/audits/plain/files/script").text
     audited(desk.folder, "leaky", decision="Do not publish yet")
     refused = visitor.post("/audits/leaky/release/as-it-is", {"granularity": "1"}, page=page)
@@ -200,3 +201,37 @@ def test_limits_are_those_of_the_promise() -> None:
     with pytest.raises(InputError, match="promise"):
         limits_of({"limits": "together"}, Settings())
     assert "--delta=0.5" in noise_arguments("shop", SETTINGS, 0.25)
+
+
+@pytest.mark.slow
+def test_what_fits_is_said_before_and_agrees_with_the_promise(desk: RunningDesk, visitor: Visitor) -> None:
+    audit = audited(desk.folder, "fits")
+    Folder.opened(desk.folder).write("fits", replace(SETTINGS, ledger="fits.ledger", target=("delta <= 0.01 at 0.05",)))
+    noise = empriv.design_noise(audit, epsilon=0.05, delta=0.01, method="classical", granularity=0.25)
+    noise.save(desk.folder / "fits.noise.empriv")
+    page = "/audits/fits/release"
+    assert visitor.get(page).field("window") == "1"  # the promise is for each publication alone
+    asked = {"limits": "series", "window": "1"}
+    assert "may go on without end" in visitor.post(f"{page}/fits", asked, page=page).text
+    assert visitor.post(f"{page}/fits", {"limits": "none"}, page=page).text.strip() == ""
+    visitor.post(f"{page}/ledger", asked, page=page)
+    ledger = empriv.Ledger(desk.folder / "fits.ledger")
+    assert ledger.policy.window == 1
+    visitor.post(f"{page}/ledger", {**asked, "window": "200", "change": "yes"}, page=page)
+    policy = ledger.policy
+    assert policy.window == 200
+    fitting = releases_fitting(noise, policy)
+    assert fitting is not None
+    assert 1 < fitting < 40
+    assert f"{fitting} releases with this noise fit" in visitor.get(f"{page}/fits").text
+    # what is said is what the ledger does
+    answers = audit.results.q
+    for place in range(fitting):
+        audit.release(float(answers[place]), noise=noise, database=f"day {place}", ledger=ledger)
+    with pytest.raises(empriv.RefusalError):
+        audit.release(float(answers[fitting]), noise=noise, database=f"day {fitting}", ledger=ledger)
+    wrong = visitor.post(page, {"offered": visitor.get(page).field("offered"), "way": "database",
+                                "database": "yesterday", "confirm": "yes"})  # fmt: skip
+    assert wrong.status == 400
+    assert "The database must be one of those that were audited, from day 0 to day 39." in wrong.text
+    assert 'value="yesterday"' in wrong.text

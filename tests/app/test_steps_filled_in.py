@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
+import sqlite3
 from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 
@@ -16,7 +19,9 @@ import empriv
 from app.conftest import RunningDesk, Visitor, sales
 from empriv.cli.check import check
 from empriv.cli.config import Settings, read_config, settings_of
+from empriv.collecting.engines.tables_inside import tables_inside
 from empriv.collecting.origins import describe
+from empriv.errors import EmprivError
 from empriv.ledger import identity_of
 from ledger.asking import asked
 
@@ -612,3 +617,54 @@ class TestPromise:
             assert settings(desk, ready).ledger is None
         finally:
             ledger.path.unlink()
+
+
+def test_a_database_file_asks_which_of_its_tables(desk: RunningDesk, visitor: Visitor) -> None:
+    """Whoever uploads one need not know that a table must be named: one alone is taken, of several one is chosen."""
+    for tables in (["stays"], ["patients", "stays <b>"]):
+        path = desk.folder / f"ward{len(tables)}.sqlite"
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            for table in tables:
+                connection.execute(f'CREATE TABLE "{table}" (patient TEXT, day TEXT, cost REAL)')
+                connection.execute(f"INSERT INTO \"{table}\" VALUES ('p', '2024-01-01', 2.5)")
+            connection.commit()
+        page = visitor.post("/new", {"way": "files", "files": path.name})
+        assert page.status == 200
+    assert settings(desk, "ward1").table == "stays"
+    asked = visitor.get("/audits/ward2/data/preview").text
+    assert 'value="patients"' in asked
+    assert "stays &lt;b&gt;" in asked
+    assert "Next: who and when" not in asked
+    visitor.post("/audits/ward2/data", {"way": "table", "table": "stays <b>"})
+    assert settings(desk, "ward2").table == "stays <b>"
+    seen = visitor.get("/audits/ward2/data/preview").text
+    assert "Next: who and when" in seen
+    assert '<td data-l="From">2.5</td>' in seen
+
+
+def test_tables_of_a_duckdb_file_are_those_that_hold_rows(tmp_path: Path) -> None:
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE sales (x INT); CREATE SCHEMA s; CREATE TABLE s.more (x INT)")
+        connection.execute("CREATE VIEW peeking AS SELECT * FROM sales")
+    assert set(tables_inside(str(path))) == {"sales", "s.more"}
+    path.write_bytes(b"no database")
+    with pytest.raises(EmprivError):
+        tables_inside(str(path))
+
+
+def test_readings_are_cut_into_hours_and_days_are_not(desk: RunningDesk, visitor: Visitor) -> None:
+    rows = [f"2024-03-{day:02d} {hour:02d}:30:00,m{k},1.5" for day in range(1, 4) for hour in range(24) for k in (1, 2)]
+    hourly = audit_of(desk, "\n".join(["t,meter,kwh", *rows]).encode())
+    form = {**WHO, "individual": "meter", "way": "hour", "time": "t"}
+    assert 'value="hour"' in visitor.get(f"/audits/{hourly}/people?wait=1").text
+    told = visitor.post(f"/audits/{hourly}/people/counts", form, page=f"/audits/{hourly}/people?wait=1").text
+    assert "72 hours, 2 people" in told
+    assert "From 2024-03-01 to 2024-03-03 23:00:00." in told
+    visitor.post(f"/audits/{hourly}/people", form, page=f"/audits/{hourly}/people?wait=1")
+    assert settings(desk, hourly).database == "date_trunc('hour', t)"
+    daily = audit_of(desk, sales(days=40, people=8))
+    assert 'value="hour"' not in visitor.get(f"/audits/{daily}/people?wait=1").text
+    page = f"/audits/{daily}/people"
+    wrong = visitor.post(page, {**WHO, "way": "hour"}, page=f"{page}?wait=1")
+    assert (wrong.status, 'id="wrong-time"' in wrong.text) == (400, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import traceback
@@ -60,7 +59,7 @@ def show(request: Request, template: str, *, status: int = 200, **content: Any) 
     key: Key = request.app.state.key
     name = content.pop("name", request.path_params.get("name"))
     everything = {
-        "errors": {}, "step": None, "dressed": _dressed(), "name": name, "mark": key.mark, "steps": STEPS, "folder": folder_of(request),
+        "errors": {}, "step": None, "name": name, "mark": key.mark, "steps": STEPS, "folder": folder_of(request),
         "seen": "" if name is None else folder_of(request).seen(name),
         "outdated": content.get("step") in _OF_RESULTS and changed_since(folder_of(request), str(name)), **content,
     }  # fmt: skip
@@ -140,12 +139,6 @@ def asset(name: str) -> bytes:
     if name == "style.css":
         return (_OF_THE_REPORT / name).read_bytes() + (_OWN / "app.css").read_bytes()
     return (_OWN / name).read_bytes()
-
-
-@cache
-def _dressed() -> str:
-    """A mark of style and script, by which a browser that keeps them sees that they have changed."""
-    return hashlib.sha256(asset("style.css") + asset("app.js")).hexdigest()[:12]
 
 
 @cache
