@@ -7,8 +7,6 @@ With ``s_j = |q_j - q_ij|/h``, every kernel changes by a factor between ``e^-s_j
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 import numpy as np
 
 from empriv.measuring.line import compiled
@@ -83,10 +81,20 @@ def _kernel_sums(values: FloatArray, decay: FloatArray) -> FloatArray:
 
 
 def kernels_at_points(decay: FloatArray) -> FloatArray:
-    """(points,) `_kernel_sums` of ones: numbers one by one are faster than arrays of one."""
+    """(points,) `_kernel_sums` of ones: numbers one by one are faster than arrays of one. Points that are tied, such as
+    a person's several draws of the others, have the same sum, and are taken together."""
+    first = decay != 1.0
+    first[:1] = True
+    run = np.cumsum(first) - 1
+    counts = np.bincount(run).astype(float)
 
-    def sums(decays: list[float]) -> list[float]:
-        return list(accumulate(decays, lambda total, step: total * step + 1.0, initial=1.0))
+    def sums(decays: list[float], weights: list[float]) -> list[float]:
+        total, out = weights[0], [weights[0]]
+        for step, weight in zip(decays, weights[1:], strict=True):
+            total = total * step + weight
+            out.append(total)
+        return out
 
-    steps = decay[1:].tolist()
-    return np.asarray(np.array(sums(steps)) + np.array(sums(steps[::-1])[::-1]) - 1.0)
+    steps, weights = decay[first][1:].tolist(), counts.tolist()
+    both = np.array(sums(steps, weights)) + np.array(sums(steps[::-1], weights[::-1])[::-1])
+    return np.asarray((both - counts)[run])
