@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.measuring.densities.selection import Score
+from empriv.measuring.densities.selection import Score, spread
 from empriv.measuring.line import compiled, laplace
 from empriv.measuring.line.risk import Risk
+from empriv.measuring.line.spreads import spreads
 from empriv.results import FloatArray, IntArray
 
 RNG = np.random.default_rng(3)
@@ -236,6 +237,32 @@ def test_the_compiled_path_agrees_with_numpy(seed: int, monkeypatch: pytest.Monk
     np.testing.assert_allclose(found, slow.delta_i(epsilons), atol=1e-13)
     np.testing.assert_allclose(inverse, slow.epsilon_i(0.01), rtol=1e-12)
     assert np.array_equal(found == 0, slow.delta_i(epsilons) == 0)
+
+
+@pytest.mark.skipif(
+    compiled.sticks_apart is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_compiled_path_beside_atoms_agrees_with_numpy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    points, without = shifted(seed)
+    points[:3] = without[:, :2] = without[4:, 9] = np.nan  # some results with everyone are no numbers, others without
+    without[7] = np.nan
+    epsilons = [0.0, 0.02, 0.5, 1.5, 2.0]
+    density = empriv.Kde("laplace", 0.4)
+    fast = empriv.measure(points, without, density=density).delta_i(epsilons)
+    monkeypatch.setattr(compiled, "sticks_apart", None)
+    slow = empriv.measure(points, without, density=density).delta_i(epsilons)
+    np.testing.assert_allclose(fast, slow, atol=1e-13)
+    assert np.array_equal(fast == 0, slow == 0)
+
+
+def test_spreads_leave_atoms_out() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(40, 21)).round(1)
+    values[rng.random(values.shape) < 0.3] = np.inf
+    values[0], values[1, 1:], values[2, 2:] = np.inf, np.inf, np.inf  # nothing is left, one value, two
+    one_by_one = [spread(row[np.isfinite(row)]) for row in values]
+    np.testing.assert_allclose(spreads(values), one_by_one, rtol=1e-14)
 
 
 def shifted(seed: int) -> tuple[FloatArray, FloatArray]:

@@ -211,9 +211,12 @@ class OutcomesApart:
     def _free_of_lattices(self) -> int:
         """How many sets of databases there are, without one in common, whose numbers lie on no lattice. Whoever changes
         fewer databases leaves one of these sets as it is, and the others' results are on no lattice either."""
-        parts = np.split(self._numbers, np.arange(_LOOKED_AT, len(self._numbers), _LOOKED_AT))
-        enough = [part for part in parts if len(np.unique(part)) >= _LEAST_SHOWN]
-        return sum(lattice(part) is None for part in enough)
+        most, free = int(self.results.presence.max()), 0
+        for part in np.split(self._numbers, np.arange(_LOOKED_AT, len(self._numbers), _LOOKED_AT)):
+            free += len(np.unique(part)) >= _LEAST_SHOWN and lattice(part) is None
+            if free > most:
+                break
+        return free
 
     @cached_property
     def _lattice(self) -> tuple[float, int] | None:

@@ -51,6 +51,9 @@ class WeightedBlock(LaplaceBlock):
                 return code.weighted(np.where(counts, both - 0.5 * (low + high)[:, None], 0.0), self.weights, e)
         return np.maximum(self.knots.curve(0, e), self.knots.curve(1, e)), *self.knots.range()
 
+    def sticks_apart(self, e: FloatArray) -> None:  # noqa: ARG002 — atoms have weights of their own
+        return None
+
     def log_range(self) -> tuple[FloatArray, FloatArray]:
         """inf and sup of log(p/p_i); where exp underflows, by the largest shift, which is never less."""
         with np.errstate(divide="ignore"):

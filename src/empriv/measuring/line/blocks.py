@@ -74,7 +74,7 @@ class Block:
             stick, low, high = self.source.sticks(e)
             with np.errstate(divide="ignore"):
                 largest = np.log(np.maximum(high, 1.0 / low))
-        elif isinstance(self.source, parabolas.ParabolaBlock) and (both := self.source.sticks(e)) is not None:
+        elif (both := self._beside_atoms(e)) is not None:
             smooth, low, high = both
             atoms = [self._atoms(direction) for direction in (0, 1)]
             stick = np.maximum(*(smooth[:, k] + curve(atoms[k], e, self.rows) for k in (0, 1)))
@@ -87,6 +87,12 @@ class Block:
         stick += self.slack
         stick[largest[:, None] - np.log1p(-self.slack) <= epsilon] = 0.0
         return stick
+
+    def _beside_atoms(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Sticks (rows, 2, epsilons) without atoms and the range of p/p_i, where they are compiled."""
+        if isinstance(self.source, parabolas.ParabolaBlock):
+            return self.source.sticks(e)
+        return self.source.sticks_apart(e) if isinstance(self.source, laplace.LaplaceBlock) else None
 
     def epsilons(self, delta: float) -> FloatArray:
         """(rows,): smallest epsilon at which `curves` is at most ``delta``."""

@@ -42,6 +42,25 @@ def _sticks(laplace: ctypes.CDLL) -> Sticks:
     return sticks
 
 
+def _sticks_apart(laplace: ctypes.CDLL) -> Sticks:
+    function = laplace.empriv_laplace_sticks_apart
+    function.argtypes = [LONG, LONG, LONG, *[DOUBLES] * 2, LONGS, *[DOUBLES] * 2, LONG, *[DOUBLES] * 5]
+    function.restype = None
+
+    def sticks(points: FloatArray, without: FloatArray, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Hockey sticks (rows, 2, len(e)) of p over p_i and of p_i over p; as `sticks`, with atoms at +inf last."""
+        rows, n = without.shape
+        out, low, high, scratch = np.empty((rows, 2, len(e))), np.empty(rows), np.empty(rows), np.empty(14 * n)
+        counts = np.isfinite(without).sum(axis=1, dtype=np.int64)
+        up, up_without = np.exp(points), np.exp(without)
+        many = int(np.isfinite(points).sum())
+        function(rows, n, many, points, up, counts, without, up_without, len(e), e, out, low, high, scratch)
+        out /= n
+        return out, low, high
+
+    return sticks
+
+
 def _reach(laplace: ctypes.CDLL) -> Reach:
     function = laplace.empriv_laplace_reach
     function.argtypes = [
@@ -96,4 +115,7 @@ _library = library("empriv.measuring.line._laplace")
 _parabolas = library("empriv.measuring.line._epanechnikov")
 epanechnikov = None if _parabolas is None else _epanechnikov(_parabolas)
 sticks = None if _library is None else _sticks(_library)
+sticks_apart = (
+    None if _library is None or not hasattr(_library, "empriv_laplace_sticks_apart") else _sticks_apart(_library)
+)
 reach = None if _library is None or not hasattr(_library, "empriv_laplace_reach") else _reach(_library)

@@ -222,6 +222,22 @@ class LaplaceBlock:
             curves = np.concatenate((curves, rest), axis=1)
         return curves, low, high
 
+    def sticks_apart(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """The same where points at +inf are atoms: sticks (rows, 2, len(e)) of both directions. None where they are not
+        compiled, points are too far apart, or e is too large."""
+        if compiled.sticks_apart is None or e[-1] > CROSSING_LIMIT:
+            return None
+        scale = 1.0 / self.bandwidth
+        finite = self.points[np.isfinite(self.points)]
+        if not len(finite) or not np.isfinite(self.without).any(axis=1).all():
+            return None
+        centre = 0.5 * float(finite.min() + finite.max())
+        points, without = np.sort((self.points - centre) * scale), np.sort((self.without - centre) * scale, axis=1)
+        for values in (points, without):
+            if np.abs(values[np.isfinite(values)]).max() > SCAN_REACH:
+                return None
+        return compiled.sticks_apart(points, without, np.ascontiguousarray(e))
+
     def log_range(self) -> tuple[FloatArray, FloatArray]:
         """inf and sup of log(p/p_i) of each individual."""
         with np.errstate(divide="ignore"):

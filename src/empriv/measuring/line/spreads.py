@@ -7,6 +7,7 @@ r is 1, and nothing changes.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.line.atoms import Pairs
@@ -44,9 +45,31 @@ def spread_ratios(pairs: Pairs) -> FloatArray | None:
 
 def spreads(values: FloatArray) -> FloatArray:
     """`spread` of each row; atoms, at +inf, are left out."""
-    if not np.isfinite(values).all():
-        return np.array([spread(row[np.isfinite(row)]) for row in values])
-    deviation = values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(len(values))
-    low, high = np.quantile(values, (0.25, 0.75), axis=1)
+    finite = np.isfinite(values)
+    if finite.all():
+        deviation = values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(len(values))
+        low, high = np.quantile(values, (0.25, 0.75), axis=1)
+    else:
+        deviation, low, high = _without_atoms(values, finite)
     quartiles = (high - low) / 1.349
     return np.where(quartiles > 0, np.minimum(deviation, quartiles), deviation)
+
+
+def _without_atoms(values: FloatArray, finite: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Standard deviation and quartiles of what is finite in each row; 0 where that is less than two values."""
+    counts = finite.sum(axis=1)
+    numbers = np.where(finite, values, 0.0)
+    mean = numbers.sum(axis=1) / np.maximum(counts, 1)
+    squares = np.where(finite, numbers - mean[:, None], 0.0) ** 2
+    enough = counts > 1
+    deviation = np.where(enough, np.sqrt(squares.sum(axis=1) / np.maximum(counts - 1, 1)), 0.0)
+    rising = np.sort(np.where(finite, values, np.inf), axis=1)
+    last = np.maximum(counts - 1, 0)
+    quartiles = []
+    for share in (0.25, 0.75):
+        place = share * last
+        below = np.floor(place).astype(np.int64)
+        ends = (np.take_along_axis(rising, at[:, None], axis=1)[:, 0] for at in (below, np.minimum(below + 1, last)))
+        one, next_one = (np.where(enough, end, 0.0) for end in ends)
+        quartiles.append(one + (place - below) * (next_one - one))
+    return deviation, quartiles[0], quartiles[1]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,11 @@ class TableRisk(RiskContract):
             return math.inf
         alone = (self.components[name].epsilon(delta) for name in self.touching)
         lines = (risk.epsilon(delta) for _, risks in self.along_lines() for risk in risks.values())
-        largest = max((*alone, *lines), default=0.0)
+        largest = 0.0
+        for own in chain(alone, lines):
+            largest = max(largest, own)
+            if largest == math.inf:  # nobody can need more
+                return largest
         return max(largest, self.several.epsilon(delta))
 
     def made_by(self, source: RiskContract) -> TableRisk:
