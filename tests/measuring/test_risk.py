@@ -11,6 +11,7 @@ import pytest
 import empriv
 from empriv.measuring.densities.selection import Score, spread
 from empriv.measuring.line import compiled, laplace
+from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.line.spreads import spreads
 from empriv.results import FloatArray, IntArray
@@ -245,15 +246,22 @@ def test_the_compiled_path_agrees_with_numpy(seed: int, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("seed", range(3))
 def test_the_compiled_path_beside_atoms_agrees_with_numpy(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     points, without = shifted(seed)
-    points[:3] = without[:, :2] = without[4:, 9] = np.nan  # some results with everyone are no numbers, others without
-    without[7] = np.nan
-    epsilons = [0.0, 0.02, 0.5, 1.5, 2.0]
-    density = empriv.Kde("laplace", 0.4)
-    fast = empriv.measure(points, without, density=density).delta_i(epsilons)
+    # at an atom with everyone, without each, without some; and somebody without whom there is nothing else
+    points[:3] = without[:, :2] = without[4:, 9] = np.inf
+    if seed:
+        without[7] = np.inf
+    epsilons = np.array([0.0, 0.02, 0.5, 1.5, 2.0])
+    masses = np.array([np.isinf(points).mean()]), np.isinf(without).mean(axis=1)[:, None]
+
+    def curves() -> FloatArray:
+        return Block(laplace.LaplaceBlock(points, without, 0.4), *masses, slack=laplace.slack(points)).curves(epsilons)
+
+    fast = curves()
     monkeypatch.setattr(compiled, "sticks_apart", None)
-    slow = empriv.measure(points, without, density=density).delta_i(epsilons)
+    slow = curves()
     np.testing.assert_allclose(fast, slow, atol=1e-13)
     assert np.array_equal(fast == 0, slow == 0)
+    assert slow.max() > 0.1
 
 
 def test_spreads_leave_atoms_out() -> None:
