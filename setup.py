@@ -36,6 +36,7 @@ if __name__ == "__main__":
                 "measuring.given._presence",
                 "measuring.line._epanechnikov",
                 "measuring.line._laplace",
+                "measuring.line._panels",
                 "measuring.line._residues",
                 "validate.bounds._ends",
                 "validate.bounds._present",

@@ -16,9 +16,10 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.contract import largest_of
 from empriv.measuring.densities.density import Mixture, Model
-from empriv.measuring.line import generic, laplace, mixtures, parabolas, sides
+from empriv.measuring.line import generic, laplace, mixtures, panels, parabolas, sides
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
+from empriv.measuring.line.quick import QuickBlock
 from empriv.measuring.line.residues import pairs_at_steps
 from empriv.results import FloatArray, IntArray
 
@@ -30,7 +31,7 @@ _VALUES = 400_000  # kernel values held at once
 class Block:
     """Cells of a block of individuals, atoms included, and what rounding may do to their sums."""
 
-    source: laplace.LaplaceBlock | mixtures.MixtureBlock | parabolas.ParabolaBlock | generic.GenericBlock | None
+    source: laplace.LaplaceBlock | mixtures.MixtureBlock | QuickBlock | generic.GenericBlock | None
     mass: FloatArray
     mass_without: FloatArray
     slack: float
@@ -90,7 +91,7 @@ class Block:
 
     def _beside_atoms(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Sticks (rows, 2, epsilons) without atoms and the range of p/p_i, where they are compiled."""
-        if isinstance(self.source, parabolas.ParabolaBlock):
+        if isinstance(self.source, QuickBlock):
             return self.source.sticks(e)
         return self.source.sticks_apart(e) if isinstance(self.source, laplace.LaplaceBlock) else None
 
@@ -135,7 +136,7 @@ def jobs(
     rows = rows[~alone]
     size = len(pairs.points)
     if not isinstance(model, Mixture):
-        groups: list[tuple[IntArray, int, sides.ShiftMatrices | None]] = [(rows, 4096 if model is None else 1, None)]
+        groups: list[tuple[IntArray, int, panels.Near | None]] = [(rows, 4096 if model is None else 1, None)]
     elif closed_form(model):
         # Similar individuals share a block, which needs no more of the curve than its most exposed individual.
         groups = [(rows[np.argsort(-shifts[rows], kind="stable")], max(1, _KNOTS // (2 * size)), None)]
@@ -163,26 +164,26 @@ def closed_form(model: Mixture) -> bool:
 
 def _mixture_groups(
     pairs: Pairs, model: Mixture, shifts: FloatArray, rows: IntArray
-) -> Iterator[tuple[IntArray, int, sides.ShiftMatrices | None]]:
+) -> Iterator[tuple[IntArray, int, panels.Near | None]]:
     """Individuals by the size of their shifts: those who move points little share nodes."""
     size = len(pairs.points)
     if not model.kernel.kinks and model.refit is None and np.isfinite(pairs.points).any():
         side = sides.Side.of(model.kernel, pairs.points[None, :], model.bandwidths[None, :])
-        nodes = sides.common_nodes(model.kernel, pairs.points, model.bandwidths)
         for reach in sides.NEAR:
             within_reach = rows[shifts[rows] <= reach]
             if len(within_reach) > sides.ShiftMatrices.degree_for(reach):
                 rows = rows[shifts[rows] > reach]
-                near = sides.ShiftMatrices.of(side, nodes, reach)
+                near = panels.Near(model, side, reach)
                 moved = float(np.mean(pairs.starts[within_reach + 1] - pairs.starts[within_reach])) * pairs.draws
-                values = max(2 * size, 5 * len(nodes), moved * near.degree)  # held for each individual
+                # held for each individual
+                values = max(2 * size, 5 * len(near.nodes), moved * sides.ShiftMatrices.degree_for(reach))
                 yield within_reach, max(1, int(_VALUES / values)), near
     near_enough = shifts[rows] <= sides.NEAR[-1]
     for group in (rows[near_enough], rows[~near_enough]):
         yield group, max(1, _VALUES // (40 * size)), None
 
 
-def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftMatrices | None) -> Callable[[], Block]:
+def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: panels.Near | None) -> Callable[[], Block]:
     """The function that cuts these individuals' results into cells."""
 
     def make() -> Block:
@@ -196,11 +197,6 @@ def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.ShiftM
         if closed_form(model):
             source = laplace.LaplaceBlock(points, without, model.bandwidth)
             return Block(source, *masses, slack=laplace.slack(points))
-        if parabolas.serves(model):
-            closed = parabolas.ParabolaBlock(
-                points, without, model.bandwidth, lambda: _mixture(model, points, without, None)
-            )
-            return Block(closed, *masses, slack=mixtures.SLACK)
         return Block(_mixture(model, points, without, near), *masses, slack=mixtures.SLACK)
 
     return make
@@ -218,27 +214,36 @@ def _residue_maker(pairs: Pairs, model: Model | None, row: int, steps: FloatArra
 
 
 def _mixture(
-    model: Mixture, points: FloatArray, without: FloatArray, near: sides.ShiftMatrices | None
-) -> mixtures.MixtureBlock:
+    model: Mixture, points: FloatArray, without: FloatArray, near: panels.Near | None
+) -> mixtures.MixtureBlock | QuickBlock:
+    """The block of these individuals, compiled where it can be."""
     bandwidths = model.bandwidths[None, :]
     if model.refit is not None:
         bandwidths = np.stack([_refitted(model, row) for row in without])
     with_all = sides.Side.of(model.kernel, points[None, :], model.bandwidths[None, :])
     side = sides.Side.of(model.kernel, without, bandwidths)
-    evaluated: sides.Side | sides.Moved = side
-    changed = without != points
-    if model.refit is None and 4 * changed.sum(axis=1).max() <= len(points):
-        evaluated = sides.Moved.of(side, points, changed)
-    if near is not None:
-        return mixtures.near_block(with_all, evaluated, near)
-    with np.errstate(invalid="ignore"):
-        near_enough = np.all(np.abs(points - without) <= sides.NEAR[-1] * model.bandwidths)
-    if near_enough and model.refit is None:
-        shared = sides.common_nodes(model.kernel, points, model.bandwidths)
-        nodes = sides.kink_nodes(shared, evaluated)
-    else:
-        nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, bandwidths)
-    return mixtures.far_block(with_all, evaluated, nodes)
+
+    def in_numpy() -> mixtures.MixtureBlock:
+        evaluated: sides.Side | sides.Moved = side
+        changed = without != points
+        if model.refit is None and 4 * changed.sum(axis=1).max() <= len(points):
+            evaluated = sides.Moved.of(side, points, changed)
+        if near is not None:
+            return mixtures.near_block(with_all, evaluated, near.matrices)
+        with np.errstate(invalid="ignore"):
+            near_enough = np.all(np.abs(points - without) <= sides.NEAR[-1] * model.bandwidths)
+        if near_enough and model.refit is None:
+            shared = sides.common_nodes(model.kernel, points, model.bandwidths)
+            nodes = sides.kink_nodes(shared, evaluated)
+        else:
+            nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, bandwidths)
+        return mixtures.far_block(with_all, evaluated, nodes)
+
+    if parabolas.serves(model):
+        return parabolas.ParabolaBlock(in_numpy, points, without, model.bandwidth)
+    if near is not None and near.panels is not None:
+        return panels.PanelBlock(in_numpy, with_all, side, near.panels)
+    return in_numpy()
 
 
 def _refitted(model: Mixture, points: FloatArray) -> FloatArray:

@@ -193,9 +193,8 @@ def near_block(with_all: Side, without: Side | Moved, near: ShiftMatrices) -> Mi
     """The block over common nodes, all rows at once."""
     side = _points(without)
     rows, size = len(side.points), len(near.nodes)
-    shifts = np.where(side.weights > 0, (with_all.points - side.points) / side.bandwidths, 0.0)
     nodes, first = near.nodes[None, :], np.zeros(1, np.int64)
-    pdf, slope, mass = near.evaluate(shifts)
+    pdf, slope, mass = np.split(near.evaluate(side.shifts_from(with_all)), 3, axis=1)
     shared = with_all.density(nodes, first)
     ends = _assemble(near.nodes, shared, (pdf, slope), with_all.distribution(nodes, first), mass)
     left, right = ends[..., :-1], ends[..., 1:]

@@ -63,6 +63,10 @@ class Side:
             return np.asarray(values[0])
         return np.asarray(values[row].reshape(len(row), *(1,) * (ndim - 1), values.shape[1]))
 
+    def shifts_from(self, other: Side) -> FloatArray:
+        """How far each point of the other side moved to get here, in bandwidths and to the left; 0 at atoms."""
+        return np.where(self.weights > 0, (other.points - self.points) / self.bandwidths, 0.0)
+
     def mirrored(self) -> Side:
         return replace(self, points=-self.points)
 
@@ -113,23 +117,26 @@ class Moved:
 
 @dataclass(frozen=True, eq=False)
 class ShiftMatrices:
-    """Matrices that take shifts within ``reach`` bandwidths to density, slope and distribution at common nodes.
+    """A matrix that takes shifts within ``reach`` bandwidths to density, slope and distribution at common nodes.
 
     ``k(z + s)`` is interpolated in s at Chebyshev points; the error is far below rounding for the kernels' nodes.
     """
 
     nodes: FloatArray
     reach: float
-    matrix: FloatArray  # (N · degree, 3 · nodes)
+    matrix: FloatArray  # (N · degree, 3 · nodes), or of the density alone
     degree: int
 
     @staticmethod
     def degree_for(reach: float) -> int:
-        """Of the polynomials; for fewer individuals, making the matrices takes longer than doing without."""
-        return int(np.ceil(11 + 24 * reach))
+        """Of the polynomials; for fewer individuals, making the matrices takes longer than doing without.
+
+        Kernels are analytic within 2 bandwidths of the line, so that errors fall by the factor below with each degree.
+        """
+        return int(np.ceil(2 + 37 / np.arcsinh(2 / reach)))
 
     @staticmethod
-    def of(side: Side, nodes: FloatArray, reach: float) -> ShiftMatrices:
+    def of(side: Side, nodes: FloatArray, reach: float, *, density_only: bool = False) -> ShiftMatrices:
         degree = ShiftMatrices.degree_for(reach)
         angles = (np.arange(degree) + 0.5) * np.pi / degree
         shifts = reach * np.cos(angles)
@@ -139,15 +146,16 @@ class ShiftMatrices:
         points, h, weights = side.points[0], side.bandwidths[0], side.weights[0]
         z = ((nodes[None, :] - points[:, None]) / h[:, None])[:, None, :] + shifts[:, None]  # (N, degree, nodes)
         scale = (weights / h)[:, None, None]
-        pdf, cdf = side.kernel.pdf(z), side.kernel.cdf(z)
-        slope = side.kernel.slope(z, pdf)
-        parts = (pdf * scale, slope * (scale / h[:, None, None]), cdf * weights[:, None, None])
-        values = np.concatenate(parts, axis=2)
-        matrix = np.matmul(transform, values)
+        pdf = side.kernel.pdf(z)
+        parts = [pdf * scale]
+        if not density_only:
+            slope, cdf = side.kernel.slope(z, pdf), side.kernel.cdf(z)
+            parts += [slope * (scale / h[:, None, None]), cdf * weights[:, None, None]]
+        matrix = np.matmul(transform, np.concatenate(parts, axis=2))
         return ShiftMatrices(nodes, reach, matrix.reshape(len(points) * degree, -1), degree)
 
-    def evaluate(self, shifts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Density, slope and distribution, (rows, nodes) each, for shifts (rows, N) in bandwidths."""
+    def evaluate(self, shifts: FloatArray) -> FloatArray:
+        """(rows, 3 · nodes) density, slope and distribution, for shifts (rows, N) in bandwidths; or density alone."""
         rows, n = shifts.shape
         row, point = np.nonzero(shifts)
         if 4 * len(row) > shifts.size:
@@ -162,8 +170,7 @@ class ShiftMatrices:
             for j in np.flatnonzero(np.diff(ends)):
                 entries = order[ends[j] : ends[j + 1]]
                 out[row[entries]] += change[entries] @ matrices[j]
-        size = len(self.nodes)
-        return out[:, :size], out[:, size : 2 * size], out[:, 2 * size :]
+        return out
 
     def _basis(self, shifts: FloatArray) -> FloatArray:
         """Chebyshev polynomials of the shifts, degree last."""
