@@ -30,7 +30,7 @@ def drawn(kind: str) -> tuple[FloatArray, FloatArray, float]:
     if kind == "ties":
         q = np.round(q)
     elif kind == "clusters":
-        q += rng.choice([-40.0, 0.0, 90.0], n)
+        q = 0.15 * q + rng.choice([-9.0, 0.0, 10.0], n)
     elif kind == "far from zero":
         q = 1e9 + 1e6 * q
     h = 0.3 * max(float(np.std(q)), 1.0) if kind != "clusters" else 0.8
@@ -94,3 +94,16 @@ def test_one_matrix_gives_the_densities_of_all(reach: float, kernel: str) -> Non
 
 def test_results_too_many_bandwidths_apart_have_no_panels() -> None:
     assert panel_edges(KERNELS["gaussian"], np.arange(0.0, 1e5, 10.0), 0.5) is None
+    assert panel_edges(KERNELS["gaussian"], np.array([-20.0, 0.0, 1.0]), 1.0) is None, "nothing lies between"
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("touched", [0.1, 1.0])
+def test_lonely_results_are_not_lost(touched: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Next to nothing lies between them: one density may be rounded to zero where the other one is not."""
+    rng = np.random.default_rng(3)
+    q = np.array([-38.7, -2.5, 0.0, 12.3, 14.0, 27.5])
+    without = q - 0.45 * rng.random((60, 6)) * (rng.random((60, 6)) < touched)
+    fast = measured(q, without, empriv.Kde("gaussian", 1.0))
+    monkeypatch.setattr(compiled, "panels", None)
+    assert np.abs(fast - measured(q, without, empriv.Kde("gaussian", 1.0))).max() < 2 * SLACK

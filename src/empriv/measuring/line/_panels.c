@@ -267,8 +267,9 @@ void empriv_panel_sticks(long rows, long panels, long degree, const double *plac
         long count = 0, turned = 0;
         knots[count++] = knot_at(&line, &p, &q, ratio, 0);
         for (long i = 1; i + 1 < line.nodes; i++) {
-            const double before = ratio[i] - ratio[i - 1], after = ratio[i + 1] - ratio[i];
-            if ((before > 0.0 && after <= 0.0) || (before < 0.0 && after >= 0.0)) {
+            /* compared, and not subtracted: where one density is rounded to zero the ratio is infinite */
+            const double before = ratio[i - 1], here = ratio[i], after = ratio[i + 1];
+            if ((here > before && after <= here) || (here < before && after >= here)) {
                 knots[count] = turning_point(&line, &p, &q, ratio, i);
                 if (knots[count].x <= knots[count - 1].x) { /* nodes are in order, whatever rounding says between them */
                     if (count > 1)

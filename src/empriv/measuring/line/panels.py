@@ -23,9 +23,9 @@ from empriv.results import FloatArray
 
 _DEGREE = 20
 _MOST = 200  # panels
-_MOST_PLACES = 1_000  # of kernels, for which they are tried
-_ROUNDING = 1e-15  # last coefficients of a panel, as a share of what there is on it
-_NOTHING = 1e-18  # share of a kernel's height below which it does not matter
+_FARTHEST = 300.0  # bandwidths from zero, so that places, which are rounded, are exact enough
+_ROUNDING = 1e-15  # last coefficients of a panel, as a share of what there is on it, at zero and for each bandwidth
+_WIDEST = 16.0  # bandwidths of a panel with a point inside, which stands between two nodes of a wider one unseen
 _LARGEST = 8.0  # e^epsilon up to which the rounding of a density, e^epsilon times, is below that of the sticks
 
 _ANGLES = np.pi * (1.0 - np.arange(_DEGREE + 1) / _DEGREE)
@@ -112,21 +112,26 @@ class PanelBlock(QuickBlock):
 
 
 def panel_edges(kernel: Kernel, points: FloatArray, bandwidth: float) -> FloatArray | None:
-    """Ends of panels that hold all mass, each halved until every kernel is a polynomial on it; None: too many."""
+    """Ends of panels that hold all mass, each halved until every kernel is a polynomial on it.
+
+    ``points`` are about zero. None: they are too far apart, or next to nothing lies between them.
+    """
     reach = kernel.reach * bandwidth
+    if np.abs(points).max() > _FARTHEST * bandwidth or np.diff(np.sort(points)).max(initial=0.0) > 2.0 * reach:
+        return None
     # where a kernel stands to a quarter of its bandwidth does not change how smooth it is
     places = np.unique(np.round((points - points[0]) * (4.0 / bandwidth))) * (bandwidth / 4.0) + points[0]
-    if len(places) > _MOST_PLACES:
-        return None
     left, right = np.array([points.min() - reach]), np.array([points.max() + reach])
-    height, done = float(kernel.pdf(np.zeros(1))[0]), [np.zeros(0)]
+    done = [np.zeros(0)]
     while len(left):
         if len(left) + sum(map(len, done)) > _MOST:
             return None
         values = kernel.pdf((_points_of(left, right)[:, :, None] - places) / bandwidth)  # (panels, points, kernels)
         last = np.abs(np.einsum("pk,npj->nkj", _TRANSFORM[:, -3:], values)).max(axis=1).sum(axis=1)
         there = values.max(axis=1).sum(axis=1)
-        smooth = (last <= _ROUNDING * there) | (there <= _NOTHING * height)
+        rounding = _ROUNDING * (1.0 + np.maximum(np.abs(left), np.abs(right)) / bandwidth)
+        inside = np.searchsorted(places, right, side="left") > np.searchsorted(places, left, side="right")
+        smooth = (last <= rounding * there) & (~inside | (right - left <= _WIDEST * bandwidth))
         done.append(left[smooth])
         left, right = left[~smooth], right[~smooth]
         middle = 0.5 * (left + right)
