@@ -289,8 +289,9 @@ def _watch() -> None:
 
 def _is_worker() -> bool:
     """Whether this process works for another one, which shows how far it is."""
-    module = sys.modules.get("multiprocessing.process")
-    return module is not None and module.parent_process() is not None
+    # Another thread may be importing it just now: it cannot be a worker's then.
+    parent = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)
+    return parent is not None and parent() is not None
 
 
 def duration(seconds: float) -> str:
