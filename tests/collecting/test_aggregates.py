@@ -89,7 +89,7 @@ def test_every_aggregate_of_the_table_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(frame=tables())
 def test_aggregate_equals_brute_force(name: str, frame: pd.DataFrame, engine: Engine) -> None:
     query = f"SELECT {', '.join(CALLS[name])} FROM data"
@@ -97,7 +97,7 @@ def test_aggregate_equals_brute_force(name: str, frame: pd.DataFrame, engine: En
     check_against_brute_force(results, frame, query, columns=COLUMNS, atol=1e-12)
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(frame=tables())
 def test_all_aggregates_at_once_equal_brute_force(frame: pd.DataFrame, engine: Engine) -> None:
     # Where a mode is tied the whole query is run, and nothing would be said of the others.
@@ -120,7 +120,7 @@ OUTLIER = pd.DataFrame(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(frame=pairs())
 @example(frame=OUTLIER)
 @example(frame=OUTLIER.assign(x=[1e15, 0.1, 0.1, 0.1, 0.1]))

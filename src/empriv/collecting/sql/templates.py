@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from sqlglot import exp, parse_one
 
 Node: TypeAlias = "exp.Expr"
+AnyNode = TypeVar("AnyNode", bound="exp.Expr")
 
 
 def text(node: Node) -> str:
@@ -17,7 +18,8 @@ def text(node: Node) -> str:
 
 
 def same(one: Node, other: Node) -> bool:
-    return text(one) == text(other)
+    """Whether two trees are spelt alike; most are told apart without being spelt."""
+    return one == other and text(one) == text(other)
 
 
 def fill(template: str, **nodes: Node | int) -> Node:
@@ -27,7 +29,7 @@ def fill(template: str, **nodes: Node | int) -> Node:
 
 def query(template: str) -> exp.Select:
     """Parse a SELECT."""
-    return parse_one(template, dialect="duckdb", into=exp.Select)
+    return _placeless(parse_one(template, dialect="duckdb", into=exp.Select))
 
 
 def put(tree: Node, nodes: Mapping[str, Node | int]) -> Node:
@@ -55,4 +57,11 @@ def in_place_of(table: exp.Table, select: exp.Select) -> exp.Subquery:
 
 @lru_cache(maxsize=512)
 def _parsed(template: str) -> Node:
-    return parse_one(template, dialect="duckdb")
+    return _placeless(parse_one(template, dialect="duckdb"))
+
+
+def _placeless(tree: AnyNode) -> AnyNode:
+    """A tree that no longer knows where its words stood in the text: copying a tree would mostly be copying that."""
+    for node in tree.walk():
+        node._meta = None
+    return tree
