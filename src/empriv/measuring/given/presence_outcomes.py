@@ -98,8 +98,9 @@ class OutcomesApart:
         means, weights, counts, changed = self._grouped(own, people)
         width = int(counts.max())
         person, place, share = _landings(own, lands, self.results.q.reshape(-1))
-        column = width + np.arange(len(person)) - np.searchsorted(person, person)
-        most = 1 + max(width, int(column.max(initial=width - 1)) + 1)
+        column = counts[person] + np.arange(len(person)) - np.searchsorted(person, person)
+        runs = 1 + counts + np.bincount(person, minlength=people)
+        most = int(runs.max())
         left = np.where(numbers, others - self._middle, 0.0) / self.bandwidth
         places, masses = np.zeros((people, most, n)), np.zeros((people, most, n))
         places[:, 0], masses[:, 0] = left, numbers
@@ -108,7 +109,6 @@ class OutcomesApart:
         places[person, column + 1] = ((place - self._middle) / self.bandwidth)[:, None]
         masses[person, column + 1] = share[:, None]
         x, mass = places.reshape(people, -1), masses.reshape(people, -1)
-        runs = np.full(people, most)
         order = code.order(x, runs, n)
 
         spread = code.spreads(x, order, mass, runs, n, own.counts.astype(float))

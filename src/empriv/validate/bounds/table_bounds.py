@@ -534,13 +534,16 @@ def _chosen(
     n, draws = risk.results.n_databases, risk.influences.draws
     weights = np.repeat(train, draws).astype(float)
     best: list[tuple[float, FloatArray | None]] = [(0.0, None)] * len(epsilons)
+    widths: dict[bytes, float | None] = {}  # people who change the same cell most have the same points
     for trained in _trained(risk, candidates, train, present=present):
         seen = trained.points[weights > 0]
-        try:
-            width = Kde().fit(seen, np.flatnonzero(weights > 0) // draws).bandwidth
-        except InputError:
-            continue  # nothing varies
-        cut = Smooth.of(Merged.of(trained.points, trained.without[None, :], None), float(width), weights)
+        key = seen.tobytes()
+        if key not in widths:
+            widths[key] = _width(seen, np.flatnonzero(weights > 0) // draws)
+        width = widths[key]
+        if width is None:
+            continue
+        cut = Smooth.of(Merged.of(trained.points, trained.without[None, :], None), width, weights)
         for k, epsilon in enumerate(epsilons.tolist()):
             for direction in (0, 1):
                 w = cut.values(direction, float(np.exp(epsilon)), draws)[0]
@@ -548,6 +551,14 @@ def _chosen(
                 if score > best[k][0]:
                     best[k] = (score, w)
     return [w for _, w in best]
+
+
+def _width(points: FloatArray, databases: IntArray) -> float | None:
+    """The bandwidth of these points; None where nothing varies."""
+    try:
+        return float(Kde().fit(points, databases).bandwidth)
+    except InputError:
+        return None
 
 
 def _trained(risk: TableRisk, candidates: IntArray, train: BoolArray, *, present: bool) -> Iterator[_Trained]:
