@@ -1,6 +1,6 @@
 """What `empriv audit --estimate` says beside what the audit takes: seconds and memory, on data of several shapes.
 
-    python benchmarks/costs.py                all shapes (about ten minutes)
+    python benchmarks/costs.py                all shapes (about a quarter of an hour)
     python benchmarks/costs.py --shape few    those whose name contains a word
 
 Every audit is the command, in a process of its own. "Processor" is what all its threads took, and the estimate beside
@@ -41,6 +41,7 @@ SHAPES = (
     Shape("many people", 3_000_000, 60_000, 365, ("sum(x)",)),
     Shape("three numbers", 60_000, 1_000, 60, ("SELECT count(*), sum(x), avg(x) FROM data",)),
     Shape("two queries", 200_000, 3_000, 150, ("avg(x)", "stddev_samp(x)")),
+    Shape("an amount and a count", 200_000, 10_000, 100, ("sum(x)", "count(*)")),
     Shape("table of 5", 200_000, 2_000, 100, ("SELECT kind % 5, sum(x) FROM data GROUP BY 1",)),
     Shape("table of 40", 400_000, 4_000, 200, ("SELECT kind, count(*) FROM data GROUP BY 1",)),
     Shape("run one by one", 30_000, 100, 60, ("approx_count_distinct(x)",)),

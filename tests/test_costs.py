@@ -65,6 +65,12 @@ def test_numbers_of_a_table_and_runs_once_per_individual() -> None:
     assert "once per individual" in " ".join(cost.sentences)
 
 
+def test_two_numbers_take_longer_unless_one_is_a_count(flights: Any) -> None:
+    others = "stddev_samp(delay)", "SELECT count(*) AS n FROM data"
+    amounts, count = (estimate(flights, ["avg(delay)", other], Run()) for other in others)
+    assert amounts.seconds["Judging"] / amounts.slowness > 1.5 * count.seconds["Judging"] / count.slowness
+
+
 def cost_of(memory_needed: int, free: int | None) -> Expected:
     return Expected(10, 5, 4, 8, 1, memory_needed, free, {"Collecting": 1.0, "Judging": 130.0})
 
@@ -82,7 +88,8 @@ def test_words_say_what_is_short_and_what_to_do() -> None:
 
 def test_more_people_and_more_numbers_take_longer() -> None:
     assert judging(100_000) > judging(1_000) > 0
-    assert judging(1_000, 8) > judging(1_000, 2) > judging(1_000)
+    assert judging(1_000, 2) > judging(1_000, 2, counts=True) > judging(1_000)
+    assert judging(1_000, 8) > judging(1_000, 3) > judging(1_000)
 
 
 def test_the_command_says_it_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

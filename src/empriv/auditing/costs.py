@@ -35,7 +35,8 @@ COLLECTING, JUDGING = "Collecting", "Judging"
 _SORTS, _SECONDS = 10, 0.1
 _SESSION, _PER_ROW, _PER_ENTRY = 0.1, 1.5e-7, 3.2e-7
 _JUDGING, _PER_PERSON = 2.5, 3e-4
-_TABLE, _PER_NUMBER = 3.0, 0.3  # several numbers, times one: at least, and for each of them
+_PLANE, _PLANE_PER_PERSON = 10.0, 0.012  # two numbers that are integrated over the plane
+_TABLE, _PER_NUMBER = 1.5, 0.45  # more of them, times one: at least, and for each
 _BYTES, _BYTES_PER_ENTRY = 350 * 2**20, 150
 LARGE = 100 * 2**20  # bytes of rows: results of less fit into any memory
 _BYTES_PER_ROW = 100  # of a table in memory, where every one of a million rows may be a result
@@ -161,16 +162,22 @@ def estimate(data: Databases, queries: Sequence[str | Query], run: Run) -> Expec
     numbers = sum(plan or 1 for plan in plans)
     collecting = len(questions) * (_SESSION + _PER_ROW * streamed.rows + _PER_ENTRY * entries)
     speed = slowness()
+    judged = judging(streamed.people, numbers, counts=any(question.counts for question in questions))
     return Expected(
         rows=streamed.rows, databases=streamed.everyone.n_databases, individuals=streamed.people, entries=entries,
         numbers=numbers, memory=_BYTES + _BYTES_PER_ENTRY * entries * numbers, free=free_memory(),
-        seconds={COLLECTING: speed * collecting + reruns, JUDGING: speed * judging(streamed.people, numbers)},
+        seconds={COLLECTING: speed * collecting + reruns, JUDGING: speed * judged},
         slowness=speed, one_by_one=len(one_by_one),
     )  # fmt: skip
 
 
-def judging(people: int, numbers: int = 1) -> float:
-    """Seconds of one usual processor for figures, bounds and checks."""
+def judging(people: int, numbers: int = 1, *, counts: bool = False) -> float:
+    """Seconds of one usual processor for figures, bounds and checks; ``counts`` says that one number is a count.
+
+    Two numbers are integrated over the plane, unless one moves by whole numbers, which tells more than the rest.
+    """
+    if numbers == 2 and not counts:
+        return _PLANE + _PLANE_PER_PERSON * people
     return (_JUDGING + _PER_PERSON * people) * (1.0 if numbers == 1 else _TABLE + _PER_NUMBER * numbers)
 
 

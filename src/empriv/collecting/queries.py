@@ -72,6 +72,12 @@ class Query:
     def is_vector(self) -> bool:
         return bool(self.groups) or len(self.items) > 1
 
+    @property
+    def counts(self) -> bool:
+        """Whether one of the results is a count."""
+        results = [] if self.select is None else [self.select.selects[item].unalias() for item in self.items]
+        return any(isinstance(result, exp.Count) for result in results)
+
 
 def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
     """Parse SQL text, an expression of aggregates, or a callable."""
