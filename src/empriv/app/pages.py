@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,6 @@ _OF_RESULTS = ("run", "decision", "improve", "release")  # steps that show what 
 ELSEWHERE = "This audit was changed elsewhere since you opened the page. Here is what it says now."
 # By their place: to ask the package for them would import the report, and the first page would wait for numerics.
 _OWN, _OF_THE_REPORT = (Path(__file__).parents[1] / room / "templates" for room in ("app", "report"))
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def folder_of(request: Request) -> Folder:

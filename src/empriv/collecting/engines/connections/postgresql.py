@@ -28,7 +28,6 @@ T = TypeVar("T")
 _CONNECT_SECONDS = 20
 # Types that come as they are; all others come as text. A text of fixed length is one without the spaces at its end.
 _AS_THEY_ARE = {"bool", "int2", "int4", "int8", "float4", "float8", "date", "time", "timestamp", "timestamptz", "bytea"}
-_TEXTS = {"text", "varchar", "bpchar", "name"}
 _DUCKDB = {
     "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE",
     "date": "DATE", "time": "TIME", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMPTZ", "bytea": "BLOB",

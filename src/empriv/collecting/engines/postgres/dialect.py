@@ -28,7 +28,6 @@ _SAME: tuple[type[exp.Expr], ...] = (
     exp.Sum, exp.Min, exp.Max, exp.Filter, exp.TimestampTrunc, exp.IsNan, exp.Var,
 )  # fmt: skip
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs)
-_JOINS = {"", "INNER", "CROSS", "OUTER"}
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 _NUMBERS = {"int2", "int4", "int8", "float8", "numeric"}
 _SPELT = {"bool", "int2", "int4", "int8", "text", "varchar", "bpchar", "uuid", "date", "timestamp"}  # alike, as texts
