@@ -41,7 +41,7 @@ def for_presence(task: Task, noise: Noise, present: PresenceRisk) -> Noise:
         return replace(noise, present=certificate(noise.law))
     influence = present.results.entry_q - present.results.q[present.results.entry_database]
     start = float(np.nanmax(np.abs(influence), initial=task.granularity)) / task.epsilon
-    chosen, least = _first(certificate(noise.law, margin=robust)), 0.0
+    chosen, least = _first(certificate(noise.law, margin=robust), task.epsilon), 0.0
 
     def serves(width: float) -> bool:
         law = task.law([(1.0, width)])
@@ -66,8 +66,9 @@ def for_presence(task: Task, noise: Noise, present: PresenceRisk) -> Noise:
     )
 
 
-def _first(asked: PresentCertificate) -> IntArray:
-    """Those who move the results most, and the most exposed."""
+def _first(asked: PresentCertificate, epsilon: float) -> IntArray:
+    """Those who move the results most, and the most exposed at the target's epsilon, where the certificate of what is
+    designed asks for everybody's figures too. Who is missing here is added once they miss their target."""
     rows = asked.subject
-    delta_i = asked.risk.delta_i(asked.epsilon)[rows]
+    delta_i = asked.risk.delta_i(epsilon)[rows]
     return np.union1d(rows[:_FIRST], rows[np.argsort(-delta_i, kind="stable")[:_FIRST]])
