@@ -155,6 +155,52 @@ static int neighbours(const double *x, long count, double tolerance)
     return any;
 }
 
+/* Whether two points that stay where they are, of the sorted `points`, are within the tolerance: then both samples hold
+ * both of them. */
+static int tied_still(const double *points, const char *is_moved, long count, double tolerance)
+{
+    for (long k = 1; k < count; k++)
+        if (points[k] - points[k - 1] <= tolerance && !is_moved[k] && !is_moved[k - 1])
+            return 1;
+    return 0;
+}
+
+/* The first of the sorted points that is not below the value. */
+static long lowest(const double *points, long count, double value)
+{
+    long low = 0, high = count;
+    while (low < high) {
+        const long middle = low + (high - low) / 2;
+        if (points[middle] < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Whether a point that moves to `value` leaves the ends of all clusters as they are. */
+static int inside_clusters(const double *points, long count, long rank, double value, double gap)
+{
+    const long above = lowest(points, count, value);
+    return rank > 0 && rank < count - 1 && points[rank] - points[rank - 1] <= gap &&
+           points[rank + 1] - points[rank] <= gap && above > 0 && above < count &&
+           points[above] - points[above - 1] <= gap;
+}
+
+/* Whether none of the values, sorted, is within the tolerance of another one or of a point. */
+static int stand_apart(const Point *moved, long some, const double *points, long count, double tolerance)
+{
+    for (long k = 0; k < some; k++) {
+        const double value = moved[k].value;
+        const long low = lowest(points, count, value);
+        if ((low < count && points[low] - value <= tolerance) || (low > 0 && value - points[low - 1] <= tolerance) ||
+            (k > 0 && value - moved[k - 1].value <= tolerance))
+            return 0;
+    }
+    return 1;
+}
+
 /* For each of `count` individuals, `rows`: the largest bound over half-lines for each of `size` values of e, the end
  * runs, and whether three values are within `tolerance`; of those who are `inner`, ties alone. There are N = n draws
  * points, sorted, with the database of each; `place` is where each database's draws stand among them. `scratch` has room
@@ -177,11 +223,8 @@ void empriv_ends_of_samples(long count, const long long *rows, const char *inner
     char *is_moved = sides;
     double *everybody[2] = {shares + 2 * n, shares + 2 * n + size}; /* half-lines where no point moves */
     const long outer = depth < N ? depth : N - 1; /* the last point that half-lines end at */
-    int clusters = 0;
     for (long k = 0; k < 2 * n; k++)
         shares[k] = 0.0;
-    for (long k = 1; k < N; k++)
-        clusters |= points[k] - points[k - 1] > gap;
     for (int right = 0; right < 2; right++) {
         for (long k = 0; k < size; k++)
             everybody[right][k] = -INFINITY;
@@ -190,7 +233,7 @@ void empriv_ends_of_samples(long count, const long long *rows, const char *inner
     for (long row = 0; row < count; row++) {
         const long long first = starts[rows[row]], stop = starts[rows[row] + 1];
         long some = 0;
-        int ends[2] = {0, 0}; /* whether a point moves as far out as half-lines reach, from the left and the right */
+        int runs_alike = 1, ends[2] = {0, 0}; /* whether a point moves as far out as half-lines reach, from the left and the right */
         for (long k = 0; k < N; k++)
             is_moved[k] = 0;
         for (long long j = first; j < stop; j++)
@@ -200,12 +243,27 @@ void empriv_ends_of_samples(long count, const long long *rows, const char *inner
                 if (value == points[rank])
                     continue;
                 is_moved[rank] = 1;
+                runs_alike = runs_alike && inside_clusters(points, N, rank, value, gap);
                 ends[0] |= rank <= outer || value <= points[outer];
                 ends[1] |= rank >= N - 1 - outer || value >= points[N - 1 - outer];
                 moved[some].value = value;
                 moved[some++].database = entry_database[j];
             }
         sort(moved, some);
+        double *found = best + row * size;
+        for (long k = 0; k < size; k++)
+            found[k] = -INFINITY;
+        tied[row] = 0, runs[row] = 0;
+        for (int right = 0; right < 2 && !inner[row]; right++)
+            for (long k = 0; k < size && !ends[right]; k++)
+                found[k] = everybody[right][k] > found[k] ? everybody[right][k] : found[k];
+        /* where the outermost points of every cluster are the same in both samples, none stands alone */
+        const int same_ends = inner[row] || (!ends[0] && !ends[1] && runs_alike);
+        if (same_ends) { /* ties alone are asked for, which often need no sorting */
+            tied[row] = (char)(pairs && tied_still(points, is_moved, N, tolerance));
+            if (tied[row] || (!pairs && stand_apart(moved, some, points, N, tolerance)))
+                continue;
+        }
         for (long k = 0, i = 0, j = 0; k < N; k++) {
             while (i < N && is_moved[i])
                 i++;
@@ -217,23 +275,14 @@ void empriv_ends_of_samples(long count, const long long *rows, const char *inner
                 sorted[k] = moved[j++].value;
             }
         }
-        double *found = best + row * size;
-        for (long k = 0; k < size; k++)
-            found[k] = -INFINITY;
-        tied[row] = 0, runs[row] = 0;
         /* of three alike, two are of the same sample */
         const int maybe = pairs || neighbours(sorted, N, tolerance);
         for (int right = 0; right < 2 && !inner[row]; right++) {
-            if (!ends[right]) {
-                for (long k = 0; k < size; k++)
-                    found[k] = everybody[right][k] > found[k] ? everybody[right][k] : found[k];
+            if (!ends[right])
                 continue;
-            }
             half_lines(&asked, &with_all, &without, right ? -1 : 1, &counted, found);
             half_lines(&asked, &without, &with_all, right ? -1 : 1, &counted, found);
         }
-        /* the outermost points are then the same in both samples, and in one cluster nobody stands alone */
-        const int same_ends = inner[row] || (!ends[0] && !ends[1] && !clusters);
         if (same_ends && !maybe)
             continue;
         for (long k = 0, i = 0, j = 0; k < 2 * N; k++) {
