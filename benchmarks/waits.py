@@ -328,7 +328,7 @@ def bounds_and_checks(quick: bool) -> Iterator[Case]:
     import empriv
 
     results = revenue(quick)
-    for epsilon in (0.02, 0.1, 0.5):
+    for epsilon in (0.0, 0.02, 0.1, 0.5, 2.0):
 
         def peer(epsilon: float = epsilon) -> object:
             return measured(results, epsilon)()
@@ -336,9 +336,11 @@ def bounds_and_checks(quick: bool) -> Iterator[Case]:
         def bounds(epsilon: float = epsilon) -> object:
             return empriv.bounds(empriv.measure(results), epsilon)
 
+        def checks(epsilon: float = epsilon) -> object:
+            return empriv.checks(empriv.measure(results), epsilon)
+
         yield Case(f"bounds at {epsilon:g}, {results.n_databases} x {results.n_individuals:,}", bounds, peer, 8.0)
-        if epsilon == 0.1:
-            yield Case("checks", lambda: empriv.checks(empriv.measure(results), 0.1), peer, 8.0)
+        yield Case(f"checks at {epsilon:g}", checks, peer, 8.0)
 
 
 @row("the Laplace kernel at the same epsilons")
