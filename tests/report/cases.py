@@ -40,7 +40,7 @@ def extreme(name: str) -> empriv.Audit:
     if name == "constant":
         return empriv.audit(empriv.Results.from_arrays(np.full(40, 7.0), np.full((5, 40), 7.0)))
     if name == "atoms":
-        two = rng.integers(0, 2, size=60).astype(float)
+        two = rng.integers(0, 2, size=40).astype(float)
         without = np.stack([two] * 5)
         without[0, :20] = 3
         return empriv.audit(empriv.Results.from_arrays(two, without))
