@@ -113,7 +113,11 @@ def strengths_without(pairs: Pairs, rows: IntArray, steps: FloatArray) -> FloatA
 
 
 def _from_sums(sums: FloatArray, counts: IntArray, draws: int) -> FloatArray:
-    return np.asarray((sums * sums).sum(axis=2) / np.maximum(counts, 1)[:, None] / draws)
+    cosines, sines = sums[:, :, 0], sums[:, :, 1]  # squares of two numbers are added faster than along an axis of two
+    out = cosines * cosines
+    out += sines * sines
+    out /= (np.maximum(counts, 1) * float(draws))[:, None]
+    return out
 
 
 def _sums(values: FloatArray, steps: FloatArray) -> FloatArray:
@@ -304,6 +308,9 @@ def sure_steps(pairs: Pairs) -> tuple[tuple[int, FloatArray], ...]:
 
 def _moved(pairs: Pairs) -> IntArray:
     """How many points each individual changes."""
+    everywhere = pairs.everywhere()
+    if everywhere is not None:
+        return np.asarray(np.count_nonzero(everywhere != pairs.points, axis=1))
     change = pairs.entries != np.take(pairs.points.reshape(-1, pairs.draws), pairs.entry_database, axis=0)
     total = np.concatenate(([0], np.cumsum(np.count_nonzero(change, axis=1))))
     return np.asarray(total[pairs.starts[1:]] - total[pairs.starts[:-1]])
