@@ -68,10 +68,9 @@ def test_cells_agree(kind: str, kernel: str, monkeypatch: pytest.MonkeyPatch) ->
     assert np.abs(fast - slow).max() < 2 * SLACK
     assert np.array_equal(fast == 0, slow == 0), "zero where it is proved"
     if kind == "plain":
-        for row in (0, 30):
-            exact = [max(mixture_curve(kernel, q, without[row], np.full(len(q), h))(e)) for e in EPSILONS]
-            assert np.all(fast[row] >= exact)
-            assert np.all(fast[row] <= np.array(exact) + 4 * SLACK)
+        exact = [max(mixture_curve(kernel, q, without[0], np.full(len(q), h))(e)) for e in EPSILONS[1:4]]
+        assert np.all(fast[0, 1:4] >= exact)
+        assert np.all(fast[0, 1:4] <= np.array(exact) + 4 * SLACK)
 
 
 @pytest.mark.parametrize("kernel", SMOOTH)
