@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from empriv.base.progress import progress as progress_bar
 from empriv.collecting.engines.duckdb import DuckDBEngine
 from empriv.collecting.engines.duckdb.session import DuckDBSession
 from empriv.collecting.engines.spark.failures import reading
@@ -54,8 +55,10 @@ def driver_engine(data: Databases, progress: bool | None = None) -> DriverEngine
         return None
     fetched = []
     for frame in frames:
-        with reading():
+        saying = "Spark sends its rows, which takes some seconds for any table"
+        with reading(), progress_bar(1, saying, show=progress) as advance:
             rows = to_arrow(frame.limit(MOST_ROWS + 1))
+            advance()
         if rows.num_rows > MOST_ROWS:
             return None
         fetched.append((frame, rows))
