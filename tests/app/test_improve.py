@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_sliders_say_that_they_are_of_a_sample(visitor: Visitor) -> None:
     assert "delta &lt;= 0.2 at epsilon 0.1" in page.text
     piece = visitor.get("/audits/sales/improve/sliders").text
     assert piece.count('type="range"') == 3
-    assert "of 20 people are looked at" in piece
+    assert "most exposed of 20 people" in piece
     assert "must still be made sure of" in piece
     assert "Cap amount at" in piece
 
@@ -111,6 +112,10 @@ def test_less_noise_than_the_promise_needs_is_not_designed(
     deltas = [float(command[command.index("--delta") + 1]) for command in started]
     assert max(deltas) <= 0.2
     assert folder.saved("sales")
+    # where the slider stands at first, the least noise for the promise is designed, and no more
+    (place,) = re.findall(r'name="noise"[^>]* value="(\d+)"', visitor.get("/audits/sales/improve/sliders").text)
+    visitor.post("/audits/sales/improve", {"way": "noise", "noise": place})
+    assert started[-1][started[-1].index("--delta") + 1] == "0.2"
 
 
 def test_changed_answers_are_audits_of_their_own(

@@ -57,3 +57,8 @@ def test_columns_of_nothing_are_nothing() -> None:
     assert table.individuals == ()
     assert table.databases == ()
     assert table.rows == 5
+
+
+def test_dates_that_are_text_may_still_be_databases() -> None:
+    table = seen(who=["a", "b"] * 40, date=[f"week {k // 2} of 24" for k in range(80)], x=[1.5] * 80)
+    assert table.databases == (("date", 40),)

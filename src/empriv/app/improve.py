@@ -42,12 +42,17 @@ from empriv.cli.config import Settings
 from empriv.cli.output import POLICY_FAILED
 from empriv.cli.policy import goal_of
 from empriv.errors import EmprivError, InputError
+from empriv.words.planning import failing, opinion
 from empriv.words.what_to_do import cell, delta_said, target, upper
 
 WAYS = {NOISE: "Noise", ROUNDING: "Rounding", CLIPPING: "Clipping"}
 DESIGN, ADVICE = "Noise", "Advice"
 """Titles of the work of this step."""
-_SURE = {NOISE: "Design it for sure", ROUNDING: "Audit it rounded, for sure", CLIPPING: "Audit it clipped, for sure"}
+_SURE = {
+    NOISE: "Find the least noise, for sure",
+    ROUNDING: "Audit it rounded, for sure",
+    CLIPPING: "Audit it clipped, for sure",
+}
 _DERIVED = {ROUNDING: "rounded", CLIPPING: "capped", "coarser": "coarser"}
 _AT_ONCE = 2  # stops that are measured at once
 _NO_TARGET = "Say what is private enough first: what is tried here is held against it."
@@ -119,7 +124,7 @@ async def sliders(request: Request) -> Response:
         return show(request, "no_sliders.html", sentence=str(error), several=several)
     return show(
         request, "sliders.html", sliders=look.sliders, names=WAYS, sure=_SURE,
-        places={slider["way"]: _middle(slider) for slider in look.ways},
+        places={slider["way"]: _first_place(slider, look, question.delta) for slider in look.ways},
     )  # fmt: skip
 
 
@@ -182,16 +187,20 @@ def _content(
                 rows.append(_row(f"{WAYS[way]}: {title}", figures, unit, limit))
         curves.append((way, WAYS[way], places))
     left = len(known.missing(here))
+    stops = [(slider, _least(slider, known, limit)) for slider in known.ways]
+    keeping = [f"{WAYS[slider['way']]} {slider['titles'][place]}" for slider, place in stops if place is not None]
     return {
         "chart": chart_of(curves, limit), "rows": rows, "numbers": numbers, "left": left, "problems": problems,
-        "again": urlencode(here), "unit": unit, "name": name, "limit": limit, "epsilon": question.epsilon,
+        "keeping": keeping, "again": urlencode(here), "unit": unit, "name": name, "limit": limit,
+        "epsilon": question.epsilon,
     }  # fmt: skip
 
 
 def _row(title: str, figures: tuple[float, float, float], unit: str, limit: float | None) -> dict[str, Any]:
     error, share, delta = figures
     return {
-        "title": shortened(title, _SHOWN), "error": cell(error, share, 0.0, unit), "delta": upper(delta),
+        "title": shortened(title, _SHOWN), "error": cell(error, share, 0.0, unit),
+        "delta": "no upper bound" if delta >= 1 else upper(delta),
         "meets": None if limit is None else delta <= limit,
     }  # fmt: skip
 
@@ -278,8 +287,19 @@ def _is_stop(look: LiveLook, way: str, place: int) -> bool:
     return any(slider["way"] == way and place < len(slider["values"]) for slider in look.ways)
 
 
-def _middle(slider: Mapping[str, Any]) -> int:
-    return len(slider["values"]) // 3 if slider["way"] == NOISE else len(slider["values"]) // 2
+def _first_place(slider: Mapping[str, Any], look: LiveLook, limit: float | None) -> int:
+    """Where a slider stands at first: at the least error that keeps the promise, if that is known, or in the middle."""
+    least = _least(slider, look, limit)
+    return len(slider["values"]) // 2 if least is None else least
+
+
+def _least(slider: Mapping[str, Any], look: LiveLook, limit: float | None) -> int | None:
+    """The stop with the least error of those that are known to keep the promise on the sample."""
+    if limit is None:
+        return None
+    measured = [(place, look.at(slider["way"], place)) for place in range(len(slider["values"]))]
+    within = [(figures[0], place) for place, figures in measured if figures is not None and figures[2] <= limit]
+    return min(within)[1] if within else None
 
 
 # For sure
@@ -296,7 +316,7 @@ async def _make_sure(request: Request, settings: Settings, way: str, place: int)
         look, problems = await _measured(request, question, look, [(way, place)] if look.at(way, place) is None else [])
         if problems:
             raise InputError(problems[0])
-        figures = look.at(way, place)
+        figures = None if place == _least(slider, look, question.delta) else look.at(way, place)
         return _design(request, settings, question, look.sliders["granularity"], figures and figures[2])
     value = float(slider["values"][place])
     return await _derive(request, settings, way, column=slider["column"], value=value)
@@ -470,11 +490,19 @@ def _page(request: Request, *, errors: dict[str, str] | None = None, status: int
     ]
     return show(
         request, "improve.html", step="improve", saved=folder.saved(name), aim=aim and target(**aim),
+        meaning=_meaning(aim),
         work=work if work is not None and work.running else None, noise=noise_of(folder, name),
         rows=advice_of(folder, name), derived=derived,
         failed=ended.said if ended is not None and _went_wrong(ended) else "",
         errors=errors or {}, status=status, **(how_far(work) if work is not None and work.running else {}),
     )  # fmt: skip
+
+
+def _meaning(aim: Mapping[str, Any] | None) -> str:
+    """What the promise means to a reader, and to a person in the data."""
+    if aim is None or not aim["epsilon"]:
+        return ""
+    return opinion(aim["epsilon"]) + ("" if aim["delta"] is None else f" {failing(aim['delta'])}")
 
 
 def _went_wrong(work: Work) -> bool:

@@ -21,6 +21,7 @@ from empriv.base.progress import duration
 from empriv.cli.config import Settings
 from empriv.cli.policy import parse_target
 from empriv.errors import EmprivError, InputError
+from empriv.words.planning import opinion
 
 # Which step asks for a setting, by the words of an error; names in backquotes come first.
 _ASKED_IN = {
@@ -155,7 +156,7 @@ def plan_of(settings: Settings) -> tuple[Point, ...]:
             "" if person else "Say which column tells who a row is about.",
         ),
         Point("Statistic", "; ".join(settings.query), "statistic", "" if settings.query else "Say what is published."),
-        Point("Private enough", _promised(settings), "promise"),
+        Point("Promise", _promised(settings), "promise"),
     )  # fmt: skip
 
 
@@ -207,7 +208,8 @@ def _promised(settings: Settings) -> str:
         for target in targets
     )
     often = "" if settings.times is None else f", over {settings.times:,} publications together"
-    return f"{said}{often}" if said else f"nobody said: there will be figures{often}, and no decision"
+    meaning = f". {opinion(targets[0].epsilon)}" if len({target.epsilon for target in targets}) == 1 else ""
+    return f"{said}{often}{meaning}" if said else f"nobody said: there will be figures{often}, and no decision"
 
 
 async def _page(

@@ -311,6 +311,12 @@ def _judged(rows: int, seen: list[ColumnSeen]) -> TableSeen:
         for *_, column in sorted(times, key=lambda found: found[:2])
         for unit in ("day", "week")
     ]
+    # dates that are text are at least named like dates
+    cuts += [
+        (column.as_database, column.different)
+        for column in seen
+        if not times and column.kind == "other" and column.words & _TIMES and 1 < column.different < rows
+    ]
     enough = [cut for cut in cuts if cut[1] >= LEAST_DATABASES]
     return TableSeen(
         rows=rows,
