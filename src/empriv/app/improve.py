@@ -288,9 +288,12 @@ def _is_stop(look: LiveLook, way: str, place: int) -> bool:
 
 
 def _first_place(slider: Mapping[str, Any], look: LiveLook, limit: float | None) -> int:
-    """Where a slider stands at first: at the least error that keeps the promise, if that is known, or in the middle."""
-    least = _least(slider, look, limit)
-    return len(slider["values"]) // 2 if least is None else least
+    """Where a slider stands at first: at the least error that keeps the promise, if that is known.
+
+    Noise begins at the least otherwise, where its button designs no more than the promise needs; others in the middle.
+    """
+    least, middle = _least(slider, look, limit), len(slider["values"]) // 2
+    return least if least is not None else 0 if slider["way"] == NOISE else middle
 
 
 def _least(slider: Mapping[str, Any], look: LiveLook, limit: float | None) -> int | None:
