@@ -97,6 +97,7 @@ def looked(folder: Path) -> None:
     """Print how long an answer takes once a slider has moved, after the first, for which the audit is loaded."""
     with served(folder) as (address, _):
         base, opener = address.partition("/?")[0], visit(address)
+        origin = "{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(address))
         page = opener.open(f"{base}/audits/demo/improve").read().decode()
         match = re.search(r'name="mark" value="([^"]+)"', page)
         assert match is not None
@@ -106,7 +107,7 @@ def looked(folder: Path) -> None:
             for place in range(6):
                 fields = urllib.parse.urlencode({"mark": match[1], way: place}).encode()
                 asked = urllib.request.Request(
-                    f"{base}/audits/demo/improve/look", fields, headers={"Origin": base}, method="POST"
+                    f"{base}/audits/demo/improve/look", fields, headers={"Origin": origin}, method="POST"
                 )
                 times.append(_read(opener, asked))
             took = statistics.median(times[2:])  # each of two processes loads the audit once

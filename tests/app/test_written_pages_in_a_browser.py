@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -29,10 +30,22 @@ def test_the_framed_page_can_be_printed_and_reaches_nothing_of_the_desk(browser:
         inner.evaluate("() => { window.print = () => { window.printed = true; }; }")
         page.click("[data-print]")
         inner.wait_for_function("() => window.printed")
+        inner.evaluate("() => { window.printed = false; }")
+        page.keyboard.press("Control+p")
+        inner.wait_for_function("() => window.printed")
         assert inner.evaluate("() => window.origin") == "null"
         assert inner.evaluate("() => { try { return parent.document.title; } catch { return 'closed'; } }") == "closed"
         reached = "() => fetch('/').then(() => 'open', () => 'closed')"
         assert inner.evaluate(reached) == "closed"
+        page.emulate_media(media="print")
+        to_press = "a.button, button, input, select, textarea, nav, iframe, .slider, .tools"
+        assert page.locator(to_press).locator("visible=true").count() == 0
+        assert page.locator(".on-paper").is_visible()
+        page.goto(inner.url)  # by itself
+        assert page.locator(to_press).locator("visible=true").count() == 0
+        assert page.locator(".sign").is_visible()
+        paper = page.pdf(prefer_css_page_size=True)  # as somebody does who saves it
+        assert len(re.findall(rb"/Type /Page\b", paper)) == 2
     finally:
         context.close()
 

@@ -5,7 +5,7 @@
 //   form data-live="/address" data-into="#id"   whatever is changed in the form is sent there, and the answer put into #id
 //   data-beside="field"                an error in such an answer goes beside its field, and those before it go away
 //   input data-shows="#id"            a slider's value is put into #id, or what data-stops, a list, calls it
-//   data-print="#frame"               prints the page in a frame
+//   data-print="#frame"               prints the page in a frame, and so does Ctrl-P: on paper, a frame would be cut off
 "use strict";
 
 async function answer(address, options) {
@@ -90,5 +90,9 @@ function live(form) {
   if (form.dataset.now !== undefined) send(true);
 }
 
+addEventListener("keydown", (event) => {
+  const button = document.querySelector("[data-print]");
+  if (button && (event.ctrlKey || event.metaKey) && event.key === "p") { event.preventDefault(); button.click(); }
+});
 dress(document);
 document.querySelector("main [aria-invalid=true]")?.focus(); // what must be mended comes first
