@@ -15,8 +15,10 @@ from urllib.parse import urlencode
 import pytest
 
 from app.conftest import Answer, RunningDesk, Visitor, running, sales
+from app.test_app_releases import audited
 from empriv.app.folder import Folder
 from empriv.app.redo_script import script_of
+from empriv.app.work import all_work
 from empriv.cli.config import Settings
 from empriv.errors import InputError
 
@@ -140,6 +142,14 @@ class TestSettingsOfSomebodyElse:
             assert visitor.get(f"/audits/hostile/{page}").status < 500, page
         assert sent(visitor, "/audits/hostile/statistic/shown", {"measure": "count"}).status < 500
 
+    def test_settings_without_end_are_named_and_not_read(self, visitor: Visitor, hostile: Path) -> None:
+        with hostile.open("wb") as file:
+            file.truncate(1 << 33)
+        shown = visitor.get("/")
+        assert shown.status == 200
+        assert "hostile.toml" in shown.text  # told of, and not opened
+        assert all(visitor.get(f"/audits/hostile/{page}").status == 200 for page in ("data", "run", "decision"))
+
     def test_the_name_of_a_ledger_writes_no_line_of_the_script(self) -> None:
         settings = Settings(files=("a.csv",), individual=("who",), database="day", query=("avg(x)",))
         script = script_of("a", settings, {"epsilon": 0.1}, "x\nimport os\n#.ledger")
@@ -198,6 +208,32 @@ class TestFilesOfResults:
             pytest.skip("this system has no such names")
         assert visitor.get("/new").status == 200
         os.unlink(name)  # noqa: PTH108
+
+    def test_pages_figures_and_noise_of_somebody_else_stay_where_they_are(
+        self, desk: RunningDesk, visitor: Visitor, outside: Path
+    ) -> None:
+        """Too large to be read as a whole, or behind a link."""
+        audited(desk.folder, "large")
+        for ending in (".html", ".json", ".noise.html"):
+            with (desk.folder / f"large{ending}").open("wb") as file:
+                file.truncate(1 << 33)
+        for path in ("written/report", "written/noise", "files/json"):
+            assert visitor.get(f"/audits/large/{path}").status == 404
+        assert visitor.get("/export/large.zip").status == 200
+        (outside / "other.empriv").write_bytes(b"not noise")
+        (desk.folder / "large.noise.empriv").symlink_to(outside / "other.empriv")
+        told = visitor.get("/audits/large/release/noise")
+        assert told.status == 200
+        assert "large.noise.empriv" not in told.text  # nobody has looked at it
+        for path in desk.folder.glob("large*"):
+            path.unlink()
+
+    def test_a_pipe_in_the_place_of_a_file_of_work_is_not_waited_for(self, tmp_path: Path) -> None:
+        folder = Folder.opened(tmp_path)
+        place = folder.own / "work" / f"{'2' * 20}-{'0' * 8}"
+        place.mkdir(parents=True)
+        os.mkfifo(place / "asked.json")
+        assert list(all_work(folder)) == []
 
     def test_damaged_work_is_passed_over(self, tmp_path: Path) -> None:
         whole = {"audit": "told", "title": "Audit", "arguments": [], "began": 1.0}

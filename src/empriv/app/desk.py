@@ -25,6 +25,7 @@ from empriv.errors import EmprivError, InputError
 
 EXPORTED = (".toml", ".json", ".html", ".public.html", ".noise.html", ".noise.json", ".advice.json")
 """Files of an audit that a checker takes away: none that says who is who, none that holds results."""
+_MOST_BYTES = 1 << 26  # of a page
 _COLUMNS = ("audit", "state", "decision", "query", "databases", "people", "delta", "latest file")
 
 
@@ -104,7 +105,7 @@ async def compared(request: Request) -> Response:
     """The page that `empriv compare` wrote."""
     folder = folder_of(request)
     path = _report(folder, *_pair(folder, request.query_params.getlist("audit")))
-    if not path.is_file() or path.is_symlink():
+    if not path.is_file() or path.is_symlink() or path.stat().st_size > _MOST_BYTES:
         raise InputError("The comparison must have been made before it is shown.")
     return written_page(path.read_text(encoding="utf-8", errors="replace"))
 

@@ -29,6 +29,7 @@ AT_ONCE = 2.0
 _ELSEWHERE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:")  # somebody's home, a URL, or a drive
 _SERVERS = "servers.json"
 _FIGURES = (".json", ".key.json", ".noise.json", ".advice.json")  # of an audit
+_MOST_BYTES = {".toml": 1 << 20, ".html": 1 << 26, ".json": 1 << 26}  # of what is read as a whole
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
 
@@ -72,12 +73,17 @@ class Folder:
         return self.path / f"{name}{ending}"
 
     def written(self, name: str, ending: str) -> Path | None:
-        """A file of an audit that is there; None if there is none, or a link, which may lead out of the folder."""
+        """A file of an audit that is there; None if there is none, or no command writes so large a one.
+
+        None also if it is a link, which may lead out of the folder.
+        """
         path = self.file(name, ending)
         try:
-            return path if stat.S_ISREG(path.lstat().st_mode) else None
+            facts = path.lstat()
         except OSError:
             return None
+        fits = facts.st_size <= _MOST_BYTES.get(path.suffix, facts.st_size)
+        return path if stat.S_ISREG(facts.st_mode) and fits else None
 
     def current(self, name: str, ending: str) -> Path | None:
         """A file that was written of the saved audit; None also if it is of an earlier one.

@@ -314,23 +314,22 @@ def check_label(label: str, known: tuple[str, ...]) -> None:
         raise InputError(f"`database` must be one of those that were audited, from {known[0]} to {known[-1]}.")
 
 
-def look_at_noise(name: str, unit: str) -> NoiseSeen | None:
-    """The saved noise of an audit in words, None if there is none; called beside the server, in the folder."""
-    return _noise_seen(name, unit) if Path(f"{name}.noise.empriv").is_file() else None
-
-
 def whole_script(name: str, settings: Settings, ledger_name: str) -> str:
     """The script of an audit, and of its noise if there is some; called beside the server, in the folder."""
-    seen = _noise_seen(name) if Path(f"{name}.noise.empriv").is_file() else None
+    seen = look_at_noise(name)
     return script_of(name, settings, None if seen is None else seen.design, ledger_name)
 
 
-def _noise_seen(name: str, unit: str = "") -> NoiseSeen:
+def look_at_noise(name: str, unit: str = "") -> NoiseSeen | None:
+    """The saved noise of an audit in words, None if there is none; called beside the server, in the folder."""
     import empriv
     from empriv.words.planning import failing, opinion
     from empriv.words.sentences import amount
 
-    saved = empriv.load(f"{name}.noise.empriv")
+    path = Path(f"{name}.noise.empriv")
+    if not path.is_file() or path.is_symlink():  # a link may lead out of the folder
+        return None
+    saved = empriv.load(path)
     if isinstance(saved, empriv.JointNoise):
         errors = max(saved.expected_error.values())
         said = f"Noise on each of {len(saved.laws):,} numbers moves it by at most ±{amount(errors, unit)} on average."

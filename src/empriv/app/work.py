@@ -34,6 +34,7 @@ _PLACE = "work"
 _ID = r"[0-9]{20}-[0-9a-f]{8}"
 _GRACE_SECONDS = 5.0
 _LATEST = 1e11  # seconds since 1970 that a calendar has
+_MOST_BYTES = 1 << 20  # of what a command says
 _REMEMBERED = 8  # pieces of work of one audit
 _RESULTS = (".empriv", ".json")
 AUDIT = "Audit"
@@ -260,18 +261,26 @@ def _said(place: Path, state: str, code: int | None) -> str:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+    return _bytes(path).decode("utf-8", "replace").strip()
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content = json.loads(_bytes(path))
+    except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def _bytes(path: Path) -> bytes:
+    """What a file holds, to as much as anybody reads; nothing if it is not there, or a pipe, which may never end."""
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES)
+    except OSError:
+        return b""
 
 
 def _number(value: Any, most: float = _LATEST) -> float:
