@@ -110,7 +110,7 @@ def looked(folder: Path) -> None:
                     f"{base}/audits/demo/improve/look", fields, headers={"Origin": origin}, method="POST"
                 )
                 times.append(_read(opener, asked))
-            took = statistics.median(times[2:])  # each of two processes loads the audit once
+            took = statistics.median(times[2:])  # the first loads the audit
             print(f"{'slider: ' + way:28} {1000 * took:6.0f} ms   {_within(took, LOOK)}")
 
 

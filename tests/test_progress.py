@@ -1,5 +1,6 @@
 """How far work is: silent when quick, one bar for all, right when shown, told to programs, safe from many threads."""
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -186,6 +187,20 @@ def test_stages_take_as_long_as_expected_and_those_that_are_over_correct_the_oth
     bar.expect({"Measuring": 1.0, "Judging": 1.0, "Unheard": 9.0})
     assert bar.standing().seconds_left == pytest.approx(4.0)
     assert bar.standing().share == pytest.approx(0.5)
+
+
+def test_the_time_that_is_left_does_not_climb_while_a_stage_lasts_longer_than_expected(clock):
+    bar = Bar({"Judging": 4.0, "Writing": 40.0}, show=False)
+    bar.begin("Judging")
+    told = []
+    for _ in range(20):
+        clock[0] += 1.0
+        told.append(bar.standing())
+    left = [standing.seconds_left for standing in told]
+    assert left == sorted(left, reverse=True)
+    assert all(one.share < other.share for one, other in itertools.pairwise(told))
+    bar.begin("Writing")  # five times as long as expected, like the stage before
+    assert bar.standing().seconds_left > 150.0
 
 
 def test_parts_of_a_stage_say_how_long_it_takes_and_the_share_never_falls(clock):

@@ -24,6 +24,7 @@ QUIET_SECONDS = 2.0
 LINE_SECONDS = 5.0
 _GLANCE_SECONDS = 0.25
 _IDLE_GLANCES = 4
+_STILL = 0.1
 _LATER_PARTS = 0.5  # of what is left of a stage: nobody knows how many parts follow
 
 
@@ -110,6 +111,8 @@ class Bar:
     """How far all the stages of some work are, and who is told.
 
     What is left of a stage is what was expected of it, and the more of its parts are done, the more what these took.
+    Within a stage the time that is left does not grow: a stage that lasts longer than expected says nothing about the
+    others before it is over. Only one that was to be over long ago has at least a tenth of its time left.
     """
 
     def __init__(self, stages: Mapping[str, float | None], show: bool | None) -> None:
@@ -120,6 +123,7 @@ class Bar:
         self._lock = threading.Lock()
         self._stage = ""  # nothing is shown between stages
         self._filled = self._unit_end = self._share = 0.0
+        self._least_left: float | None = None  # that was told in this stage
         self._known: tuple[str, ...] = ()
         self._drawn: tuple[Progress, TaskID] | None = None
 
@@ -130,6 +134,7 @@ class Bar:
                 raise KeyError(stage)
             self._stage, self._stage_began = stage, time.monotonic()
             self._filled, self._unit_end = 0.0, 1.0
+            self._least_left = None
         if self._show:
             self.tell()
 
@@ -137,6 +142,7 @@ class Bar:
         """Say better how many seconds these stages take, now that more is known."""
         with self._lock:
             self._expected.update({stage: stages[stage] for stage in self._expected if stage in stages})
+            self._least_left = None
 
     def part(self, total: int, share: float = _LATER_PARTS) -> Advance:
         """Counts a part of the stage that is under way; it fills this share of what is left of the stage."""
@@ -175,6 +181,9 @@ class Bar:
         with self._lock:
             now = time.monotonic()
             left = self._seconds_left(now) if self._stage else None
+            if left is not None and self._expected[self._stage] is not None:
+                self._least_left = left if self._least_left is None else min(left, self._least_left)
+                left = max(self._least_left, _STILL * (now - self._stage_began))
             spent = now - self._began
             if self._expected.get(self._stage) is None:
                 self._share = max(self._share, self._filled)
@@ -189,10 +198,10 @@ class Bar:
         by_parts = spent * (1 - self._filled) / self._filled if self._filled > 0 else None
         if expected is None:
             return by_parts
-        # Work that was to be over has at least a tenth of its time left: nobody knows how much.
-        by_model = max(self._pace(place, now) * expected - spent, 0.1 * spent)
+        # Work that was to be over has some of its time left: nobody knows how much.
+        by_model = max(self._pace(place, now) * expected - spent, _STILL * spent)
         own = by_model if by_parts is None else (1 - self._filled) * by_model + self._filled * by_parts
-        own = max(own, 0.1 * spent)
+        own = max(own, _STILL * spent)
         until_now = sum(self._expected[name] or 0.0 for name in names[: place + 1])
         pace = (now - self._began + own) / until_now if until_now > 0 else 1.0
         return own + pace * sum(self._expected[name] or 0.0 for name in names[place + 1 :])
