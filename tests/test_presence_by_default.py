@@ -130,3 +130,23 @@ def test_the_command_line_asks_for_both(tmp_path: Path, monkeypatch: pytest.Monk
     assert "FAIL" in failed.output
     assert "they are in" in " ".join(failed.output.split())
     assert run("--presence", "random").exit_code != 3
+
+
+def test_a_release_tells_what_its_noise_promises_where_people_are(tmp_path: Path) -> None:
+    """Somebody who is seldom there is told of more on a day that they are there: the ledger counts that figure."""
+    rng = np.random.default_rng(5)
+    q = rng.normal(100.0, 3.0, 60)
+    without = np.stack([q - np.where(np.arange(60) % 6 == 0, 2.0, 0.0), q - 0.3])
+    audit = empriv.audit(empriv.Results.from_arrays(q, without), epsilon=EPSILON)
+    both, random = (
+        empriv.design_noise(audit, epsilon=EPSILON, delta=0.05, granularity=0.25, presence=presence)
+        for presence in ("both", "random")
+    )
+    told = {}
+    for name, noise in (("both", both), ("random", random)):
+        ledger = empriv.Ledger(tmp_path / f"{name}.ledger")
+        audit.release(float(q[0]), database=0, noise=noise, ledger=ledger)
+        told[name] = ledger.entries()[-1].achieved.delta
+    assert told["both"] == pytest.approx(both.present.achieved_delta(EPSILON))
+    assert told["both"] > both.achieved_delta(EPSILON)
+    assert told["random"] == pytest.approx(random.achieved_delta(EPSILON))

@@ -353,8 +353,12 @@ def _people(results: Results, place: int, laws: Sequence[Law]) -> str:
 def _achieved(noise: Noise | JointNoise, epsilon: float) -> Figures:
     """What the release achieves by itself, at the epsilon that the ledger asks for."""
     if isinstance(noise, Noise):
-        total = noise.certificate.achieved_total_risk(epsilon)
-        return Figures(epsilon, noise.achieved_delta(epsilon), total)
+        delta, total = noise.achieved_delta(epsilon), noise.certificate.achieved_total_risk(epsilon)
+        if noise.present is not None:  # what it promises of a database that people are in is told too
+            delta = max(delta, noise.present.achieved_delta(epsilon))
+            if noise.total_risk is not None:
+                total = max(total, noise.present.achieved_total_risk(epsilon))
+        return Figures(epsilon, delta, max(total, delta))
     if epsilon >= noise.achieved_epsilon and noise.achieved_delta == 0:
         return Figures(epsilon, 0.0, 0.0)
     risk = noise.remeasure(draws=_DRAWS, rng=_SEED)

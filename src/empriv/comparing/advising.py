@@ -240,7 +240,7 @@ class _Trial:
         if designed.present is not None:
             deltas.append(designed.present.achieved_delta())
             if self.goal.total_risk is not None:
-                totals.append(designed.present.achieved_total_risk)
+                totals.append(designed.present.achieved_total_risk())
         if designed.composed is not None:
             deltas, held = [designed.composed.achieved_delta()], held and designed.composed.holds
         # what noise does not answer, such as databases that are too few, stands in its way too

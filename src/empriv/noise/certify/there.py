@@ -51,7 +51,7 @@ class PresentCertificate:
             return False
         if self.total_risk is None or _total(self._bounds(self.epsilon)) <= self.total_risk:
             return True
-        return self.achieved_total_risk <= self.total_risk
+        return self.achieved_total_risk() <= self.total_risk
 
     @property
     def largest(self) -> float:
@@ -127,19 +127,24 @@ class PresentCertificate:
     def achieved_delta_i(self, epsilon: float | None = None) -> FloatArray:
         """Failure probability of each individual, of the noisy answer, by default at the target's epsilon."""
         epsilon = self.epsilon if epsilon is None else epsilon
-        out = self._bounds(epsilon)
-        for row in np.flatnonzero(out > 0).tolist():
-            out[row] = min(float(out[row]), self._delta_of(row, epsilon))
-        return out
+        if epsilon not in self._known:
+            out = self._bounds(epsilon)
+            for row in np.flatnonzero(out > 0).tolist():
+                out[row] = min(float(out[row]), self._delta_of(row, epsilon))
+            self._known[epsilon] = out
+        return self._known[epsilon].copy()
+
+    @cached_property
+    def _known(self) -> dict[float, FloatArray]:
+        return {}
 
     def _delta_of(self, row: int, epsilon: float) -> float:
         risk, thinned = self._alone(row)
         return Certificate(risk, self.law, epsilon, 0.0, None).achieved_delta(epsilon) + thinned
 
-    @cached_property
-    def achieved_total_risk(self) -> float:
-        """Chance that somebody's privacy fails at the target's epsilon, if failures are independent."""
-        return _total(self.achieved_delta_i())
+    def achieved_total_risk(self, epsilon: float | None = None) -> float:
+        """Chance that somebody's privacy fails, by default at the target's epsilon, if failures are independent."""
+        return _total(self.achieved_delta_i(epsilon))
 
     def achieved_delta(self, epsilon: float | None = None) -> float:
         """Largest delta_i of the noisy answer, by default at the target's epsilon."""
