@@ -522,10 +522,10 @@ class TestPromise:
         path = f"/audits/{ready}/promise"
         said = live(visitor, f"{path}/said", path, {**USUAL, "times": "12"})
         assert (
-            "Whoever thought it 50:50 that a person is in the data may be at most 52.5% sure after reading. For each "
-            "person this may fail with a probability of at most 5%. That holds for readers who may know what the "
-            "calendar and previous answers tell and that the person is in the database, and for 12 publications "
-            "together (epsilon 0.1, delta 0.05)." in said
+            "Whoever thought it 50:50 that a person's rows were counted may be at most 52.5% sure after reading. "
+            "For each person this may fail with a probability of at most 5%. That holds for readers who may "
+            "know what the calendar and previous answers tell and that the person is in the database, and "
+            "for 12 publications together (epsilon 0.1, delta 0.05)." in said
         )
         assert "40 databases cannot support any delta below 0.072" in said
         nothing = {**USUAL, "known": "none", "presence": "random", "preset": "own", "epsilon": "0", "delta": "0.1"}

@@ -54,7 +54,7 @@ def together_in_words(earlier: int, *, known: bool) -> str:
 def opinion(epsilon: float) -> str:
     """How sure a reader may become who thought it 50:50 before; rounded up."""
     sure = math.ceil(1000 / (1 + math.exp(-epsilon)) - 1e-9) / 10
-    return f"Whoever thought it 50:50 that a person is in the data may be at most {sure:g}% sure after reading."
+    return f"Whoever thought it 50:50 that a person's rows were counted may be at most {sure:g}% sure after reading."
 
 
 def failing(delta: float) -> str:
