@@ -102,26 +102,35 @@ class SeveralCells:
 
     def on_random_day(self, rows: IntArray) -> Directions:
         """With everyone against without, in the direction of what each does on the whole."""
-        pairs = [self._whole(row) for row in rows.tolist()]
-        return _stacked(rows, [[pair] for pair in pairs])
+        axes = [self._axis_of(row) for row in rows.tolist()]
+        points = np.array([unit for unit, _, _ in axes]).reshape(len(rows), len(self.fit.kept)) @ self.fit.whitened.T
+        moved = points.reshape(len(rows), self.fit.n, -1).copy()
+        for place, (_, databases, along) in enumerate(axes):
+            moved[place, databases] -= along
+        return Directions(rows, points, moved.reshape(points.shape), np.ones(len(rows)))
 
     def there(self, rows: IntArray, days: int) -> Directions:
         """The others against the others and what somebody did on one day, for days at quantiles of how much it was."""
         return _stacked(rows, [self._on_days(row, days) for row in rows.tolist()])
 
-    def _whole(self, row: int) -> tuple[FloatArray, FloatArray, float]:
-        databases, white = self.whitened(row)
-        flat = white.reshape(-1, white.shape[-1])
-        total = flat.sum(axis=0)
-        if total @ total < _CANCELS * len(flat) * (flat**2).sum():
-            axis = np.linalg.svd(flat, full_matrices=False)[2][0]  # what cancels on the whole is seen along its axis
-            total = axis if total @ axis >= 0 else -axis
-        length = float(np.linalg.norm(total))
-        unit = total / length if length > 0 else total
-        points = self.fit.whitened @ unit
-        moved = points.copy().reshape(self.fit.n, -1)
-        moved[databases] -= white @ unit
-        return points, moved.reshape(-1), 1.0
+    def _axis_of(self, row: int) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Where somebody moves the answers on the whole, of length 1; the databases, and how far along it in each."""
+        if row not in self._axes:
+            databases, white = self.whitened(row)
+            flat = white.reshape(-1, white.shape[-1])
+            total = flat.sum(axis=0)
+            if total @ total < _CANCELS * len(flat) * (flat**2).sum():
+                # what cancels on the whole is seen along its axis
+                axis = np.linalg.svd(flat, full_matrices=False)[2][0]
+                total = axis if total @ axis >= 0 else -axis
+            length = float(np.linalg.norm(total))
+            unit = total / length if length > 0 else total
+            self._axes[row] = unit, databases, white @ unit
+        return self._axes[row]
+
+    @cached_property
+    def _axes(self) -> dict[int, tuple[FloatArray, IntArray, FloatArray]]:
+        return {}
 
     def _on_days(self, row: int, days: int) -> list[tuple[FloatArray, FloatArray, float]]:
         databases, white = self.whitened(row)
