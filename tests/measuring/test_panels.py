@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gaps import with_gaps
 
 import empriv
 from empriv.measuring.densities.kernels import KERNELS
@@ -11,7 +12,7 @@ from empriv.measuring.line import compiled
 from empriv.measuring.line.mixtures import SLACK
 from empriv.measuring.line.panels import Panels, panel_edges
 from empriv.measuring.line.sides import NEAR, ShiftMatrices, Side
-from empriv.results import FloatArray, Results
+from empriv.results import FloatArray
 from oracles import mixture_curve
 
 SMOOTH = ["gaussian", "logistic", "student"]
@@ -44,13 +45,7 @@ def drawn(kind: str) -> tuple[FloatArray, FloatArray, float]:
 
 
 def measured(q: FloatArray, without: FloatArray, density: empriv.Kde) -> FloatArray:
-    rows, n = without.shape
-    results = Results(
-        q=q, outcomes=np.isnan(q).astype(np.int8), databases=np.arange(n), individuals=np.arange(rows),
-        starts=np.arange(rows + 1) * n, entry_database=np.tile(np.arange(n, dtype=np.int32), rows),
-        entry_q=without.ravel(), entry_outcomes=np.isnan(without).astype(np.int8).ravel(),
-    )  # fmt: skip
-    return np.asarray(empriv.measure(results, density=density).delta_i(EPSILONS))
+    return np.asarray(empriv.measure(with_gaps(q, without), density=density).delta_i(EPSILONS))
 
 
 @needs_a_compiler

@@ -8,11 +8,12 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+from gaps import with_gaps
 
 import empriv
 from empriv.measuring.line import compiled
 from empriv.measuring.line.mixtures import SLACK
-from empriv.results import FloatArray, Results
+from empriv.results import FloatArray
 
 pytestmark = pytest.mark.skipif(
     compiled.epanechnikov is None, reason="empriv was built without a C compiler: install one, and empriv anew"
@@ -38,13 +39,9 @@ def drawn(seed: int) -> tuple[FloatArray, FloatArray, float]:
 
 
 def measured(q: FloatArray, without: FloatArray, bandwidth: float) -> FloatArray:
-    rows, n = without.shape
-    results = Results(
-        q=q, outcomes=np.isnan(q).astype(np.int8), databases=np.arange(n), individuals=np.arange(rows),
-        starts=np.arange(rows + 1) * n, entry_database=np.tile(np.arange(n, dtype=np.int32), rows),
-        entry_q=without.ravel(), entry_outcomes=np.isnan(without).astype(np.int8).ravel(),
-    )  # fmt: skip
-    return np.asarray(empriv.measure(results, density=empriv.Kde("epanechnikov", bandwidth)).delta_i(EPSILONS))
+    return np.asarray(
+        empriv.measure(with_gaps(q, without), density=empriv.Kde("epanechnikov", bandwidth)).delta_i(EPSILONS)
+    )
 
 
 def witness(q: FloatArray, without: FloatArray, bandwidth: float, epsilon: float) -> float:

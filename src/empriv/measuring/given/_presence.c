@@ -16,7 +16,7 @@ typedef struct {
 
 static void merge(const Knot *a, const Knot *end_a, const Knot *b, const Knot *end_b, Knot *out)
 {
-    while (a < end_a && b < end_b) { /* written so that which is next needs no branch: nobody can foretell it */
+    while (a < end_a && b < end_b) { /* no branch: the processor would often guess wrong which comes next */
         const int later = b->key < a->key;
         const Knot *next = later ? b : a;
         *out++ = *next;

@@ -16,6 +16,7 @@ from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import largest_shifts
 from empriv.measuring.line.risk import Risk, pairs_of, risk_of_pairs
+from empriv.measuring.series.composition import gaussian_delta
 from empriv.results import FloatArray, IntArray, Results
 
 FAMILIES: dict[str, Density] = {
@@ -123,15 +124,7 @@ def _laplace_delta(shifts: FloatArray, epsilon: float) -> FloatArray:
     return np.asarray(-np.expm1(np.minimum(0.5 * (epsilon - shifts), 0.0)))
 
 
-def _gaussian_delta(shifts: FloatArray, epsilon: float) -> FloatArray:
-    """The same of two normal laws."""
-    from scipy.special import ndtr
-
-    s = np.maximum(shifts, 1e-9)
-    return np.asarray(ndtr(0.5 * s - epsilon / s) - np.exp(epsilon) * ndtr(-0.5 * s - epsilon / s))
-
-
-_KERNEL_DELTAS = {"laplace": _laplace_delta, "gaussian": _gaussian_delta}
+_KERNEL_DELTAS = {"laplace": _laplace_delta, "gaussian": gaussian_delta}
 
 
 def scaled(risk: Risk, factor: float) -> Risk:
