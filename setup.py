@@ -31,16 +31,14 @@ if __name__ == "__main__":
                 optional=True,  # without a compiler, numpy does the same work
             )
             for name in (
+                "judge._noisy_laws",
                 "measuring.densities._selection",
                 "measuring.given._battery",
                 "measuring.given._presence",
                 "measuring.line._epanechnikov",
                 "measuring.line._laplace",
-                "measuring.line._panels",
                 "measuring.line._residues",
-                "validate.bounds._ends",
                 "validate.bounds._present",
-                "validate.bounds._structure",
             )
         ],
     )

@@ -1,4 +1,4 @@
-"""How long `empriv app` takes to start, its pages to be seen first, and its sliders to answer.
+"""How long `empriv app` takes to start, and its pages to be seen first.
 
 Run: python benchmarks/app.py [--runs N]
 
@@ -29,7 +29,7 @@ PAGES = ("/", "/new", *(f"/audits/demo/{step}" for step in (
     "data", "people", "statistic", "promise", "run", "decision", "improve", "release",
 )))  # fmt: skip
 LISTED = 200
-START, PAINT, LOOK = 1.5, 0.3, 1.0  # seconds, the goals
+START, PAINT = 1.5, 0.3  # seconds, the goals
 AUDIT = (
     "audit", "demo-flights.parquet", "--database", "date", "--individual", "aircraft", "--query", "avg(delay)",
     "--unit", "min", "--target", "delta <= 0.05 at 0.1", "--save", "demo.empriv", "--json", "demo.json",
@@ -93,27 +93,6 @@ def painted(folder: Path, pages: tuple[str, ...], runs: int, note: str = "") -> 
             print(f"{page.removeprefix(base) + note:28} {1000 * took:6.0f} ms   {_within(took, PAINT)}")
 
 
-def looked(folder: Path) -> None:
-    """Print how long an answer takes once a slider has moved, after the first, for which the audit is loaded."""
-    with served(folder) as (address, _):
-        base, opener = address.partition("/?")[0], visit(address)
-        origin = "{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(address))
-        page = opener.open(f"{base}/audits/demo/improve").read().decode()
-        match = re.search(r'name="mark" value="([^"]+)"', page)
-        assert match is not None
-        opener.open(f"{base}/audits/demo/improve/sliders").read()
-        for way in ("noise", "rounding", "clipping"):
-            times = []
-            for place in range(6):
-                fields = urllib.parse.urlencode({"mark": match[1], way: place}).encode()
-                asked = urllib.request.Request(
-                    f"{base}/audits/demo/improve/look", fields, headers={"Origin": origin}, method="POST"
-                )
-                times.append(_read(opener, asked))
-            took = statistics.median(times[2:])  # the first loads the audit
-            print(f"{'slider: ' + way:28} {1000 * took:6.0f} ms   {_within(took, LOOK)}")
-
-
 def _paints(address: str, pages: list[str], runs: int) -> dict[str, list[float]]:
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     try:
@@ -158,7 +137,6 @@ def main() -> None:
         demo_folder(folder)
         started(folder, runs)
         painted(folder, PAGES, runs)
-        looked(folder)
         for number in range(LISTED):
             for ending in (".toml", ".json", ".empriv"):
                 shutil.copyfile(folder / f"demo{ending}", folder / f"other-{number}{ending}")

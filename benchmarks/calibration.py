@@ -306,7 +306,7 @@ def study(job: tuple[bool, int, int, int]) -> dict[str, Any]:
         covers_i.append(bounds.upper_i >= truth_i - 1e-12)
         # By itself: along a curve the lower bound is held down by those at smaller epsilons.
         alone = audit.bounds(epsilon)
-        promised.append((max(alone.lower, alone.limit), alone.estimate, alone.upper))
+        promised.append((alone.lower, alone.estimate, alone.upper))
         accused.append(alone.lower > delta)
         # Without the checks, which take time and only ever take a pass back.
         failed.append(

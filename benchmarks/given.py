@@ -1,4 +1,4 @@
-"""Coverage of the upper bound given what is known, and given presence, on laws whose truth is known.
+"""Coverage of the upper bound given what is known, on laws whose truth is known.
 
     python benchmarks/given.py [--quick] [--runs 40] [--only calendar] [--battery] [--weighted] [--speed]
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 import empriv
 from empriv.measuring import RiskContract
+from empriv.validate.covering import covered
 
 FloatArray = npt.NDArray[np.float64]
 EPSILON, SHIFT = 0.1, 0.3
@@ -150,34 +151,11 @@ def one_run(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, float,
     previous = 1 if row.setting.startswith("previous") else 0
     known = empriv.Given(calendar=True, previous=previous)
     risk = empriv.measure_against(results, known)
-    asked = risk
-    if row.influence == "context":
-        asked = risk.in_context("weekday", "Sunday")
-    bounds = empriv.bounds(asked, EPSILON)
+    bounds = empriv.bounds(risk, EPSILON)
+    if row.setting == "spread":  # the truth is that of a weekend: of the day's pair
+        day = covered(risk, EPSILON, 0.05)
+        return day.estimate, day.upper, risk.unconditional.delta(EPSILON)
     return bounds.estimate, bounds.upper, risk.unconditional.delta(EPSILON)
-
-
-def one_presence(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, float, float]:
-    """The same given presence; the last figure is the paper's, on a random day."""
-    n = row.n
-    others = law.draw(rng, n)
-    influences = PRESENT[row.influence]
-    if row.law == "lattice":
-        others, influences = np.round(20 * others), np.round(20 * influences)
-    there = rng.choice(n, len(influences), replace=False)
-    q = others.copy()
-    q[there] += influences
-    results = empriv.Results(
-        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.array(["a"]),
-        starts=np.array([0, len(there)]), entry_database=np.sort(there).astype(np.int32),
-        entry_q=others[np.sort(there)], entry_outcomes=np.zeros(len(there), np.int8),
-    )  # fmt: skip
-    risk = empriv.measure(results)
-    bounds = empriv.bounds(risk.given_presence(), EPSILON)
-    return bounds.estimate, bounds.upper, risk.delta(EPSILON)
-
-
-PRESENT = {"one": np.array([0.5]), "several": np.array([0.1, 0.25, 0.5, 0.75, 1.0]), "far": np.array([5.0])}
 
 
 def rows(quick: bool, only: str | None) -> list[Row]:
@@ -186,10 +164,8 @@ def rows(quick: bool, only: str | None) -> list[Row]:
     out = [Row(law, n, "calendar", "constant") for law in names for n in sizes]
     for setting in ("previous 0.3", "previous 0.7", "spread"):
         out += [Row(law, n, setting, "constant") for law in names for n in sizes]
-    for influence in ("random", "rare", "context"):
+    for influence in ("random", "rare"):
         out += [Row(law, n, "calendar", influence) for law in names for n in sizes]
-    for influence in PRESENT:
-        out += [Row(law, n, "presence", influence) for law in names for n in sizes]
     return [row for row in out if only is None or only in str(row)]
 
 
@@ -200,13 +176,8 @@ def table(quick: bool, runs: int, only: str | None) -> None:
     )
     for row in rows(quick, only):
         law = known[row.law]
-        if row.setting == "presence":
-            shifts = PRESENT[row.influence]
-            truth = stick(law.pdf, spread_over(law.pdf, shifts, np.full(len(shifts), 1 / len(shifts))))
-        else:
-            truth = truth_of(law.pdf, row.influence, 0.5 if row.setting == "spread" else 1.0)
-        run = one_presence if row.setting == "presence" else one_run
-        found = np.array([run(row, law, np.random.default_rng([7, k])) for k in range(runs)])
+        truth = truth_of(law.pdf, row.influence, 0.5 if row.setting == "spread" else 1.0)
+        found = np.array([one_run(row, law, np.random.default_rng([7, k])) for k in range(runs)])
         covers = np.mean(found[:, 1] >= truth * (1 - 1e-9))
         ratios = np.median(found, axis=0) / truth
         print(f"{row}  {truth:5.3f}  {ratios[0]:14.2f}  {covers:6.2f}  {ratios[1]:11.2f}  {ratios[2]:8.2f}", flush=True)
@@ -284,8 +255,6 @@ def speed() -> None:
     timed("plain", lambda: empriv.measure(results))
     timed("given the calendar", lambda: empriv.measure_against(results, "calendar"))
     timed("auto, the ladder included", lambda: empriv.measure_against(results, "auto"))
-    timed("given presence of everybody", lambda: empriv.measure(results).given_presence())
-    timed("given presence and the calendar", lambda: empriv.measure_against(results, "calendar").given_presence())
 
 
 def main() -> None:

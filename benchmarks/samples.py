@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import empriv
+from empriv.measuring.given.presence import presence_of
 
 PEOPLE, TARGET, FAR = 200, 0, 8.0
 RUNS, GUESSES = 300, 4_000
@@ -81,7 +82,7 @@ def sampled_row(name: str, sql: str, statistic: Callable[[Column], float], table
     few = min(map(len, answers.values()))
     right = guess_right(np.array(answers[True][:few]), np.array(answers[False][:few]))
     data = empriv.subsamples(table, individual="who", count=RUNS, fraction=0.5)
-    present = empriv.audit(data, sql, adversary=None).when_present
+    present = presence_of(empriv.audit(data, sql, adversary=None).risk)
     show(name, right, present)
 
 

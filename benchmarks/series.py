@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scipy import stats
 
 import empriv
+from empriv.measuring.given.presence import presence_of
 from empriv.measuring.series.composition import composed_delta
 from empriv.noise.certify.composed import ComposedCertificate
 from empriv.noise.law import Law
@@ -150,7 +151,7 @@ def presence_row(n: int, share: float, influence: float | None, runs: int, times
         if not here.any():
             continue
         risk = empriv.measure(alone + d, [alone])
-        for days, after in (("known", risk.given_presence().repeated(times)), ("unknown", risk.repeated(times))):
+        for days, after in (("known", presence_of(risk).repeated(times)), ("unknown", risk.repeated(times))):
             figures[days].append((after.delta(EPSILON), float(after.upper(grid, LEVEL)[0, 0])))
     text = f"n {n:4} share {share:4.2f} influence {'varies' if influence is None else influence}:"
     for days, values in figures.items():

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 import empriv
-from empriv.report.charts.chart import layer
 
 GUARD = 0
 
@@ -53,13 +52,7 @@ def main(out: str, *, quick: bool) -> None:
                 print(f"  {who}, seen by {seen} access points: delta_i {delta_i:.4f}")
     print(f"{audit.results.n_databases} access points, {audit.results.n_individuals:,} phones")
 
-    chart = audit.chart("influence", 0.1)
-    guard = np.flatnonzero(ranked["individual"] == GUARD)[0]
-    at = {"presence": int(ranked["databases"][guard]), "influence": float(ranked["largest_influence"][guard])}
-    axes = {axis: chart.spec["layer"][0]["encoding"][axis] for axis in "xy"}  # a chart is Vega-Lite: one can add to it
-    text = {"type": "text", "text": "the guard", "align": "right", "dx": -10}
-    chart.spec["layer"].append(layer("guard", text, [at], axes))
-    chart.save(out)
+    audit.chart("delta_i", 0.1).save(out)
 
 
 if __name__ == "__main__":

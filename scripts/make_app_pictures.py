@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-WIDTH, PHONE = 1000, 390
+WIDTH = 1000
 MINUTES = 10 * 60_000
 COMMANDS = (
     ("audit", "demo-flights.parquet", "--database", "date", "--individual", "aircraft", "--query", "avg(delay)",
@@ -36,8 +36,6 @@ COMMANDS = (
 PICTURES = {
     "desk": ("/", WIDTH, "#releases ~ div table"),
     "people": ("/audits/delays/people", WIDTH, ".beside"),
-    "improve": ("/audits/delays/improve", WIDTH, "#look table"),
-    "phone": ("/audits/delays/improve", PHONE, "#look figure"),
 }
 _READY = """() => !document.querySelector('[data-load], [data-poll], .busy')
     && !/(Looking|Counting|Measuring|Reading)[^.]*…/.test(document.body.innerText)"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from empriv.collecting import Databases, PostgresEngine
+from empriv.collecting import Databases, DuckDBEngine
 from empriv.collecting.sources import Address, Connected, Frame, Select
 
 try:
@@ -80,7 +80,7 @@ class OnPostgres:
     """An engine for the contract of engines: whatever the rows are, they are put on the server, and read from there."""
 
     server: Server
-    engine: PostgresEngine
+    engine: DuckDBEngine
 
     @contextmanager
     def session(self, data: Databases) -> Iterator[Any]:
@@ -107,3 +107,6 @@ class OnPostgres:
                 yield session
         finally:
             self.server.run(*(f"DROP TABLE {name}" for name in moved))
+
+    def apart(self, session: Any, data: Databases, chosen: Sequence[int]) -> Any:
+        return self.engine.apart(session, data, chosen)

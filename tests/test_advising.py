@@ -44,7 +44,8 @@ def test_noise_meets_what_the_answer_does_not_and_classical_noise_costs_more(adv
     assert classical is not None
     assert best.code == "noise"
     assert best.error < classical.error
-    assert classical.error == pytest.approx(advice.largest / 0.1, rel=0.01)
+    # the analytic Gaussian mechanism or Laplace noise at the same epsilon and delta, whichever has the smaller error
+    assert classical.error <= advice.largest / (0.1 - 2 * np.log(1 - 0.08)) * 1.01
     assert advice.rows[-1] is classical
     raw = next(action for action in advice.options if action.code == "as-is")
     assert not raw.meets
@@ -81,7 +82,7 @@ def test_none_meets_it_is_said_where_it_is_so() -> None:
     assert advice.best is None
     assert advice.nearest is not None
     assert advice.sentence.startswith("None of the ")
-    assert "Noise" in advice.left_out[0]
+    assert any("Noise" in sentence for sentence in advice.left_out)
     assert advice.classical is None
     assert advice.saved == ()
 

@@ -145,7 +145,8 @@ class TestWords:
         assert percent(said.figures[0].delta) in said.sentences[0]
         assert said.notes[0].endswith("from 40 databases. Not a guarantee.")
         assert said.notes[1].startswith("Nothing had to be counted as known")
-        assert said.notes[2].startswith("40 databases cannot support any delta below 0.072")
+        assert said.notes[2].startswith("Verified on ")
+        assert said.notes[3].startswith("40 databases cannot support any delta below 0.072")
         assert not said.alarms
 
     def test_no_words_hold_an_identifier(self, made: empriv.Audit) -> None:

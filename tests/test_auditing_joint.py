@@ -64,7 +64,7 @@ def test_words_name_the_direction_and_say_what_is_joint(made: empriv.Audit) -> N
     assert said.alarms[0].startswith("EXACT LEAK")
     assert any("of all 2 numbers together" in note for note in said.notes)
     assert any(note.startswith("Each number alone, delta at epsilon 0.1") for note in said.notes)
-    assert {"exact-leak", "dimension", "iid", "bandwidth"} <= {check.code for check in made.checks}
+    assert {"exact-leak", "dimension", "iid"} <= {check.code for check in made.checks}
 
 
 def test_figures_fit_for_json(made: empriv.Audit) -> None:
@@ -116,5 +116,5 @@ def test_wrong_input_is_refused_in_a_sentence(data: empriv.Databases) -> None:
         empriv.audit(data, [])
     with pytest.raises(InputError, match="`checkpoint` must be None for several"):
         empriv.collect(data, DIFFERENCING, checkpoint="file")
-    with pytest.raises(InputError, match="`method` must be analytic"):
-        empriv.audit(data, DIFFERENCING, epsilon=0.5).bounds(0.5, method="bootstrap")
+    with pytest.raises(InputError, match="`noise` must be 0"):
+        empriv.audit(data, DIFFERENCING, epsilon=0.5).bounds(0.5, noise=1.0)

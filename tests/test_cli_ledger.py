@@ -38,7 +38,7 @@ def release(path: str, query: str = "sum(amount)", *, joint: Joint | None = None
     Ledger(path, create=False).release(
         Release(
             identity=identity_of(["hidden ward 1", "hidden ward 2"]), database="hidden ward 1", query=query,
-            method="robust", law={"scale": 1.5}, asked=Figures(0.1, 0.01), achieved=Figures(0.1, 0.005, 0.05),
+            method="least", law={"scale": 1.5}, asked=Figures(0.1, 0.01), achieved=Figures(0.1, 0.005, 0.05),
             n_individuals=100, joint=joint,
         ),
         lambda: 1234.5,
@@ -65,10 +65,12 @@ def test_init_list_verify_export(run: Run) -> None:
     listed = run("list", "a.ledger").output
     assert "made: delta at most 0.01 at epsilon 0.1 and at most 5 queries" in listed
     assert "released: 1234.5" in listed
-    assert "2 databases, 100 individuals; robust noise; alone delta 0.005 and total_risk 0.05 at epsilon 0.1" in listed
+    assert (
+        "2 databases and 100 individuals; least noise; alone delta 0.005 and total_risk 0.05 at epsilon 0.1" in listed
+    )
     assert "together with entries 2: delta 0.008 at epsilon 0.1" in listed
     assert "SELECT max(x) FROM data -- \\x1b[31m" in listed
-    assert "hidden" not in listed
+    assert "of hidden ward 1, audited with" in listed  # the ledger says which; an export does not
     verified = run("verify", "a.ledger").output
     head = verified.splitlines()[1].removeprefix("Head: ")
     assert verified.startswith("Intact: 3 entries, all as they were written.\n")

@@ -74,26 +74,7 @@ def test_figures_are_those_of_the_audits(several: Comparison, data: empriv.Datab
 
 
 @pytest.mark.slow
-def test_bands_hold_the_bounds_of_all_epsilons(several: Comparison) -> None:
-    grids = {tuple(band.epsilon) for band in several.bands.values()}
-    assert len(grids) == 1
-    grid = next(iter(grids))
-    assert grid[0] == 0.0
-    assert {0.1, 0.5} <= set(grid)
-    assert len(grid) >= 8
-    for name, band in several.bands.items():
-        assert list(band.epsilon) == sorted(set(grid))
-        np.testing.assert_array_equal(band.estimate, several[name].delta(np.array(grid)))
-        assert (np.diff(band.upper) <= 0).all()
-        assert (np.diff(band.lower) <= 0).all()
-        alone = several[name].bounds(0.1)
-        at = band.epsilon == 0.1
-        assert band.upper[at] >= alone.upper  # never inside what it would be alone
-        assert band.lower[at] <= alone.lower
-        whole = empriv.bounds(several[name].measured, np.array(grid))  # as if all were looked for together
-        for figure in ("lower", "limit", "estimate", "upper", "total_risk_lower", "total_risk_upper"):
-            np.testing.assert_allclose(getattr(band, figure), getattr(whole, figure), rtol=1e-9, atol=1e-12)
-        assert len(band.upper_i) == 0  # nothing about single individuals is kept
+def test_bounds_of_the_epsilons_asked_for(several: Comparison) -> None:
     figures = several.to_json()["protocols"][0]["figures"]
     assert [one["epsilon"] for one in figures] == [0.1, 0.5]
     assert figures[1]["upper"] == several.upper(0.5)["raw"] == several.bounds(0.5)["raw"].upper
@@ -135,13 +116,12 @@ def test_no_answer_is_no_error() -> None:
 
 @pytest.mark.slow
 def test_databases_are_matched_by_label() -> None:
-    """The same results in another order of databases make no error, and no difference."""
+    """The same results in another order of databases make no error."""
     rng = np.random.default_rng(0)
     q, labels = rng.normal(size=30), np.arange(30)
     order = rng.permutation(30)
     found = compare({"a": results(q, databases=labels), "b": results(q[order], databases=labels[order])}, truth="a")
     assert found.utility[1].mean_absolute == 0
-    assert {one.verdict for one in found.differences()} == {"none"}
     shuffled = compare({"a": results(q, databases=labels), "b": results(q[order], databases=labels)}, truth="a")
     assert shuffled.utility[1].mean_absolute > 0
 
@@ -164,7 +144,6 @@ def test_table_and_words(several: Comparison) -> None:
     said = str(several)
     assert "At epsilon 0.1" in said
     assert "Errors are against the answers of raw." in said
-    assert "hold all together at 95%" in said
 
 
 def test_json_has_its_schema(several: Comparison, tmp_path: Path) -> None:
@@ -173,7 +152,6 @@ def test_json_has_its_schema(several: Comparison, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
     jsonschema.validate(found, schema)
     assert (tmp_path / "c.json").stat().st_mode & 0o777 == 0o600
-    assert len(found["differences"]) == 10 * 2 * 2
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**found, "more": 1}, schema)
     unpaired = compare({"a": results([1.0, 2, 4]), "b": results([1.0, 2])})
@@ -199,14 +177,11 @@ def test_vectors_are_compared_by_component_errors_only(data: empriv.Databases) -
     assert [(row.protocol, row.component) for row in found.utility] == [
         ("raw", "total"), ("raw", "many"), ("rounded", "total"), ("rounded", "many"),
     ]  # fmt: skip
-    with pytest.raises(InputError, match="Several numbers"):
-        found.differences()
     with pytest.raises(InputError, match="several errors"):
         found.front()
     assert "delta" in found.table()
     assert found.table()["mean_absolute"] == [row.mean_absolute for row in found.overall]
     assert "front" not in found.table()
-    assert "not judged" in str(found)
     off = np.abs(found["rounded"].results.q - found["raw"].results.q)
     truth = np.abs(found["raw"].results.q)
     assert found.overall[1].mean_absolute == pytest.approx(off.mean())
@@ -214,7 +189,6 @@ def test_vectors_are_compared_by_component_errors_only(data: empriv.Databases) -
     assert [row.mean_absolute for row in found.utility[2:]] == pytest.approx(off.mean(axis=0).tolist())
     assert "raw: no error in any cell." in str(found)
     assert "most in many" in str(found) or "most in total" in str(found)
-    assert list(found.bands["raw"].epsilon) == [0.5]
     one = compare({"raw": both, "rounded": protocols.rounded(both, to=10)}, data, component="total", epsilon=0.5)
     assert one.scalar
     with pytest.raises(InputError, match="same numbers"):
@@ -250,7 +224,6 @@ def test_same_seed_same_numbers(data: empriv.Databases) -> None:
     }
     found = compare(asked, data, draws=3, rng=4, epsilon=0.5)
     assert np.array_equal(found["a"].results.q, found["b"].results.q)
-    assert {one.verdict for one in found.differences()} == {"none"}
     assert not np.array_equal(compare(asked, data, draws=3, rng=5)["a"].results.q, found["a"].results.q)
 
 
@@ -274,10 +247,8 @@ def test_what_is_refused(data: empriv.Databases) -> None:
         (lambda: compare({"a": one, "b": one}, epsilon=-1), "`epsilon`"),
         (lambda: compare({"a": one, "b": one})["c"], "`name`"),
         (lambda: compare({"a": one, "b": one}, truth="a").front(0.1, "risk"), "`figure`"),
-        (lambda: compare({"a": one, "b": one}).differences(level=1.0), "`level`"),
         (lambda: compare({"a": RAW, "b": noisy}, data, truth="b"), "randomised"),
         (lambda: compare({"a": one, "b": results([1.0, 2.0])}, truth="a"), "same databases"),
-        (lambda: compare({"a": one, "b": results([1.0, 2.0])}).differences(), "different databases"),
     ):
         with pytest.raises(InputError, match=match):
             wrong()
@@ -293,11 +264,6 @@ def test_what_is_made_from_answers_is_never_said_to_tell_more(data: empriv.Datab
     found = compare({"raw": raw, "rounded": coarse, "noisy": noisy}, data, epsilon=[0.1, 0.5], draws=8)
     for figures in (found.delta(0.1), found.total_risk(0.1), found.upper(0.1), found.delta(0.5)):
         assert figures["noisy"] <= figures["rounded"] <= figures["raw"]
-    order = {"raw": 0, "rounded": 1, "noisy": 2}
-    for judged in found.differences():
-        more = judged.first if judged.difference > 0 else judged.second
-        less = judged.second if judged.difference > 0 else judged.first
-        assert judged.verdict != "real" or order[more] < order[less]
 
 
 def test_protocols_are_compared_given_what_is_known() -> None:
@@ -319,8 +285,6 @@ def test_protocols_are_compared_given_what_is_known() -> None:
     audit = empriv.audit(data, "sum(x)", epsilon=0.1, adversary=known)
     assert comparison.delta(0.1)["raw"] == audit.delta(0.1) > audit.risk.delta(0.1)
     assert comparison["rounded"].against is not None
-    (difference, _) = comparison.differences(0.1)  # of 59 databases: the first has no previous answer
-    assert difference.difference == pytest.approx(comparison.delta(0.1)["raw"] - comparison.delta(0.1)["rounded"])
     ours = empriv.Given(level, spread=False)
     of_results = empriv.compare({"a": audit.results, "b": audit.results}, epsilon=0.1, adversary=ours)
     assert of_results.delta(0.1)["a"] == empriv.measure_against(audit.results, ours).delta(0.1)

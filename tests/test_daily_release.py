@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,12 @@ def day(number: int, **largest: float) -> pa.Table:
         amounts[PEOPLE.index(name)] = amount
     label = np.datetime64("2026-01-01") + number
     return pa.table({"day": np.repeat(label, len(PEOPLE)), "who": PEOPLE, "amount": amounts})
+
+
+def _many_small() -> pa.Table:
+    """A day on which each does little, and so many come that the answer is far from any before."""
+    names = [f"new{k}" for k in range(300)]
+    return pa.table({"day": np.repeat(np.datetime64("2026-04-11"), 300), "who": names, "amount": np.full(300, 9.0)})
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +89,13 @@ def test_a_window_holds_as_many_days_as_the_noise_was_designed_for(audited: Path
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        (day(100, p03=215.0), "changes its answer by more than anybody"),
-        (pa.concat_tables([day(100)] * 4), "far beyond those"),
+        (day(100, p03=1000.0), "moves the answer by more than the released answer hides"),
+        (_many_small(), "far beyond those"),
+        (pa.concat_tables([day(100)] * 4), "Nothing is released"),
         (pa.concat_tables([day(100), day(101)]), "must be of one database, got 2"),
         (day(100).slice(0, 0), "at least one row"),
         (day(5), "label that is there already"),
-        (day(100).rename_columns(["day", "who", "other"]), "amount"),
+        (day(100).rename_columns(["day", "who", "other"]), "does not exist"),
     ],
 )
 def test_another_kind_of_day_is_refused(audited: Path, tmp_path: Path, rows: pa.Table, reason: str) -> None:
@@ -100,6 +108,42 @@ def test_another_kind_of_day_is_refused(audited: Path, tmp_path: Path, rows: pa.
     assert reason in said
     assert "p03" not in said
     assert len(empriv.Ledger(book).entries()) == 1
+
+
+def test_a_day_beyond_the_cover_is_refused_and_a_capped_query_never_is(audited: Path, tmp_path: Path) -> None:
+    book = tmp_path / "a.ledger"
+    empriv.Ledger(book, policy=empriv.Policy(queries=200))
+    pq.write_table(day(100, p03=1000.0), tmp_path / "today.parquet")
+    code, out, said = release(audited, book, tmp_path / "today.parquet")
+    assert (code, out) == (3, "")
+    assert "cap what each person adds" in said
+    # the same day, each person capped: nobody does more than is declared, whoever comes
+    from empriv.protocols.places import capped_people_text
+
+    text = capped_people_text("sum(amount)", ["who"], 60.0)
+    data = empriv.databases(str(audited / "sales.parquet"), database="day", individual="who")
+    audit = empriv.audit(data, text, epsilon=1.0, adversary=None)
+    noise = empriv.design_noise(audit, epsilon=1.0, delta=0.05, bound=60.0, dither=True, granularity=0.25)
+    assert noise.cover >= 60.0 * (1 - 1e-9)
+    released = audit.release(rows=day(100, p03=1000.0), noise=noise, ledger=empriv.Ledger(book))
+    assert float(released.answer) % 0.25 == 0
+
+
+def test_an_audited_day_is_checked_too(audited: Path, tmp_path: Path) -> None:
+    audit = empriv.load(audited / "audit.empriv")
+    assert isinstance(audit, empriv.Audit)
+    noise = empriv.design_noise(audit, epsilon=1.0, delta=0.05, granularity=0.25)
+    ledger = empriv.Ledger(tmp_path / "a.ledger", policy=empriv.Policy(queries=200))
+    label = audit.results.databases[3]
+    answer = float(audit.results.q[3])
+    assert audit.release(answer, noise=noise, ledger=ledger, database=label).entry.id
+    from empriv.auditing.composing import _check_day
+
+    entry_q = audit.results.entry_q.copy()
+    here = np.flatnonzero(audit.results.entry_database == 3)[0]
+    entry_q[here] -= 10 * noise.cover
+    with pytest.raises(empriv.RefusalError, match="more than the released answer hides"):
+        _check_day(noise, replace(audit.results, entry_q=entry_q), label)
 
 
 def test_rows_and_a_value_are_not_both_given(audited: Path, tmp_path: Path) -> None:

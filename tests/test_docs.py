@@ -190,7 +190,7 @@ def test_every_file_and_folder_named_by_the_architecture_page_exists() -> None:
     named = _PLACES.findall(ARCHITECTURE.read_text())
     assert len(named) > 80
     assert [place for place in named if "NAME" not in place and not _exists(place)] == []
-    assert _exists("sql/closed_door.py")
+    assert _exists("sql/allowlist.py")
     assert not _exists("sql/session.py")
     assert not _exists("nothing/")
 

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 EXAMPLES, PAGE, IMAGES = ROOT / "examples", ROOT / "docs" / "examples.md", ROOT / "docs" / "images"
 NAMES = ("retail", "flights", "electricity", "mall", "learning", "upstream", "precipitation")
-FIGURES = ("year", "delta", "total-risk", "density")
+FIGURES = ("year", "delta", "total-risk", "density", "noise")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_retail(run, tmp_path):
     assert is_picture(tmp_path / "a.svg")
     customers, takings = numbers(said, "customers"), numbers(said, "takings")
     # One customer more or less hardly shows in a count, and what they spent does in a sum: not the other way round.
-    assert 0 < customers[0] < takings[0] / 5
+    assert 0 < customers[0] < takings[0] / 2
     assert customers[1] < takings[1]
     assert said.splitlines()[2].split()[-1] != "pass"  # takings, on a day when they are there
 

@@ -20,91 +20,80 @@ TARGET = "delta <= 0.05 at 0.1"
 
 PASS = """\
 Publish
-The most exposed person's delta at epsilon 0.1, in a database that they are in,
-is at most 0.0085 with 95% confidence; the target allows 0.05.
-Holds for databases like these 400, and readers who may know that the person is
-in the database.
+The most exposed person's delta at epsilon 0.1 is at most 0.012 with 95%
+confidence; the target allows 0.05. The answer hides anyone who moves it by up
+to 0.978 min; the most that anyone moved it is 0.304 min.
+Holds for databases like these 400, and readers who may know who came and what
+they did.
 Verdict on delta <= 0.05 at 0.1: PASS.
 
 The query was asked of 400 databases, with everyone and without each of 2
 individuals.
-
-epsilon  delta  when present  total risk  individuals exposed
-    0.1      0             0           0               0 of 2
-
+epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
+    0.1                     0                     0               0 of 2
 Most exposed at epsilon 0.1 (by their identifiers)
 individual  delta_i  moves the answer by up to  in databases
 0                0%                  0.304 min           400
 1                0%                  0.267 min           400
-
 1 thing to know before you rely on this: --verbose lists it.
 Next: if you publish it again and again, ask for that, such as --times 30.
 """
 FAIL = """\
 Do not publish yet
-The most exposed person's delta at epsilon 0.1, in a database that they are in,
-is at least 0.24 with 95% confidence; the target allows 0.05.
-Holds for databases like these 400, and readers who may know that the person is
-in the database.
+The answer hides anyone who moves it by up to 0.978 min; the most that anyone
+moved it is 8.25 min. 400 of 800 person-days (50%) are beyond what it hides.
+Holds for databases like these 400, and readers who may know who came and what
+they did.
 Verdict on delta <= 0.05 at 0.1: FAIL.
 
 The query was asked of 400 databases, with everyone and without each of 2
 individuals.
-
-epsilon  delta  when present  total risk  individuals exposed
-    0.1  0.312         0.312       0.312               1 of 2
-
+epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
+    0.1                 0.312                 0.312               1 of 2
 Most exposed at epsilon 0.1 (by their identifiers)
 individual  delta_i  moves the answer by up to  in databases
 0               31%                   8.25 min           400
 1                0%                  0.267 min           400
-
-2 things to know before you rely on this: --verbose lists them.
+1 thing to know before you rely on this: --verbose lists it.
 Next: see what you can do, and what it costs:
   empriv advise audit.empriv --target 'delta <= 0.05 at 0.1'
 """
 UNRESOLVED = """\
 Do not publish yet
-100 databases are too few to be sure: the most exposed person's delta at epsilon
-0.1, in a database that they are in, is estimated at 0.01 and may be 0.056; the
-target allows 0.05. About 132 databases would do.
-Holds for databases like these 100, and readers who may know that the person is
-in the database.
+The answer hides anyone who moves it by up to 0.72 min; the most that anyone
+moved it is 1.02 min. 79 of 200 person-days (40%) are beyond what it hides. It
+cannot be told whether those are hidden. About 453 databases would do.
+Holds for databases like these 100, and readers who may know who came and what
+they did.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
 
 The query was asked of 100 databases, with everyone and without each of 2
 individuals.
-
-epsilon   delta  when present  total risk  individuals exposed
-    0.1  0.0102        0.0104      0.0102               1 of 2
-
+epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
+    0.1                0.0102                0.0102               1 of 2
 Most exposed at epsilon 0.1 (by their identifiers)
 individual  delta_i  moves the answer by up to  in databases
 0                1%                   1.02 min           100
 1                0%                  0.315 min           100
-
-2 things to know before you rely on this: --verbose lists them.
+1 thing to know before you rely on this: --verbose lists it.
 Next: see what you can do, and what it costs:
   empriv advise audit.empriv --target 'delta <= 0.05 at 0.1'
 """
 FEW = """\
 Do not publish yet
 12 databases give no upper bound: at least 30 are needed.
-Holds for databases like these 12, and readers who may know that the person is
-in the database.
+Holds for databases like these 12, and readers who may know who came and what
+they did.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
 
 The query was asked of 12 databases, with everyone and without each of 1
 individual.
-
-epsilon  delta  when present  total risk  individuals exposed
-    0.1      0             0           0               0 of 1
-
+epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
+    0.1                     0                     0               0 of 1
 Most exposed at epsilon 0.1 (by their identifiers)
 individual  delta_i  moves the answer by up to  in databases
 0                0%                       0.14            12
-
-3 things to know before you rely on this: --verbose lists them.
+2 things to know before you rely on this: --verbose lists them.
 Next: collect more databases: at least 30 give an upper bound.
 """
 ADVERSARY = """\
@@ -116,21 +105,18 @@ Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
 
 The query was asked of 120 databases, with everyone and without each of 1
 individual.
-
 epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
     0.1                     0                     0               0 of 1
-
 Most exposed at epsilon 0.1 (by their identifiers)
 individual  delta_i  moves the answer by up to  in databases
 0                0%                      0.253           120
-
 1 thing to know before you rely on this: --verbose lists it.
 Next: ask for less, such as sum(least(amount, 60)) for amounts up to 60, and
 audit again.
 """
 SCAN = """\
 Do not publish yet
-The most exposed person's delta at epsilon 0.1 is at least 0.25 with 95%
+The most exposed person's delta at epsilon 0.1 is at least 0.27 with 95%
 confidence; the target allows 0.05.
 Holds for databases like these 400, and readers who know nothing else of the
 database.
@@ -138,63 +124,54 @@ Verdict on delta <= 0.05 at 0.1: FAIL.
 
 The query was asked of 400 databases, with everyone and without each of 2
 individuals.
-
 epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
     0.1                 0.312                 0.312               1 of 2
-
 Most exposed at epsilon 0.1 (by their identifiers)
 individual  delta_i  moves the answer by up to  in databases
 0               31%                       8.25           400
 1                0%                      0.267           400
-
 Next: ask for less, such as sum(least(amount, 60)) for amounts up to 60, and
 audit again.
 """
 NO_TARGET = """\
-No target was given: delta 0.31 at epsilon 0.1, at most 0.36
+No target was given: delta 0.31 at epsilon 0.1, at most 0.41
 The most exposed person's privacy fails with a probability of 31% in a random
-database, and 31% in a database that they are in.
+database.
 Holds for databases like these 400, and readers who know nothing else of the
 database.
 
 The query was asked of 400 databases, with everyone and without each of 2
 individuals.
-
-epsilon  delta  when present  total risk  individuals exposed
-    0.1  0.312         0.312       0.312               1 of 2
-
+epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
+    0.1                 0.312                 0.312               1 of 2
 Most exposed at epsilon 0.1 (by their identifiers)
 individual  delta_i  moves the answer by up to  in databases
 0               31%                   8.25 min           400
 1                0%                  0.267 min           400
-
-2 things to know before you rely on this: --verbose lists them.
+1 thing to know before you rely on this: --verbose lists it.
 Next: say what is private enough, such as --target "delta <= 0.05 at 0.1", for a
 decision.
 """
 WITH_NOISE = """\
-Publish with noise (±38.7 min on a typical 999 min)
-As it is: the most exposed person's delta at epsilon 0.1, in a database that
-they are in, is at least 0.24 with 95% confidence; the target allows 0.05. With
-the noise, delta is 0.042 for the most exposed, by its certificate.
-Holds for databases like these 400, and readers who may know that the person is
-in the database.
+Publish with noise (±28.8 min on a typical 999 min)
+As it is: the answer hides anyone who moves it by up to 0.978 min; the most that
+anyone moved it is 8.25 min. 400 of 800 person-days (50%) are beyond what it
+hides. With the noise, delta is at most 0.05 for the most exposed.
+Holds for databases like these 400, and readers who may know who came and what
+they did.
 Verdict on delta <= 0.05 at 0.1: FAIL.
 
 The query was asked of 400 databases, with everyone and without each of 2
 individuals.
-
-epsilon  delta  when present  total risk  individuals exposed
-    0.1  0.312         0.312       0.312               1 of 2
-
+epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
+    0.1                 0.312                 0.312               1 of 2
 Most exposed at epsilon 0.1 (by their identifiers)
 individual  delta_i  moves the answer by up to  in databases
 0               31%                   8.25 min           400
 1                0%                  0.267 min           400
-
-2 things to know before you rely on this: --verbose lists them.
+1 thing to know before you rely on this: --verbose lists it.
 Next: do that:
-  empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --granularity 0.1 --save noise.empriv
+  empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --dither --granularity 0.05 --save noise.empriv
 """
 
 

@@ -37,7 +37,6 @@ BUILT: dict[str, Any] = {
     "OwnContribution": lambda: empriv.OwnContribution(),
     "Policy": lambda: empriv.Policy(epsilon=0.1, delta=0.01, queries=3),
     "Query": lambda: empriv.Query("sum(x)", post=abs),
-    "PostgresEngine": lambda: empriv.PostgresEngine(push_down=True),
     "VariableKde": lambda: empriv.VariableKde(),
     "Weighted": lambda: empriv.Weighted("count(*)"),
 }

@@ -46,7 +46,7 @@ def test_what_is_known_is_collected_and_taken_out(audit: empriv.Audit) -> None:
     assert names[:3] == ["count(*)", "trend", "weekday"]
     assert audit.delta(EPSILON) > 2 * audit.risk.delta(EPSILON)
     assert audit.bounds(EPSILON).upper < 1.0
-    assert audit.verdict(epsilon=EPSILON, delta=0.9) in ("pass", "unresolved")
+    assert audit.verdict(epsilon=EPSILON, delta=0.9, presence="random") in ("pass", "unresolved")
     assert audit.verdict(epsilon=EPSILON, delta=0.001) == "fail"
 
 
@@ -86,29 +86,25 @@ def test_the_report_shows_it(audit: empriv.Audit, tmp_path: Path) -> None:
 
 
 def test_noise_is_designed_for_what_is_left(audit: empriv.Audit) -> None:
-    noise = empriv.design_noise(audit, epsilon=0.5, delta=0.05, method="calibrated")
-    nothing_known = empriv.design_noise(audit.risk, epsilon=0.5, delta=0.05, method="calibrated")
+    noise = empriv.design_noise(audit, epsilon=0.5, delta=0.05)
+    nothing_known = empriv.design_noise(audit.risk, epsilon=0.5, delta=0.05)
     assert noise.expected_error > nothing_known.expected_error  # less randomness is left to help
 
 
-def test_given_presence_is_asked_like_any_risk(audit: empriv.Audit) -> None:
-    there = audit.when_present
-    bounds = there.bounds(EPSILON)
-    assert bounds.lower <= bounds.estimate <= bounds.upper
-    assert there.delta(EPSILON) >= audit.delta(EPSILON)
-    assert len(there.individuals(EPSILON, top=3)["individual"]) == 3
-    both = audit.verdict(epsilon=EPSILON, delta=0.9 * there.delta(EPSILON), presence="both", basis="estimate")
-    assert both == "fail"
-    assert "In a database that they are in:" in both.reasons
+def test_the_cover_is_that_of_what_is_left(audit: empriv.Audit) -> None:
+    assert 0 <= audit.cover(EPSILON, 0.05) < audit.risk.cover(EPSILON, 0.05)
+    both = audit.verdict(epsilon=EPSILON, delta=0.05)
+    assert both.day is not None
+    assert both.day.days == len(audit.against.left.original.entry_database)  # type: ignore[union-attr]
     with pytest.raises(empriv.InputError, match="presence"):
         audit.verdict(epsilon=EPSILON, delta=0.1, presence="always")
 
 
-def test_several_numbers_have_figures_for_a_database_that_people_are_in(data: empriv.Databases) -> None:
+def test_several_numbers_are_judged_on_the_day_too(data: empriv.Databases) -> None:
     for asked in ({}, {"adversary": None}):
         several = empriv.audit(data, ["sum(amount)", "count(*)"], epsilon=EPSILON, **asked)
-        alone = max(part.when_present.delta(EPSILON) for part in several.components.values())
-        assert several.when_present.delta(EPSILON) >= 0.5 * alone > 0
+        judged = several.verdict(epsilon=EPSILON, delta=0.05).judged
+        assert [target.where for target in judged] == ["", "day"]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +155,11 @@ def test_options_that_do_not_go_together(sales: Path, options: list[str], said: 
     done = CliRunner().invoke(main, [*asked, *options])
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
+
+
+def test_no_more_previous_answers_than_there_are(data: empriv.Databases) -> None:
+    with pytest.raises(empriv.InputError, match="`previous` must be less than the number of databases"):
+        empriv.audit(data, "sum(amount)", adversary=empriv.Given(previous=10_000))
 
 
 def test_a_quantity_that_is_null_on_some_database(data: empriv.Databases) -> None:

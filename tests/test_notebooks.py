@@ -29,7 +29,7 @@ def values() -> dict[str, Any]:
     scan = empriv.scan(results, epsilon=0.1)
     return {
         "results": results, "risk": risk, "given": given, "against": against, "joint": joint,
-        "present": risk.given_presence(), "repeated": risk.repeated(5), "tallied": scan.risk, "audit": audit,
+        "moved": audit.moved(), "repeated": risk.repeated(5), "tallied": scan.risk, "audit": audit,
         "bounds": audit.bounds(0.1), "verdict": verdict, "summary": audit.summary(), "noise": noise,
         "decision": audit.decision(verdict),
         "joint noise": empriv.design_joint_noise(joint, epsilon=0.5, granularity=0.25),

@@ -1,4 +1,4 @@
-"""Figures for a database that people are in stand beside the paper's, and a verdict asks for both by default."""
+"""A verdict asks by default what people did on the days they did it, beside the paper's random database."""
 
 from __future__ import annotations
 
@@ -36,61 +36,34 @@ def audit(sites: empriv.Databases) -> empriv.Audit:
 
 def test_a_salary_of_five_million_fails(audit: empriv.Audit) -> None:
     assert audit.delta(EPSILON) <= 0.011  # in 1 of 100 databases
-    assert audit.when_present.delta(EPSILON) > 0.9
-    assert audit.verdict(epsilon=EPSILON, delta=0.05) == "fail"
+    failed = audit.verdict(epsilon=EPSILON, delta=0.05)
+    assert failed == "fail"
+    assert failed.day is not None
+    assert failed.day.people_beyond >= 1
+    assert failed.day.largest == pytest.approx(audit.moved().most)
+    assert failed.day.largest > 300_000
     assert audit.verdict(epsilon=EPSILON, delta=0.05, presence="random") != "fail"
 
 
 def test_the_paper_s_judgement_stays_the_paper_s(audit: empriv.Audit) -> None:
     both = audit.verdict(epsilon=EPSILON, delta=0.05)
-    assert (both.by_estimate, both.by_estimate_when_present) == ("pass", "fail")
-    assert both.sentence.startswith("By the paper's definition: pass, in a database that they are in: fail; at 95%")
-    assert both.to_json()["by_estimate_when_present"] == "fail"
-    assert audit.verdict(epsilon=EPSILON, delta=0.05, basis="estimate") == "fail"  # the worse of both
+    assert both.by_estimate == "pass"
+    assert both.sentence.startswith("By the paper's definition: pass; at 95% confidence: fail")
+    assert audit.verdict(epsilon=EPSILON, delta=0.05, basis="estimate") == "pass"
     random = audit.verdict(epsilon=EPSILON, delta=0.05, presence="random")
-    assert random.by_estimate_when_present is None
-    assert "that they are in" not in random.sentence
-
-
-def test_a_site_list_gets_figures_that_mean_something() -> None:
-    rng = np.random.default_rng(1)
-    import pyarrow as pa
-
-    table = pa.table(
-        {
-            "site": np.array([f"site {k % 100}" for k in range(1_000)]),
-            "person": np.arange(1_000),
-            "salary": rng.normal(50_000.0, 10_000.0, 1_000),
-        }
-    )
-    data = empriv.databases(table, database="site", individual="person")
-    audit = empriv.audit(data, "avg(salary)", epsilon=EPSILON)
-    there = audit.when_present.delta_i(EPSILON)
-    assert audit.delta_i(EPSILON).max() <= 0.01
-    assert np.median(there[there > 0]) > 0.01  # a salary moves an average of 10 by a third of its spread
-    assert there.max() < 1
-
-
-def test_both_are_shown_each_under_its_name(audit: empriv.Audit, tmp_path: Path) -> None:
-    said = str(audit)
-    assert "in a random database and 100% in a database that they are in" in said
-    (figure,) = json.loads(json.dumps(audit.to_json()))["figures"]
-    assert figure["delta_when_present"] == audit.when_present.delta(EPSILON)
-    assert figure["total_risk_when_present"] == audit.when_present.total_risk(EPSILON)
-    page = audit.report(tmp_path / "page.html").page.read_text()
-    assert "in a database they are in" in page
-    public = audit.report(tmp_path / "public.html", public=True).page.read_text()
-    assert "in a database they are in" in public
-    assert "in a database they are in" in str(audit._repr_html_())
-
-
-def test_the_reasons_stand_under_the_name_of_each(audit: empriv.Audit) -> None:
-    reasons = audit.verdict(epsilon=EPSILON, delta=0.05).reasons
-    here, there = reasons.index("In a random database:"), reasons.index("In a database that they are in:")
-    assert there < here  # those of where it is worse come first
-    assert any("exceeds the target" in reason for reason in reasons[there:here])
+    assert random.day is None
     with pytest.raises(empriv.InputError, match="`presence` must be"):
         audit.verdict(epsilon=EPSILON, delta=0.05, presence="sometimes")
+
+
+def test_cover_and_moves_are_shown_in_words_json_and_on_the_page(audit: empriv.Audit, tmp_path: Path) -> None:
+    judged = audit.verdict(epsilon=EPSILON, delta=0.05)
+    day = json.loads(json.dumps(judged.to_json()))["day"]
+    assert day["beyond"] == judged.day.beyond > 0  # type: ignore[union-attr]
+    assert "On the day: at epsilon 0.1" in " ".join(judged.reasons)
+    page = audit.report(tmp_path / "page.html", verdicts=[("delta <= 0.05 at 0.1", judged)]).page.read_text()
+    assert "hides anyone who moves it by up to" in page
+    assert "On database" in page
 
 
 def test_a_calm_series_passes_in_both() -> None:
@@ -102,16 +75,15 @@ def test_a_calm_series_passes_in_both() -> None:
     assert verdict.by_bound == "pass"
 
 
-def test_kinds_without_such_figures_say_so() -> None:
+def test_kinds_that_do_not_say_it_say_so() -> None:
     rng = np.random.default_rng(0)
     q = rng.normal(0.0, 1.0, 60)
     results = empriv.Results.from_arrays(q, (q - 0.001)[None])
     weighted = empriv.audit(results, adversary=q * 0 + rng.normal(size=60), epsilon=EPSILON)
-    assert weighted.summary().figures[0].delta_when_present is None
     reasons = weighted.verdict(epsilon=EPSILON, delta=0.5).reasons
-    assert any("in a random database alone" in reason for reason in reasons)
+    assert any("on a random database alone" in reason for reason in reasons)
     both = empriv.audit(empriv.Results.stack({"a": results, "b": results}), epsilon=EPSILON)
-    assert both.summary().figures[0].delta_when_present is not None
+    assert any(target.where for target in both.verdict(epsilon=EPSILON, delta=0.5).judged)
 
 
 def test_the_command_line_asks_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,27 +98,23 @@ def test_the_command_line_asks_for_both(tmp_path: Path, monkeypatch: pytest.Monk
 
     failed = run()
     assert failed.exit_code == 3
-    assert "In a database that they are in:" in failed.output
+    assert "On the day:" in failed.output
     assert "FAIL" in failed.output
-    assert "they are in" in " ".join(failed.output.split())
+    assert "hides anyone who moves it by up to" in " ".join(failed.output.split())
     assert run("--presence", "random").exit_code != 3
 
 
 def test_a_release_tells_what_its_noise_promises_where_people_are(tmp_path: Path) -> None:
-    """Somebody who is seldom there is told of more on a day that they are there: the ledger counts that figure."""
+    """Somebody who is seldom there is told of more on the day that they are there: the ledger counts that figure."""
     rng = np.random.default_rng(5)
     q = rng.normal(100.0, 3.0, 60)
     without = np.stack([q - np.where(np.arange(60) % 6 == 0, 2.0, 0.0), q - 0.3])
     audit = empriv.audit(empriv.Results.from_arrays(q, without), epsilon=EPSILON)
-    both, random = (
-        empriv.design_noise(audit, epsilon=EPSILON, delta=0.05, granularity=0.25, presence=presence)
-        for presence in ("both", "random")
-    )
     told = {}
-    for name, noise in (("both", both), ("random", random)):
-        ledger = empriv.Ledger(tmp_path / f"{name}.ledger")
+    for presence in ("both", "random"):
+        noise = empriv.design_noise(audit, epsilon=EPSILON, delta=0.05, granularity=0.25, presence=presence)
+        ledger = empriv.Ledger(tmp_path / f"{presence}.ledger")
         audit.release(float(q[0]), database=0, noise=noise, ledger=ledger)
-        told[name] = ledger.entries()[-1].achieved.delta
-    assert told["both"] == pytest.approx(both.present.achieved_delta(EPSILON))
-    assert told["both"] > both.achieved_delta(EPSILON)
-    assert told["random"] == pytest.approx(random.achieved_delta(EPSILON))
+        told[presence] = ledger.entries()[-1].achieved.delta
+        assert told[presence] == pytest.approx(noise.achieved_delta(EPSILON))
+        assert told[presence] <= 0.05

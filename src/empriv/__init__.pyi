@@ -12,7 +12,6 @@ __all__ = [
     "Comparison",
     "Databases",
     "Density",
-    "Difference",
     "DuckDBEngine",
     "Ecdf",
     "EmprivError",
@@ -32,7 +31,6 @@ __all__ = [
     "Outcome",
     "OwnContribution",
     "Policy",
-    "PostgresEngine",
     "Query",
     "QueryError",
     "RefusalError",
@@ -53,6 +51,7 @@ __all__ = [
     "checks",
     "collect",
     "compare",
+    "cover",
     "databases",
     "datasets",
     "design_joint_noise",
@@ -74,12 +73,11 @@ from . import datasets, protocols, report
 from .auditing.audit import Audit
 from .auditing.make_audit import audit, load
 from .collecting.engines.duckdb import DuckDBEngine
-from .collecting.engines.postgres import PostgresEngine
 from .collecting.engines.spark import SparkEngine
 from .collecting.pipeline import collect, explain
 from .collecting.queries import Query
 from .collecting.sources import Databases, databases, repeats, splits, subsamples
-from .comparing import Action, Advice, Comparison, Difference, Utility, advise, compare
+from .comparing import Action, Advice, Comparison, Utility, advise, compare
 from .errors import (
     CertificateError,
     EmprivError,
@@ -110,6 +108,7 @@ from .scale.scanning import scan
 from .scale.scans import Scan
 from .validate.bounds import Bounds, bounds
 from .validate.checks import Check, checks
+from .validate.covering import cover
 from .validate.publications import how_often
 from .validate.verdict import Verdict
 

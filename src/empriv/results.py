@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from os import PathLike
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.base.display import table_html
+from empriv.base.row_sketches import RowSketches
 from empriv.base.storage import MOST_SOURCES, WRONG_FACTS, read_archive, write_archive
 from empriv.errors import FileFormatError, InputError
 
@@ -58,6 +59,29 @@ class Cell:
     keys: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class Verified:
+    """On how much it was verified that who is left out of results is really out of them.
+
+    Attributes
+    ----------
+    databases : on how many databases people were really deleted
+    deletions : how many times half of the people of each
+    """
+
+    databases: int
+    deletions: int
+
+    def __str__(self) -> str:
+        several = "database" if self.databases == 1 else "databases"
+        times = "once" if self.deletions == 1 else f"{self.deletions} times"
+        return f"verified on {self.databases} {several} by really deleting half of the people, {times}"
+
+    def to_json(self) -> dict[str, int]:
+        """Fit for JSON."""
+        return {"databases": self.databases, "deletions": self.deletions}
+
+
 @dataclass(frozen=True, eq=False)
 class Results:
     """Query results with everyone, and without each individual.
@@ -87,6 +111,8 @@ class Results:
         entries: they tell at least as much. None if these are the first.
     ordered : False says that the databases have no order, whatever their labels look like
     cells : where each component stands in a table, for a query with GROUP BY; None if nothing was grouped
+    rows : sketches of the rows of each database, by which a ledger knows them again; None if nobody made them
+    verified : on how much it was verified that who is left out is really out; None if it was not
 
     Examples
     --------
@@ -108,6 +134,8 @@ class Results:
     made_from: Results | None = None
     ordered: bool = True
     cells: tuple[Cell, ...] | None = None
+    rows: RowSketches | None = field(default=None, repr=False)
+    verified: Verified | None = None
 
     def __post_init__(self) -> None:
         trailing = self.trailing_shape
@@ -139,6 +167,8 @@ class Results:
             raise InputError(f"`entry_database` must hold indices from 0 to {n - 1}.")
         if self.cells is not None and len(self.cells) != len(self.components or ()):
             raise InputError(f"`cells` must be one for each component, got {len(self.cells)}.")
+        if self.rows is not None and len(self.rows) != n:
+            raise InputError(f"`rows` must be sketches of {n} databases, got {len(self.rows)}.")
         if self.made_from is not None and not self._fits(self.made_from):
             raise InputError("`made_from` must have the same databases, entries and numbers as what is made from it.")
 
@@ -292,6 +322,8 @@ class Results:
             draws=self.draws,
             made_from=None if self.made_from is None else self.made_from.component(self.made_from.components[c]),  # type: ignore[index]
             ordered=self.ordered,
+            rows=self.rows,
+            verified=self.verified,
         )
 
     def select(self, names: Sequence[str]) -> Results:
@@ -353,6 +385,7 @@ class Results:
             entry_q=self.entry_q[kept],
             entry_outcomes=self.entry_outcomes[kept],
             made_from=None if self.made_from is None else self.made_from.on_databases(databases),
+            rows=None if self.rows is None else self.rows.on_databases(databases),
         )
 
     def of_individuals(self, rows: IntArray) -> Results:
@@ -414,6 +447,8 @@ class Results:
             made_from=None
             if self.made_from is None or more.made_from is None
             else self.made_from.with_databases(more.made_from),
+            rows=None if self.rows is None else self.rows.with_databases(more.rows, order),
+            verified=_both_verified(self, more),
         )
 
     def combined(self, weights: Mapping[str, float]) -> Results:
@@ -484,6 +519,8 @@ class Results:
             made_from=_stacked_sources(parts),
             ordered=first.ordered,
             cells=_stacked_cells(parts),
+            rows=first.rows,
+            verified=_all_verified(results),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -503,8 +540,13 @@ class Results:
             if arrays[name].dtype == object:
                 arrays[name] = arrays[name].astype(np.str_)
         facts: dict[str, Any] = {"components": self.components, "draws": self.draws, "ordered": self.ordered}
+        if self.verified is not None:
+            facts["verified"] = self.verified.to_json()
         if self.cells is not None:
             facts["cells"] = [[cell.number, list(map(list, cell.keys))] for cell in self.cells]
+        if self.rows is not None:
+            facts["rows"], sketches = self.rows.to_parts()
+            arrays |= sketches
         sources = list(self._sources())
         if sources:
             facts["made_from"] = [{"components": part.components, "draws": part.draws} for part in sources]
@@ -551,6 +593,8 @@ def _results_of(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]],
         made_from=made_from,
         ordered=ordered,
         cells=None if cells is None else tuple(map(_cell_of, cells)),
+        rows=RowSketches.from_parts(meta.get("rows"), arrays),
+        verified=_verified_of(meta.get("verified")),
     )
     results.check_values()
     return results
@@ -562,6 +606,32 @@ def _cell_of(facts: Any) -> Cell:
     if not all(map(_is_text, (number, *(text for pair in pairs for text in pair)))):
         raise TypeError("cells")
     return Cell(number, pairs)
+
+
+def _verified_of(facts: Any) -> Verified | None:
+    """The inverse of `Verified.to_json`; files of earlier versions have none."""
+    if facts is None:
+        return None
+    counts = facts["databases"], facts["deletions"]
+    if not all(isinstance(count, int) and not isinstance(count, bool) and count > 0 for count in counts):
+        raise TypeError("verified")
+    return Verified(*counts)
+
+
+def _all_verified(parts: Sequence[Results]) -> Verified | None:
+    """What was verified of several queries, each of them."""
+    known = [part.verified for part in parts if part.verified is not None]
+    if len(known) < len(parts):
+        return None
+    return Verified(min(one.databases for one in known), min(one.deletions for one in known))
+
+
+def _both_verified(one: Results, more: Results) -> Verified | None:
+    """What was verified of results on some databases and on further ones."""
+    if one.verified is None or more.verified is None:
+        return None
+    mine, its = one.verified, more.verified
+    return Verified(mine.databases + its.databases, min(mine.deletions, its.deletions))
 
 
 def _stacked_cells(parts: Mapping[str, Results]) -> tuple[Cell, ...] | None:

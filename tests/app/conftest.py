@@ -133,17 +133,14 @@ def entered(address: str) -> Visitor:
 @contextmanager
 def running(folder: Path, named: tuple[str, ...] = ()) -> Iterator[RunningDesk]:
     """Serve a folder from a thread of this process."""
-    import uvicorn
-
     from empriv.app.folder import Folder
     from empriv.app.guard import Key
-    from empriv.app.server import application
+    from empriv.app.server import application, server_of
 
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     key = Key(listening.getsockname()[1])
-    app = application(Folder.opened(folder, named), key)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on", server_header=False))
+    server = server_of(application(Folder.opened(folder, named), key))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     until = time.monotonic() + PATIENCE

@@ -37,7 +37,7 @@ def folder(desk: RunningDesk) -> Path:
         small_audit(shift).save(here / f"{name}.empriv")
     figures = {
         "format": "empriv audit figures", "query": f"avg({HOSTILE})", "n_databases": 30, "n_individuals": 2,
-        "figures": [{"epsilon": 0.1, "delta": 0.02, "delta_when_present": 0.04}],
+        "figures": [{"epsilon": 0.1, "delta": 0.02}],
         "decision": {"line": f"Publish with noise {HOSTILE}"},
     }  # fmt: skip
     (here / "alpha.json").write_text(json.dumps(figures))
@@ -108,7 +108,7 @@ def test_the_list_as_csv_holds_no_formulas(visitor: Visitor) -> None:
     answer = visitor.get("/audits.csv")
     rows = {row["audit"]: row for row in csv.DictReader(io.StringIO(answer.text))}
     assert rows["planned"]["query"] == "'=sum(amount)"
-    assert rows["alpha"]["delta"] == "0.04 at 0.1"
+    assert rows["alpha"]["delta"] == "0.02 at 0.1"
     assert "attachment" in answer.headers["content-disposition"]
 
 
@@ -133,7 +133,7 @@ def test_releases_and_what_is_left_are_told_without_a_script_of_theirs(visitor: 
     assert "Nothing is released yet" in piece
 
 
-def test_releases_of_the_command_line_are_shown_without_labels(tmp_path: Path) -> None:
+def test_releases_of_the_command_line_are_shown_with_their_database(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="install opendp: pip install 'empriv[release]'")
     q = np.random.default_rng(0).normal(100.0, 10.0, 60)
     labels = [f"secret day {k}" for k in range(60)]
@@ -146,7 +146,8 @@ def test_releases_of_the_command_line_are_shown_without_labels(tmp_path: Path) -
         piece = served.visitor().get("/releases").text
     assert f"±{noise.expected_error:.3g}" in piece
     assert "delta at most 0.5 at epsilon 0.1" in piece
-    assert "secret" not in piece
+    assert "secret day 0" in piece
+    assert "secret person" not in piece
 
 
 def test_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:

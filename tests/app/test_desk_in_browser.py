@@ -61,23 +61,6 @@ def go_to(page: Any, selector: str) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_slider_is_moved_by_keys_and_keeps_the_focus(desk: RunningDesk, tab: Any, axe: str) -> None:
-    tab.goto(desk.at("/audits/plain/improve"))
-    go_to(tab, "#slide-noise")
-    before = tab.inner_text("#shown-noise")
-    tab.keyboard.press("ArrowRight")
-    tab.keyboard.press("ArrowRight")
-    shown = tab.inner_text("#shown-noise")
-    assert shown != before
-    assert tab.get_attribute("#slide-noise", "aria-valuetext") == shown
-    tab.wait_for_selector(f"#look th:has-text('Noise: {shown}')", state="attached")
-    tab.wait_for_selector("#look figure svg circle")
-    tab.wait_for_function("() => !document.querySelector('#look [data-poll]')")  # all places are measured
-    assert tab.evaluate("document.activeElement.id") == "slide-noise"
-    is_readable(tab, axe)
-
-
-@pytest.mark.usefixtures("folder")
 def test_the_desk_is_searched_and_two_are_ticked_by_keys(desk: RunningDesk, tab: Any, axe: str) -> None:
     tab.wait_for_selector("text=Nothing is released yet")
     is_readable(tab, axe)

@@ -85,5 +85,3 @@ def test_what_only_the_command_line_does_is_refused() -> None:
         script_of("shop", replace(PLAIN, files=("a.csv", "b.csv")))
     with pytest.raises(InputError, match="which data, who and what"):
         script_of("shop", Settings(files=("a.csv",)))
-    with pytest.raises(InputError, match="fail_if"):
-        script_of("shop", replace(PLAIN, fail_if=("delta > 0.1 at 0.1",)))

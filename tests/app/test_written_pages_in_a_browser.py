@@ -26,7 +26,7 @@ def test_the_framed_page_can_be_printed_and_reaches_nothing_of_the_desk(browser:
         frame = page.frame_locator("#report")
         frame.locator("h1").wait_for()
         inner = next(frame for frame in page.frames if "written" in frame.url)
-        inner.wait_for_function("() => document.documentElement.classList.contains('live')")  # its script runs
+        inner.wait_for_function("() => document.readyState === 'complete'")
         inner.evaluate("() => { window.print = () => { window.printed = true; }; }")
         page.click("[data-print]")
         inner.wait_for_function("() => window.printed")

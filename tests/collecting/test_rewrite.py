@@ -9,6 +9,7 @@ from empriv.collecting.engines.engine import Integers
 from empriv.collecting.queries import query_of
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.decomposing import decompose
+from empriv.collecting.sql.printing import readable
 from empriv.collecting.sql.rewrite import leave_one_out
 
 GOLDEN = (
@@ -29,7 +30,7 @@ GOLDEN = (
 
 
 def statement(query: str, integers: Integers | None = None) -> str:
-    return str(leave_one_out(decompose(query_of(query)), Facts(), integers=integers).sql(dialect="duckdb"))
+    return str(readable(leave_one_out(decompose(query_of(query)), Facts(), integers=integers)).sql(dialect="duckdb"))
 
 
 def test_golden_shape_of_a_sum() -> None:

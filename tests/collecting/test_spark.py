@@ -56,15 +56,6 @@ def test_scan_on_the_cluster_has_the_figures_of_the_audit(spark: Any) -> None:
     assert leftovers(spark) == []
     with pytest.raises(AssertionError):
         agree(found, empriv.audit(data, "sum(x + k)", epsilon=EPSILONS))
-    # Bounds by resampling, in the executors and here.
-    there, here = (found.bounds(GRID, method="bootstrap", engine=one, rng=1) for one in (engine, None))
-    np.testing.assert_allclose(there.upper_i, here.upper_i, rtol=1e-12)
-    np.testing.assert_allclose(there.upper, here.upper, rtol=1e-12)
-    assert not np.allclose(there.upper_i, empriv.bounds(found.riskiest, GRID).upper_i, rtol=1e-6)
-    assert there.method == "bootstrap"
-    assert np.all(there.upper >= there.estimate)
-    with pytest.raises(InputError, match="`method`"):
-        found.bounds(0.1, method="guess")
 
 
 def test_a_spark_frame_is_a_source_and_every_individual_goes_to_a_table(spark: Any) -> None:

@@ -43,7 +43,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "results": audit.results,
         "audit": audit,
         "audit against an adversary": empriv.audit(data, "sum(amount)", adversary="max(amount)"),
-        "noise": empriv.design_noise(audit, epsilon=1.0, method="classical", granularity=2.0**-6),
+        "noise": empriv.design_noise(audit, epsilon=1.0, delta=0.0, method="classical", granularity=2.0**-6),
         "joint noise": empriv.design_joint_noise(both.risk, epsilon=1.0, granularity=2.0**-6),
         "scan": empriv.scan(data, "sum(amount)", progress=False),
     }
@@ -175,7 +175,7 @@ def test_ledgers(tmp_path: Path) -> None:
     def release(number: int) -> Any:
         return ledger.release(
             Release(
-                identity=identity_of(range(3)), database=1, query=f"sum(x{number})", method="robust",
+                identity=identity_of(range(3)), database=1, query=f"sum(x{number})", method="least",
                 law={"scale": 1.0}, asked=Figures(0.1), achieved=Figures(0.1), n_individuals=5,
             ),
             lambda: 1.5,

@@ -13,7 +13,7 @@ from asking import asked
 from empriv.errors import RefusalError
 from empriv.ledger import Ledger, PricesByName, Release, identity_of
 
-START = date(2026, 1, 1)
+START = date(2020, 1, 1)
 PEOPLE = ["Ada", "Bob", "Eve"]
 SQUARES = np.array([0.020, 0.011, 0.0])
 

@@ -29,7 +29,13 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def origin(**changed: Any) -> Any:
-    facts = {"sources": ("sales.parquet",), "database": "day", "individual": ("client",), "drawn": None}
+    facts = {
+        "sources": ("sales.parquet",),
+        "database": "day",
+        "individual": ("client",),
+        "drawn": None,
+        "computed": False,
+    }
     return SimpleNamespace(**{**facts, **changed})
 
 
@@ -50,7 +56,7 @@ def test_the_file_says_what_it_is(ledger: Ledger) -> None:
         found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
         mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     connection.close()
-    assert found == [0x45504C47, 2]
+    assert found == [0x45504C47, 3]
     assert mode == "delete"
 
 
@@ -393,9 +399,9 @@ class TestPaths:
 
     def test_another_version(self, ledger: Ledger) -> None:
         connection = sqlite3.connect(ledger.path)
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 2")
         connection.close()
-        with pytest.raises(LedgerError, match="has format version 3; this empriv reads 1 and 2"):
+        with pytest.raises(LedgerError, match="has format version 2; this empriv reads 3"):
             Ledger(ledger.path)
 
     def test_a_directory_or_a_pipe_is_no_ledger(self, tmp_path: Path) -> None:

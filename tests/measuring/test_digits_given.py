@@ -7,7 +7,7 @@ import pytest
 
 import empriv
 from empriv.measuring.given.given_risk import atom_curves, atom_epsilons
-from empriv.measuring.given.presence import PresenceRisk
+from empriv.measuring.given.presence import PresenceRisk, presence_of
 from empriv.measuring.line.risk import measure_line, pairs_of
 from empriv.results import FloatArray, Results
 
@@ -22,7 +22,7 @@ def test_somebody_who_is_seldom_there_is_told_by_the_digits_when_there(share: fl
     others = comb(100, 1)
     there = np.arange(100) < 100 * share
     q = others + np.where(there, 0.4, 0.0)
-    presence = measure_line(Results.from_arrays(q, [others, q - 2.0 * there])).given_presence()
+    presence = presence_of(measure_line(Results.from_arrays(q, [others, q - 2.0 * there])))
     delta = presence.delta_i(0.1)
     assert delta[0] > 0.85
     assert delta[1] < 0.1, "whole numbers leave the digits as they are"
@@ -32,9 +32,9 @@ def test_no_digits_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     q = rng.normal(size=100)
     results = Results.from_arrays(q, q - rng.exponential(0.2, (5, 100)))
-    looking = measure_line(results).given_presence().delta_i(0.1)
+    looking = presence_of(measure_line(results)).delta_i(0.1)
     monkeypatch.setattr(PresenceRisk, "_digits", {})
-    assert np.array_equal(looking, measure_line(results).given_presence().delta_i(0.1))
+    assert np.array_equal(looking, presence_of(measure_line(results)).delta_i(0.1))
 
 
 def test_digits_count_whatever_is_known() -> None:

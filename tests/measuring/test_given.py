@@ -13,7 +13,7 @@ import empriv
 from empriv.measuring.given import compiled_blocks
 from empriv.measuring.given.battery import battery, same_within
 from empriv.measuring.given.calendar import calendar_terms, times_of
-from empriv.measuring.given.given_risk import GivenRisk
+from empriv.measuring.given.given_risk import GivenRisk, on_their_days
 from empriv.measuring.given.ladder import climb
 from empriv.measuring.given.presence import influences_of, influences_of_each, thin, without, without_each
 from empriv.measuring.given.presence_block import block_of, grouped, groups_of
@@ -356,7 +356,7 @@ def test_presence_is_the_law_of_the_others_plus_one_influence(influences):
     rng = np.random.default_rng(13)
     others = rng.normal(size=40)
     risk = empriv.measure(one_person(others, np.arange(len(influences)) * 5, influences))
-    present = risk.given_presence()
+    present = on_their_days(risk)
     for epsilon in (0.0, 0.1, 0.5):
         slow = slow_presence(others, np.array(influences), present.bandwidth, epsilon)
         assert present.delta(epsilon) == pytest.approx(slow, abs=2e-5)
@@ -366,7 +366,7 @@ def test_somebody_seen_once_is_as_exposed_as_their_influence_makes_them():
     rng = np.random.default_rng(14)
     risk = empriv.measure(one_person(rng.normal(size=365), [100], [0.5]))
     assert risk.delta(EPSILON) < 0.003
-    present = risk.given_presence()
+    present = on_their_days(risk)
     assert present.delta(EPSILON) == pytest.approx(normal_delta(0.5), rel=0.15)
     bounds = empriv.bounds(present, EPSILON)
     assert normal_delta(0.5) <= bounds.upper <= 1.6 * normal_delta(0.5)
@@ -378,7 +378,7 @@ def test_a_salary_of_five_million_fails():
     others = rng.normal(60_000, 3_000, 100)
     risk = empriv.measure(one_person(others, [17], [50_000.0]))
     assert risk.delta(EPSILON) <= 0.011
-    assert risk.given_presence().delta(EPSILON) > 0.99
+    assert on_their_days(risk).delta(EPSILON) > 0.99
 
 
 def test_blocks_agree_with_people_one_by_one():
@@ -393,7 +393,7 @@ def test_blocks_agree_with_people_one_by_one():
         starts=np.concatenate(([0], np.cumsum(there.sum(axis=1)))), entry_database=when.astype(np.int32),
         entry_q=q[when] - amounts[who, when], entry_outcomes=np.zeros(len(who), np.int8),
     )  # fmt: skip
-    present = empriv.measure(results).given_presence()
+    present = on_their_days(empriv.measure(results))
     together = present.delta_i(EPSILON)
     alone = np.array([present.curve_of(row, np.array([EPSILON]), exact=True)[0] for row in range(people)])
     assert np.allclose(together, alone, atol=2e-3)  # the bound on what grouping changes
@@ -488,7 +488,7 @@ def test_presence_of_draws_in_blocks_is_that_of_people_one_by_one():
     noise = rng.laplace(scale=0.3, size=(n, draws))
     q = (rest + amounts.sum(axis=0))[:, None] + noise
     made = empriv.Results.from_arrays(q, np.stack([q - own[:, None] for own in amounts]))
-    present = replace(empriv.measure(made).given_presence(), exact=0)
+    present = replace(on_their_days(empriv.measure(made)), exact=0)
     alone = [present.curve_of(row, np.array([EPSILON]), exact=True)[0] for row in range(people)]
     assert np.allclose(present.delta_i(EPSILON), alone, atol=2e-3)
     assert np.ptp(alone) > 0.02
@@ -504,7 +504,7 @@ def test_presence_where_somebody_is_the_only_one():
         starts=np.array([0, 2]), entry_database=np.array([4, 9], np.int32), entry_q=np.array([np.nan, q[9] - 0.01]),
         entry_outcomes=np.array([empriv.Outcome.NULL, 0], np.int8),
     )  # fmt: skip
-    present = empriv.measure(results).given_presence()
+    present = on_their_days(empriv.measure(results))
     assert present.delta(EPSILON) > 0.01
     assert empriv.bounds(present, EPSILON).upper >= present.delta(EPSILON)
 
@@ -515,9 +515,9 @@ def test_given_presence_and_what_is_known_together():
     there = np.arange(0, 300, 30)
     sparse = one_person(q, there, np.full(len(there), 0.5))
     labelled = empriv.Results(**{**sparse.__dict__, "databases": days(300)})
-    present = empriv.measure_against(labelled, "calendar").given_presence()
+    present = on_their_days(empriv.measure_against(labelled, "calendar"))
     assert present.delta(EPSILON) == pytest.approx(normal_delta(0.5), rel=0.3)
-    assert empriv.measure(labelled).given_presence().delta(EPSILON) < 0.6 * normal_delta(0.5)
+    assert on_their_days(empriv.measure(labelled)).delta(EPSILON) < 0.6 * normal_delta(0.5)
     assert level.std() > 2
 
 
@@ -528,49 +528,6 @@ def test_influences_of_arrays_leave_out_days_without_a_change():
 
 
 # Contexts
-
-
-def test_somebody_who_comes_on_sundays_is_most_exposed_on_sundays():
-    n = 364
-    rng = np.random.default_rng(21)
-    q = rng.normal(size=n) + 3 * (np.arange(n) % 7 == 2)
-    d = np.where(np.arange(n) % 7 == 6, 0.6, 0.0)
-    results = empriv.Results.from_arrays(q, (q - d)[None], databases=days(n))
-    risk = empriv.measure_against(results, empriv.Given(calendar=True, spread=False))
-    worst = risk.worst_context(EPSILON)
-    assert (worst.name, worst.value, worst.databases) == ("weekday", "Sunday", 52)
-    assert worst.delta == pytest.approx(normal_delta(0.6), rel=0.2)
-    assert risk.delta(EPSILON) < 0.3 * worst.delta
-    sunday, monday = risk.in_context("weekday", "Sunday"), risk.in_context("weekday", "Monday")
-    assert monday.delta(EPSILON) == 0.0
-    assert normal_delta(0.6) <= empriv.bounds(sunday, EPSILON).upper <= 1.6 * normal_delta(0.6)
-    assert "context" in {check.code for check in empriv.checks(risk, EPSILON) if check.severity == "warning"}
-
-
-def test_the_level_of_sundays_is_that_of_the_others():
-    n = 350
-    rng = np.random.default_rng(25)
-    others = rng.choice([-0.9, 0.9], n) + 0.3 * rng.normal(size=n)
-    d = np.where(np.arange(n) % 7 == 6, 0.9, 0.0)
-    results = empriv.Results.from_arrays(others + d, others[None], databases=days(n))
-    sunday = empriv.measure_against(results, empriv.Given(calendar=True, spread=False)).in_context("weekday", "Sunday")
-    left = sunday.left_of_others(0)
-    # moved by what Sundays have from the person, the two peaks of the others would be three
-    assert abs(left[d > 0].mean() - left[d == 0].mean()) < 0.25
-    assert np.corrcoef(left, others)[0, 1] > 0.95
-
-
-def test_the_average_is_below_the_calmest_context():
-    rng = np.random.default_rng(22)
-    s = np.where(np.arange(350) % 7 >= 5, 0.4, 1.0)
-    q = s * rng.normal(size=350)
-    results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=days(350))
-    risk = empriv.measure_against(results, empriv.Given(calendar=True, spread=True))
-    assert risk.averaged().delta(EPSILON) < risk.delta(EPSILON)
-    assert empriv.bounds(risk, EPSILON).upper >= normal_delta(0.3 / 0.4)
-
-
-# Bad input
 
 
 @pytest.mark.parametrize(
@@ -631,34 +588,12 @@ def test_logarithms_leave_a_hockey_stick_as_it_is():
     assert not known.without_logarithm().left.logarithm
 
 
-def test_two_peaks_in_what_is_left_are_an_error_where_databases_are_few() -> None:
-    rng = np.random.default_rng(5)
-    days = np.arange("2026-01-01", "2026-07-20", dtype="datetime64[D]")
-    n = len(days)
-    laws = {
-        "normal": rng.normal(size=n),
-        "exponential": rng.exponential(size=n),
-        "Student 3": rng.standard_t(3, size=n),
-        "two peaks": rng.normal(size=n) + 6 * rng.integers(0, 2, n),
-    }
-    severity: dict[str, list[str]] = {}
-    for name, law in laws.items():
-        for count in (150, n):
-            q = 100 + 0.05 * np.arange(count) + law[:count]
-            results = empriv.Results.from_arrays(q, (q - 0.3)[None], databases=[str(day) for day in days[:count]])
-            risk = empriv.measure_against(results, empriv.Given(calendar=True, logarithm=False))
-            checks = {check.code: check.severity for check in empriv.checks(risk, 0.1)}
-            severity.setdefault(name, []).append(checks["peaks"])
-    one = ["info", "info"]
-    assert severity == {"normal": one, "exponential": one, "Student 3": one, "two peaks": ["error", "warning"]}
-
-
 def test_results_with_many_ties_take_the_bandwidth_of_all() -> None:
     """Of a person whose outcomes have a mass of their own, the bandwidth is not chosen again: close to choosing it."""
     rng = np.random.default_rng(1)
     x = rng.exponential(3.0, (20, 40))
     rounded = [np.round(values / 30.0) * 30.0 for values in (x.sum(axis=0), x.sum(axis=0) - x)]
-    presence = empriv.measure(*rounded).given_presence()
+    presence = on_their_days(empriv.measure(*rounded))
     irregular = np.flatnonzero(presence._irregular)
     assert len(irregular)
     for row in irregular[:4].tolist():

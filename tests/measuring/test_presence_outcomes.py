@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from empriv.measuring.given import compiled_blocks
-from empriv.measuring.given.presence import PresenceRisk
+from empriv.measuring.given.presence import PresenceRisk, presence_of
 from empriv.measuring.line.risk import measure_line
 from empriv.results import FloatArray, Results
 
@@ -57,8 +57,8 @@ def cell_of(
     )
 
 
-def presence_of(results: Results, *, digits: bool = False) -> PresenceRisk:
-    return replace(measure_line(results, digits=digits).given_presence(), exact=0, digits=digits)
+def in_blocks(results: Results, *, digits: bool = False) -> PresenceRisk:
+    return replace(presence_of(measure_line(results, digits=digits)), exact=0, digits=digits)
 
 
 @needs_compiler
@@ -77,7 +77,7 @@ def test_a_block_equals_people_one_by_one(
 ) -> None:
     rng = np.random.default_rng(int(10 * mean))
     results = cell_of(rng, scale, mean=mean, rest=rest, kind=kind)
-    present = presence_of(results, digits=digits)
+    present = in_blocks(results, digits=digits)
     apart = present._outcomes_apart
     assert apart is not None
     rows = np.flatnonzero(np.diff(results.starts) > 0)
@@ -93,7 +93,7 @@ def test_a_block_equals_people_one_by_one(
 def test_amounts_that_differ_and_narrow_the_spread() -> None:
     rng = np.random.default_rng(5)
     results = cell_of(rng, np.asarray, mean=3.0, rest=0.3, amounts=lambda k: rng.exponential(6.0, k))
-    present = presence_of(results)
+    present = in_blocks(results)
     rows = np.flatnonzero(np.diff(results.starts) > 0)
     one_by_one = np.stack([present.curve_of(int(row), EPSILONS) for row in rows])
     np.testing.assert_allclose(present.curves(EPSILONS)[rows], one_by_one, rtol=0, atol=1e-10)
@@ -132,7 +132,7 @@ def test_whoever_may_have_an_atom_of_numbers_is_looked_at_alone(case: str) -> No
         others, change = np.round(others) + np.sqrt(2) / 3, np.full(n // 2, 3.0 - np.sqrt(2) / 3)
     else:
         change = np.full(n // 2, 1e6)
-    present = presence_of(with_person(others, change, 4))
+    present = in_blocks(with_person(others, change, 4))
     apart = present._outcomes_apart
     if apart is not None:
         assert not apart.curves(np.array([0]), EPSILONS)[1].any()
@@ -143,5 +143,5 @@ def test_digits_are_looked_for_where_they_are_asked_for() -> None:
     """Most counts of a crowd are even, and one person is odd: their last digit tells, and a regression leaves none."""
     rng = np.random.default_rng(2)
     results = with_person(2.0 * rng.poisson(60.0, 60) + (rng.random(60) < 0.1), np.ones(30), 3)
-    looked, not_looked = (presence_of(results, digits=digits).delta(0.5) for digits in (True, False))
+    looked, not_looked = (in_blocks(results, digits=digits).delta(0.5) for digits in (True, False))
     assert looked > 0.5 > not_looked

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -83,6 +85,24 @@ def test_the_compiled_sums_are_those_of_numpy(n: int) -> None:
     compiled, oracle = residues._compiled.sums(values, steps), sums_in_numpy(values, steps)
     assert np.abs(compiled - oracle).max() < 1e-5 * n
     assert np.abs(compiled - np.roll(oracle, 1, axis=1)).max() > 0.1
+
+
+@pytest.mark.skipif(
+    residues._compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
+)
+def test_threads_share_the_compiled_functions() -> None:
+    values, steps = np.random.default_rng(3).normal(size=(1, 8)), np.array([0.1, 0.25])
+    assert residues._compiled is not None
+    compiled = residues._compiled
+    alone = compiled.sums(values, steps)
+    switched = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that a call is often interrupted by another
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            together = list(pool.map(lambda _: compiled.sums(values, steps), range(4_000)))
+    finally:
+        sys.setswitchinterval(switched)
+    assert all(np.array_equal(alone, sums) for sums in together)
 
 
 @pytest.mark.parametrize("n", [41, 365])

@@ -90,11 +90,11 @@ def test_a_designed_law_holds_and_less_noise_does_not():
     assert more.expected_error > noise.expected_error
 
 
-def test_no_noise_is_designed_where_none_is_needed():
+def test_next_to_no_noise_is_designed_where_none_is_needed():
     risk = normal_risk(shifts=(0.001,))
     noise = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=2.0**-7, times=12)
     assert any("databases that people are known to be in, nothing was asked" in note for note in noise.notes)
-    assert noise.expected_error == 0.0
+    assert noise.expected_error <= 2.0**-7
     assert noise.after(12).achieved_delta() <= 0.05
 
 
@@ -121,10 +121,9 @@ def test_it_is_saved_with_its_publications_and_certified_again(tmp_path):
     ("options", "said"),
     [
         ({"times": 0}, "`times` must be a whole number"),
-        ({"times": 12, "delta": None}, "`delta` must be given, above 0"),
-        ({"times": 12, "total_risk": 0.1}, "`delta` must be given, above 0"),
-        ({"times": 12, "method": "paper"}, "`method` must be 'robust' with `times`"),
-        ({"times": 12, "bound": 5.0}, "`bound` must not be given with `times`"),
+        ({"times": 12, "delta": 0.0}, "`times` must go with a delta above 0"),
+        ({"times": 12, "method": "paper"}, "the method 'least' alone"),
+        ({"times": 12, "bound": 5.0}, "the method 'least' alone"),
     ],
 )
 def test_what_composition_does_not_do_is_refused(options, said):

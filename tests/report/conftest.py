@@ -35,10 +35,6 @@ class Reader:
         if not folded and options.get("java_script_enabled", True):
             self.page.evaluate("() => document.querySelectorAll('details.fold').forEach(part => { part.open = true; })")
 
-    def slide(self, to: int) -> None:
-        move = "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }"
-        self.page.eval_on_selector("#epsilon", move, to)
-
     def texts(self, selector: str) -> list[str]:
         return [str(text) for text in self.page.locator(selector).all_inner_texts()]
 

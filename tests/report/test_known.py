@@ -56,23 +56,6 @@ def test_densities_are_of_what_is_left(audit: empriv.Audit) -> None:
     assert "without what is known" in made.caption
 
 
-def test_contexts_are_drawn_by_their_names(audit: empriv.Audit) -> None:
-    made = chart(audit, "adversary")
-    known = made.data["known"]
-    assert "weekday: Sunday" in known
-    assert any(text.startswith("trend: 2024-01-02 to ") for text in known)
-    kinds = {row["kind"] for row in made.spec["layer"][0]["data"]["values"]}
-    assert kinds == {"enough databases"}  # the others' law is that of all databases, in every context
-
-
-def test_words_and_json_have_average_and_worst_context(audit: empriv.Audit) -> None:
-    worst = audit.against.worst_context(0.1)  # type: ignore[union-attr]
-    assert (worst.name, worst.value, worst.databases) == ("weekday", "Sunday", 17)
-    assert f"weekday Sunday, it is {worst.delta:.2g}" in str(audit)
-    facts = audit.to_json()["adversary"]
-    assert facts["worst_context"][0]["delta"] == worst.delta > facts["average"][0] >= audit.delta(0.1)
-
-
 def test_the_page_and_a_scan_have_them(audit: empriv.Audit, tmp_path: Path) -> None:
     audit.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()

@@ -14,7 +14,7 @@ import pytest
 
 import empriv
 from empriv.report import write_report
-from empriv.report.charts.all_charts import chart, charts_of
+from empriv.report.charts.all_charts import charts_of
 from empriv.report.gather import before, gather
 from empriv.report.page.audit_page import unchecked
 from empriv.words.sentences import number
@@ -48,24 +48,11 @@ def words_of(path: Path) -> str:
 @pytest.mark.slow
 def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None:
     assert against.against is not None
-    made = chart(against, "adversary", epsilon=0.1)
-    found = against.against.by_condition(0.1)
-    order = np.argsort(-found["delta_i"], kind="stable")
-    assert made.data["delta_i"] == pytest.approx(found["delta_i"][order].tolist(), rel=1e-5)
-    assert made.data["known"] == [f"{value:.6g}" for value in found["z"][order]]
-    assert max(made.data["delta_i"]) == pytest.approx(against.delta(0.1), rel=1e-5)
-    row = int(np.argmax(against.delta_i(0.1)))
-    assert f"knows nothing, {number(float(against.risk.delta_i(0.1)[row]))} at that epsilon." in made.caption
     page = words_of(write_report(against, tmp_path / "r.html", epsilons=[0.1, 0.5]).page)
-    assert "What the adversary knows" in page
     for sentence in (*against.against.sentences, *against.against.warnings):
         assert sentence in page
-    # the curves are against the adversary, the smoothing's are not, and say so
     material = gather(against, [0.1, 0.5])
     assert material.curves.delta.tolist() == against.delta(material.epsilons).tolist()
-    smoothings = {one.name: one for one in charts_of(material)}["sensitivity"]
-    assert smoothings.data["as measured"] == pytest.approx(against.risk.delta(material.epsilons).tolist(), rel=1e-5)
-    assert "who knows nothing else" in smoothings.caption
     public = words_of(write_report(against, tmp_path / "p.html", public=True).page)
     assert "against an adversary who knows this about each database: count(*)" in public
     assert "effective" not in public
@@ -73,56 +60,14 @@ def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_in_the_browser(against: empriv.Audit, five: empriv.Audit, tmp_path: Path, read: Any) -> None:
-    for audit, name in ((against, "adversary"), (five, "joint")):
+    for audit, name in ((against, "delta_i"), (five, "joint")):
         reader = read(write_report(audit, tmp_path / f"{name}.html", epsilons=[0.1, 0.5]).page)
-        for stop in range(int(reader.page.get_attribute("#epsilon", "max")) + 1):
-            reader.slide(stop)
-        assert reader.texts("[data-bind=delta]") == [number(audit.delta(0.5), 3)]
+        assert reader.texts("#statistician .card b")[0] == number(audit.delta(audit.epsilons[0]), 3)
         assert reader.page.locator(f"figure[data-chart={name}] svg").is_visible()
         assert reader.noises == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("buckets", [False, True])
-def test_the_slider_moves_what_the_adversary_knows(buckets: bool, tmp_path: Path, read: Any) -> None:
-    known = np.random.default_rng(3).normal(size=120)
-    adversary = empriv.Buckets(known, 2) if buckets else empriv.Weighted(known)
-    audit = empriv.audit(results(n=120, m=8), adversary=adversary, epsilon=[0.1, 0.5])
-    assert audit.against is not None
-    reader = read(write_report(audit, tmp_path / "a.html", epsilons=[0.1, 0.5]).page)
-    figure = "figure[data-chart=adversary]"
-
-    def places() -> list[str]:
-        kind = "d" if buckets else "transform"
-        found = reader.page.locator(f"{figure} .conditions_marks path").all()
-        return [str(one.get_attribute(kind)) for one in found]
-
-    before = places()
-    reader.slide(int(reader.page.get_attribute("#epsilon", "max")))
-    who = audit.results.individuals[int(np.argmax(audit.delta_i(0.1)))]
-    first, last = (audit.against.by_condition(epsilon, who)["delta_i"] for epsilon in (0.1, 0.5))
-    order = np.argsort(-first, kind="stable")
-    shown = [float(text) for text in reader.page.locator(f"{figure} tbody tr :nth-child(3)").all_text_contents()]
-    assert shown == pytest.approx(last[order].tolist(), rel=1e-5)
-    assert len(places()) == len(before)
-    assert places() != before
-    assert reader.noises == []
-
-
-def test_buckets() -> None:
-    rng = np.random.default_rng(9)
-    labels = np.array(NASTY[:2])[rng.integers(0, 2, size=90)]
-    audit = empriv.audit(results(n=90, m=8), adversary=empriv.Buckets(labels))
-    assert audit.against is not None
-    made = chart(audit, "adversary")
-    sizes = sorted(float(text) for text in made.data["effective databases"])
-    assert sizes == sorted(np.unique(labels, return_counts=True)[1].tolist())
-    assert "<script" not in made.svg
-    assert len(made.spec["layer"][0]["data"]["values"]) == 2
-
-
 def test_nobody_knows_anything(ordinary: empriv.Audit) -> None:
-    assert "adversary" not in [one.name for one in charts_of(gather(ordinary, [0.05]))]
     assert "only this one result is covered." in unchecked(ordinary)[0]
 
 
@@ -161,7 +106,7 @@ def test_several_numbers(five: empriv.Audit) -> None:
 def test_beside_earlier_releases(data: Any, tmp_path: Path) -> None:
     ledger = empriv.Ledger(tmp_path / "a.ledger")
     first = empriv.audit(data, SUM, ledger=ledger)
-    noise = empriv.design_noise(first, epsilon=50.0, method="classical", granularity=2.0**-6)
+    noise = empriv.design_noise(first, epsilon=50.0, delta=0.0, method="classical", granularity=2.0**-6)
     first.release(5.0, noise=noise, ledger=ledger, database=3)
     second = empriv.audit(data, "SELECT sum(amount) FROM data WHERE who <> 'p0'", ledger=ledger, epsilon=0.5)
     assert second.composition is not None

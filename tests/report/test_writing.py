@@ -21,7 +21,6 @@ from empriv.base.harmless import pseudonyms, script_json, visible
 from empriv.errors import InputError
 from empriv.report import gather as gathering
 from empriv.report import notebook_html, write_report
-from empriv.report.page.people_table import encode
 from empriv.report.page.public import coarse_down, coarse_up
 from empriv.words.sentences import number
 from report.cases import NASTY, extreme, results
@@ -66,7 +65,7 @@ def test_pseudonyms_and_their_key(ordinary: empriv.Audit, tmp_path: Path) -> Non
     assert not set(json.loads(again.key.read_text(encoding="utf-8"))["individuals"]) & set(key["individuals"])
     shown = write_report(ordinary, tmp_path / "t.html", show_ids=True)
     assert shown.key is None
-    assert "client 3" in shown.page.read_text(encoding="utf-8")
+    assert '<th scope="row">client ' in shown.page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -102,11 +101,10 @@ def test_to_publish(ordinary: empriv.Audit, tmp_path: Path) -> None:
     tokens = set(re.findall(r"[-\d.e]+", body))
     assert not exact & tokens
     assert "client" not in body
-    assert 'individuals":null' in text
     # rounded up: never less private than measured
-    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
-    for epsilon, delta in zip(data["epsilons"], data["bind"]["delta"], strict=True):
-        assert float(delta.lstrip(">")) >= ordinary.delta(float(epsilon)) - 1e-9
+    said = re.search(r'delta, estimate">([^<]+)<', text)
+    assert said is not None
+    assert float(said[1].lstrip(">")) >= ordinary.delta(0.05)
     with pytest.raises(InputError, match="`public` must not go with"):
         write_report(ordinary, tmp_path / "q.html", public=True, show_ids=True)
 
@@ -116,20 +114,6 @@ def test_coarse_figures_round_to_the_private_side(value: float) -> None:
     assert coarse_down(value) <= value * (1 + 1e-9)
     assert coarse_up(value) >= value * (1 - 1e-9)
     assert coarse_up(value) <= 2.5 * value * (1 + 1e-9) or value < 1e-12
-
-
-@given(st.lists(st.floats(0.0, 1.0) | st.floats(1e-12, 1e-3), min_size=1, max_size=20))
-def test_codes_hold_three_digits(values: list[float]) -> None:
-    import base64
-
-    codes = np.frombuffer(base64.b64decode(encode(np.array(values))), "<u2")
-    for value, code in zip(values, codes.tolist(), strict=True):
-        if code < 3:
-            assert number(value, 3) == ["0", "1", ">0.999"][code]
-        else:
-            held = (100 + (code - 3) % 900) * 10.0 ** ((code - 3) // 900 - 42)
-            assert held == pytest.approx(max(value, 1e-40), rel=5.01e-3)
-    assert (codes[np.array(values) > 0] > 0).all()  # what is not 0 is not shown as 0
 
 
 @pytest.mark.slow
@@ -151,16 +135,16 @@ def test_size_of_the_precipitation_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_of_many_the_riskiest_are_shown(
+def test_of_many_the_riskiest_are_listed(
     ordinary: empriv.Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "MOST_ROWS", 20)
     monkeypatch.setattr(gathering, "TOP_ROWS", 5)
     monkeypatch.setattr(gathering, "_AT_ONCE", 100)  # a few epsilons at a time
-    made = write_report(ordinary, tmp_path / "r.html", show_ids=True)
-    assert "The table shows the 5 riskiest at the page's epsilon, of 30." in words_of(made.page)
-    data = json.loads(re.search(r'id="data">(.*?)</script>', made.page.read_text(encoding="utf-8"), re.DOTALL)[1])
-    assert data["individuals"]["names"] == ordinary.individuals(0.05, top=5)["individual"].tolist()
+    made = write_report(ordinary, tmp_path / "r.html", show_ids=True, beside=True)
+    assert made.individuals is not None
+    listed = parquet.read_table(made.individuals).to_pydict()["individual"]
+    assert listed == ordinary.individuals(0.05, top=5)["individual"].tolist()
 
 
 def test_notebook(ordinary: empriv.Audit) -> None:

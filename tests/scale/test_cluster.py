@@ -15,7 +15,6 @@ import empriv
 from empriv.collecting.engines.spark.saving import absolute
 from empriv.results import Outcome, Results
 from empriv.scale.executors import entries_of, measured_batches
-from empriv.scale.resampling import resampled_upper
 from empriv.scale.stretches import Yardstick, nobody_listed, yardstick_of
 from empriv.scale.tally import from_bytes, merge_all
 
@@ -109,16 +108,6 @@ def test_what_is_no_number_is_an_outcome() -> None:
     assert results.individuals.tolist() == ["a", "b"]
     assert results.starts.tolist() == [0, 2, 3]
     assert results.entry_outcomes.tolist() == [Outcome.NULL, Outcome.PLUS_INFINITY, Outcome.NAN]
-
-
-@pytest.mark.slow
-def test_resampling_is_that_of_the_bounds() -> None:
-    _, _, results = case()
-    risk = empriv.measure(results)
-    whole = empriv.bounds(risk, np.array(EPSILONS), method="bootstrap", rng=3)
-    upper = resampled_upper(risk, np.array(EPSILONS), 0.95, rng=3, progress=False)
-    np.testing.assert_allclose(np.maximum(upper, whole.estimate_i)[:, -1], whole.upper_i[:, -1], rtol=1e-12)
-    assert not np.allclose(upper, empriv.bounds(risk, np.array(EPSILONS)).upper_i)
 
 
 def test_an_executor_loads_neither_an_engine_nor_a_parser() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,7 +64,6 @@ def agree(found: Scan, audit: empriv.Audit) -> None:
         assert histogram["individuals"].sum() == len(delta_i)
     mine_b, whole_b = found.bounds(grid), audit.bounds(grid)
     np.testing.assert_allclose(mine_b.upper, whole_b.upper, rtol=1e-12)
-    np.testing.assert_allclose(mine_b.total_risk_upper, whole_b.total_risk_upper, rtol=1e-10)
     assert np.all(mine_b.lower <= whole_b.upper)
 
 
@@ -224,13 +222,13 @@ def test_a_scan_of_what_was_made_from_answers_is_capped_like_the_audit(
         assert np.all(alone.delta(np.array(EPSILONS)) > capped.delta(np.array(EPSILONS)))
         with pytest.raises(AssertionError):
             agree(alone, audit)
-    codes = [finding.code for finding in capped.bounds(0.1).findings]
-    assert codes == [finding.code for finding in audit.bounds(0.1).findings]
+    codes = [finding.code for finding in capped.bounds(0.1).assumes]
+    assert codes == [finding.code for finding in audit.bounds(0.1).assumes]
     np.testing.assert_array_equal(capped.riskiest.delta_i(0.1), capped.tally.riskiest_delta_i[:, 1])
     capped.save(tmp_path / "scan.empriv")
     again = Scan.load(tmp_path / "scan.empriv")
     agree(again, audit)
-    assert again.bounds(0.1).notes == capped.bounds(0.1).notes
+    assert again.bounds(0.1).assumes == capped.bounds(0.1).assumes
     np.testing.assert_allclose(again.riskiest.delta_i(0.1), capped.tally.riskiest_delta_i[:, 1], rtol=1e-9)
 
 
@@ -241,11 +239,11 @@ def test_a_scan_refuses_adversaries_that_need_everyone_at_once() -> None:
             scan(data, "sum(x)", adversary=adversary)
 
 
-def test_presence_is_asked_of_the_riskiest() -> None:
-    found = scan(empriv.databases(rows(), database="day", individual="who"), "sum(x)", epsilon=0.1, top=5, bounds=False)
-    with pytest.raises(InputError, match="some individuals at a time"):
-        _ = found.when_present
-    assert found.riskiest.given_presence().delta(0.1) >= found.delta(0.1)
+def test_a_scan_says_that_it_does_not_judge_the_day() -> None:
+    found = scan(empriv.databases(rows(), database="day", individual="who"), "sum(x)", epsilon=0.1, top=5)
+    judged = found.verdict(epsilon=0.1, delta=0.5)
+    assert judged.day is None
+    assert any("on a random database alone" in reason for reason in judged.reasons)
 
 
 def test_a_falsehood_is_not_agreed_to() -> None:
@@ -346,14 +344,10 @@ def test_in_words_and_as_json_it_is_like_the_audit() -> None:
         if key != "figures":  # of which total risk is a sum in another order
             assert mine[key] == whole[key], key
     for one, other in zip(mine["figures"], whole["figures"], strict=True):
-        for name in ("delta_when_present", "total_risk_when_present"):  # asked of the riskiest of a scan alone
-            assert one.pop(name) is None
-            del other[name]
         assert one == pytest.approx(other, rel=1e-12), "total risk is a sum in another order"
     said, words = found.summary(), audit.with_validity(audit.summary())
     assert said.asked == words.asked
-    presence = re.compile(r" in a random database and \S+ in a database that they are in")
-    assert said.sentences == tuple(presence.sub("", sentence) for sentence in words.sentences)
+    assert said.sentences == words.sentences
     assert said.warnings[0] == words.warnings[0], "results that are not numbers"
     assert said.notes[0] in words.notes
     assert said.notes[0] in str(found)

@@ -1,19 +1,16 @@
-"""Step "Improve": noise, rounding and clipping by sliders, with error against risk; live on a sample, then for sure.
+"""Step "Improve": what can be done, tried on everybody by `empriv advise`, as a table whose rows can be taken on.
 
-A slider is measured on the most exposed people. For sure is a command of the command line on everybody: noise that is
-designed and certified, or the changed query as an audit of its own.
+Noise is designed and certified by `empriv noise`; rounding, capping and coarser databases become an audit of the
+changed query. Whoever is content with the decision leaves this step out.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,248 +18,77 @@ from starlette.routing import Route
 
 from empriv.app.folder import Folder
 from empriv.app.listing import figures_of_file, look_at
-from empriv.app.live_figures import (
-    AS_IT_IS,
-    CLIPPING,
-    NOISE,
-    ROUNDING,
-    LiveQuestion,
-    clipped_query,
-    rounded_query,
-    sliders_of,
-    tried_at,
-)
 from empriv.app.pages import aside_of, folder_of, form_of, go, show
-from empriv.app.trade_off import Place, chart_of
 from empriv.app.watch_run import arguments_of, how_far, why_distrusted
 from empriv.app.work import AUDIT, Work, latest, start
 from empriv.base.harmless import shortened
-from empriv.base.storage import WRONG_FACTS, write_atomically
+from empriv.base.storage import WRONG_FACTS
 from empriv.cli.config import Settings
 from empriv.cli.output import POLICY_FAILED
-from empriv.cli.policy import goal_of
+from empriv.cli.targets import goal_of
 from empriv.errors import EmprivError, InputError
 from empriv.words.planning import failing, opinion
-from empriv.words.what_to_do import cell, delta_said, target, upper
+from empriv.words.what_to_do import cell, delta_said, target
 
-WAYS = {NOISE: "Noise", ROUNDING: "Rounding", CLIPPING: "Clipping"}
 DESIGN, ADVICE = "Noise", "Advice"
 """Titles of the work of this step."""
-_SURE = {
-    NOISE: "Find the least noise, for sure",
-    ROUNDING: "Audit it rounded, for sure",
-    CLIPPING: "Audit it clipped, for sure",
-}
-_DERIVED = {ROUNDING: "rounded", CLIPPING: "capped", "coarser": "coarser"}
-_AT_ONCE = 2  # stops that are measured at once
-_NO_TARGET = "Say what is private enough first: what is tried here is held against it."
+NOISE, ROUNDING, CAPPING, COARSER, CAP = "noise", "rounding", "top-coding", "coarser", "cap"
+_DERIVED = {ROUNDING: "rounded", CAPPING: "capped", COARSER: "coarser", CAP: "capped"}
+_NOISE_FILES = {"--save": ".noise.empriv", "--report": ".noise.html", "--json": ".noise.json"}
+_TAKEN = {
+    NOISE: "Design it", ROUNDING: "Audit it", CAPPING: "Audit it", COARSER: "Audit it",
+    CAP: "Audit it capped, then dither", "capped-noise": "Audit it capped, then add noise",
+}  # fmt: skip
 _SHOWN = 200
 _LARGEST = 1e300
 
 
 @dataclass(frozen=True)
-class LiveLook:
-    """What was measured on the sample so far: the sliders, and by way and stop (error, share, delta)."""
+class LimitsToMeet:
+    """What is to be met: limits at an epsilon, and where they hold."""
 
-    sliders: Mapping[str, Any]
-    tried: Mapping[str, Mapping[str, tuple[float, float, float]]]
-
-    def at(self, way: str, place: int) -> tuple[float, float, float] | None:
-        return self.tried.get(way, {}).get(str(place))
-
-    def with_tried(self, way: str, place: int, figures: tuple[float, float, float]) -> LiveLook:
-        return replace(self, tried={**self.tried, way: {**self.tried.get(way, {}), str(place): figures}})
+    epsilon: float
+    delta: float | None
+    total_risk: float | None
+    presence: str
 
     @property
-    def ways(self) -> list[Mapping[str, Any]]:
-        """Sliders with stops."""
-        return [slider for slider in self.sliders["each"] if slider["values"]]
-
-    def missing(self, places: Mapping[str, int]) -> list[tuple[str, int]]:
-        """Stops that are not measured yet, nearest to where the sliders stand first."""
-        left = [
-            (abs(place - places.get(slider["way"], 0)), slider["way"], place)
-            for slider in self.ways
-            for place in range(len(slider["values"]))
-            if self.at(slider["way"], place) is None
-        ]
-        first = [(AS_IT_IS, 0)] if self.at(AS_IT_IS, 0) is None else []
-        return [*first, *((way, place) for _, way, place in sorted(left))]
+    def options(self) -> tuple[str, ...]:
+        """The aim as options of a command."""
+        limits = (("--epsilon", self.epsilon), ("--delta", self.delta), ("--total-risk", self.total_risk))
+        given = (text for option, at in limits if at is not None for text in (option, f"{at:g}"))
+        return (*given, "--presence", self.presence)
 
 
 async def improve(request: Request) -> Response:
-    """The sliders, what was made sure of, and everything that was tried; a form makes sure of something."""
+    """What was tried and what was made of it; a form tries everything, designs noise, or takes a row on."""
     folder, name = folder_of(request), request.path_params["name"]
     if request.method == "GET":
         return _page(request)
     form = await form_of(request)
     try:
         settings = folder.settings(name)
+        aim = _limits_to_meet(folder, name, settings)
         way = str(form.get("way", ""))
         if way == "everything":
-            start(folder, name, ADVICE, await _advice_command(request, settings))
+            start(folder, name, ADVICE, await _advice_command(request, settings, aim))
             return go(request, "improve")
+        if way == NOISE:
+            return _design(request, settings, aim, _typed(str(form.get("granularity", ""))))
         if way == "take":
-            return await _take(request, settings, str(form.get("row", "")))
-        if way == "several":
-            return await _design_jointly(request, settings, str(form.get("granularity", "")))
-        if way not in WAYS:
-            raise InputError("`way` must be noise, rounding or clipping.")
-        return await _make_sure(request, settings, way, _places(form).get(way, 0))
+            return await _take(request, settings, aim, str(form.get("row", "")))
+        raise InputError("`way` must be everything, noise or take.")
     except EmprivError as error:
         return _page(request, errors={"": str(error)}, status=400)
 
 
-async def sliders(request: Request) -> Response:
-    """The sliders, which the page asks for once it is there."""
-    folder, name = folder_of(request), request.path_params["name"]
-    try:
-        question = await _question(request, folder.settings(name))
-        look = await _look(request, question)
-    except EmprivError as error:
-        several = figures_of_file(folder, name).get("n_components") is not None
-        return show(request, "no_sliders.html", sentence=str(error), several=several)
-    return show(
-        request, "sliders.html", sliders=look.sliders, names=WAYS, sure=_SURE,
-        places={slider["way"]: _first_place(slider, look, question.delta) for slider in look.ways},
-    )  # fmt: skip
-
-
-async def look(request: Request) -> Response:
-    """Error against risk where the sliders stand, and what else is measured so far; some more each time it is asked."""
-    folder, name = folder_of(request), request.path_params["name"]
-    given: Mapping[str, Any] = await form_of(request) if request.method == "POST" else request.query_params
-    places = _places(given)
-    try:
-        question = await _question(request, folder.settings(name))
-        known = await _look(request, question)
-        here = [(way, place) for way, place in places.items() if _is_stop(known, way, place)]
-        wanted = [stop for stop in here if known.at(*stop) is None]
-        # the first answer comes soon: what else is not known follows, as the piece asks for itself again
-        wanted = wanted[:1] if request.method == "POST" else (wanted or known.missing(places))[:_AT_ONCE]
-        known, problems = await _measured(request, question, known, wanted)
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
-    return show(request, "look.html", **_content(question, known, dict(here), problems, name))
-
-
-async def _measured(
-    request: Request, question: LiveQuestion, known: LiveLook, wanted: list[tuple[str, int]]
-) -> tuple[LiveLook, tuple[str, ...]]:
-    """What is known with some more stops, and what went wrong."""
-    asked = [aside_of(request).ask(tried_at, question, way, place) for way, place in wanted]
-    problems: list[str] = []
-    for (way, place), answer in zip(wanted, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-        if isinstance(answer, EmprivError):
-            problems.append(f"{WAYS.get(way, 'As it is')}: {answer}")
-            known = known.with_tried(way, place, (math.nan, math.nan, math.nan))
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            known = known.with_tried(way, place, (answer.error, answer.share, answer.delta))
-    if wanted:
-        known = _kept(request, question, known)
-    return known, tuple(dict.fromkeys(problems))
-
-
-def _content(
-    question: LiveQuestion, known: LiveLook, here: Mapping[str, int], problems: tuple[str, ...], name: str
-) -> dict[str, Any]:
-    """What the piece with chart and table shows."""
-    unit, limit = known.sliders["unit"], question.delta
-    curves, rows, numbers = [], [], []
-    as_it_is = known.at(AS_IT_IS, 0)
-    if as_it_is is not None and math.isfinite(as_it_is[2]):
-        rows.append(_row("As it is", as_it_is, unit, limit))
-        curves.append((AS_IT_IS, "As it is", [Place(as_it_is[0], as_it_is[2], here=True)]))
-    for slider in known.ways:
-        way, places = slider["way"], []
-        for place, title in enumerate(slider["titles"]):
-            figures = known.at(way, place)
-            if figures is None or not math.isfinite(figures[2]):
-                continue
-            places.append(Place(figures[0], figures[2], here=here.get(way) == place))
-            numbers.append(_row(f"{WAYS[way]}: {title}", figures, unit, limit))
-            if here.get(way) == place:
-                rows.append(_row(f"{WAYS[way]}: {title}", figures, unit, limit))
-        curves.append((way, WAYS[way], places))
-    left = len(known.missing(here))
-    stops = [(slider, _least(slider, known, limit)) for slider in known.ways]
-    keeping = [f"{WAYS[slider['way']]} {slider['titles'][place]}" for slider, place in stops if place is not None]
-    return {
-        "chart": chart_of(curves, limit), "rows": rows, "numbers": numbers, "left": left, "problems": problems,
-        "keeping": keeping, "again": urlencode(here), "unit": unit, "name": name, "limit": limit,
-        "epsilon": question.epsilon,
-    }  # fmt: skip
-
-
-def _row(title: str, figures: tuple[float, float, float], unit: str, limit: float | None) -> dict[str, Any]:
-    error, share, delta = figures
-    return {
-        "title": shortened(title, _SHOWN), "error": cell(error, share, 0.0, unit),
-        "delta": "no upper bound" if delta >= 1 else upper(delta),
-        "meets": None if limit is None else delta <= limit,
-    }  # fmt: skip
-
-
-# What is known already: a file that may be deleted
-
-
-async def _look(request: Request, question: LiveQuestion) -> LiveLook:
-    """What was measured so far, of this audit as it stands."""
-    known = _remembered(folder_of(request), question)
-    if known is None:
-        known = _kept(request, question, LiveLook(asdict(await aside_of(request).ask(sliders_of, question)), {}))
-    return known
-
-
-def _remembered(folder: Folder, question: LiveQuestion) -> LiveLook | None:
-    try:
-        kept = json.loads(_place(folder, question.name).read_bytes())
-        if kept["stamp"] != _stamp(folder, question):
-            return None
-        tried = {way: {key: _figures(at) for key, at in of.items()} for way, of in kept["tried"].items()}
-        return LiveLook(kept["sliders"], tried)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # there is none yet, or none that is ours
-
-
-def _figures(kept: list[Any]) -> tuple[float, float, float]:
-    error, share, delta = map(float, kept)
-    return error, share, delta
-
-
-def _kept(request: Request, question: LiveQuestion, look: LiveLook) -> LiveLook:
-    """The same, with what another tab has measured meanwhile, written down."""
-    folder = folder_of(request)
-    path, other = _place(folder, question.name), _remembered(folder, question)
-    if other is not None:
-        tried = {way: {**other.tried.get(way, {}), **look.tried.get(way, {})} for way in {*other.tried, *look.tried}}
-        look = replace(look, tried=tried)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    content = {"stamp": _stamp(folder, question), "sliders": look.sliders, "tried": look.tried}
-    write_atomically(path, json.dumps(content).encode())
-    return look
-
-
-def _place(folder: Folder, name: str) -> Path:
-    return folder.own / "improve" / f"{name}.json"
-
-
-def _stamp(folder: Folder, question: LiveQuestion) -> str:
-    saved = folder.file(question.name, ".empriv").stat()
-    return f"{saved.st_mtime_ns}-{saved.st_size}-{folder.seen(question.name)}-{question}"
-
-
-async def _question(request: Request, settings: Settings) -> LiveQuestion:
-    folder, name = folder_of(request), request.path_params["name"]
+def _limits_to_meet(folder: Folder, name: str, settings: Settings) -> LimitsToMeet:
     if not folder.saved(name):
         raise InputError("The audit must have been run before it is improved.")
     aim = aim_of(folder, name, settings)
     if aim is None:
-        raise InputError(_NO_TARGET)
-    rows = bool(settings.files and settings.individual) and not await why_distrusted(request, settings)
-    return LiveQuestion(name, presence=settings.presence, rows=rows, **aim)
+        raise InputError("Say what is private enough first: what is tried here is held against it.")
+    return LimitsToMeet(**aim, presence=settings.presence)
 
 
 def aim_of(folder: Folder, name: str, settings: Settings) -> dict[str, Any] | None:
@@ -278,97 +104,27 @@ def aim_of(folder: Folder, name: str, settings: Settings) -> dict[str, Any] | No
         return None
 
 
-def _places(form: Mapping[str, Any]) -> dict[str, int]:
-    """Where the sliders stand."""
-    return {way: int(text) for way in WAYS if (text := str(form.get(way, ""))).isdecimal() and len(text) < 4}
-
-
-def _is_stop(look: LiveLook, way: str, place: int) -> bool:
-    return any(slider["way"] == way and place < len(slider["values"]) for slider in look.ways)
-
-
-def _first_place(slider: Mapping[str, Any], look: LiveLook, limit: float | None) -> int:
-    """Where a slider stands at first: at the least error that keeps the promise, if that is known.
-
-    Noise begins at the least otherwise, where its button designs no more than the promise needs; others in the middle.
-    """
-    least, middle = _least(slider, look, limit), len(slider["values"]) // 2
-    return least if least is not None else 0 if slider["way"] == NOISE else middle
-
-
-def _least(slider: Mapping[str, Any], look: LiveLook, limit: float | None) -> int | None:
-    """The stop with the least error of those that are known to keep the promise on the sample."""
-    if limit is None:
-        return None
-    measured = [(place, look.at(slider["way"], place)) for place in range(len(slider["values"]))]
-    within = [(figures[0], place) for place, figures in measured if figures is not None and figures[2] <= limit]
-    return min(within)[1] if within else None
-
-
-# For sure
-
-
-async def _make_sure(request: Request, settings: Settings, way: str, place: int) -> Response:
-    """Start the command that makes sure of where a slider stands."""
-    question = await _question(request, settings)
-    look = await _look(request, question)
-    if not _is_stop(look, way, place):
-        raise InputError("The slider must stand at one of its stops.")
-    slider = next(slider for slider in look.ways if slider["way"] == way)
-    if way == NOISE:
-        look, problems = await _measured(request, question, look, [(way, place)] if look.at(way, place) is None else [])
-        if problems:
-            raise InputError(problems[0])
-        figures = None if place == _least(slider, look, question.delta) else look.at(way, place)
-        return _design(request, settings, question, look.sliders["granularity"], figures and figures[2])
-    value = float(slider["values"][place])
-    return await _derive(request, settings, way, column=slider["column"], value=value)
-
-
-def _design(
-    request: Request, settings: Settings, question: LiveQuestion, granularity: float, delta: float | None
-) -> Response:
-    """Have noise designed: for the target, or for less where the slider promises less."""
-    limit = question.delta
-    if limit is not None and delta is not None and 0 < delta < limit:
-        limit = min(limit, _rounded_up(delta))
-    limits = [("--delta", limit), ("--total-risk", question.total_risk)]
-    often = ("--times", str(settings.times)) if settings.times is not None and settings.times > 1 else ()
-    name = question.name
-    start(
-        folder_of(request), name, DESIGN,
-        ("noise", f"{name}.empriv", "--epsilon", f"{question.epsilon:g}",
-         *(text for option, at in limits if at is not None for text in (option, f"{at:g}")),
-         *often, "--presence", question.presence, "--granularity", f"{granularity:.12g}",
-         *(text for option, ending in _NOISE_FILES.items() for text in (option, f"{name}{ending}"))),
-    )  # fmt: skip
-    return go(request, "improve")
-
-
-async def _design_jointly(request: Request, settings: Settings, granularity: str) -> Response:
-    """Have noise designed for several numbers together."""
-    question = await _question(request, settings)
-    if question.delta is None:
-        raise InputError("`target` must limit delta for several numbers together.")
-    try:
-        step = _positive(float(granularity), "granularity")
-    except ValueError:
-        raise InputError("`granularity` must be a number, such as 0.01.") from None
-    name = question.name
+def _design(request: Request, settings: Settings, aim: LimitsToMeet, granularity: float) -> Response:
+    """Have the least noise designed that keeps the promise."""
+    folder, name = folder_of(request), request.path_params["name"]
+    several = figures_of_file(folder, name).get("n_components") is not None
+    if aim.delta is None or aim.total_risk is not None:
+        raise InputError("The promise must limit delta, and not the total risk, for noise to be designed.")
+    asked = ("--epsilon", f"{aim.epsilon:g}", "--delta", f"{aim.delta:g}")
+    often: tuple[str, ...] = () if several else ("--dither", "--presence", aim.presence)
+    if settings.times is not None and settings.times > 1:
+        often = ("--times", str(settings.times))
     files = (text for option, ending in _NOISE_FILES.items() for text in (option, f"{name}{ending}"))
-    aim = ("--epsilon", f"{question.epsilon:g}", "--delta", f"{question.delta:g}", "--granularity", f"{step:.12g}")
-    start(folder_of(request), name, DESIGN, ("noise", f"{name}.empriv", *aim, *files))
+    command = ("noise", f"{name}.empriv", *asked, *often, "--granularity", f"{granularity:.12g}", *files)
+    start(folder, name, DESIGN, command)
     return go(request, "improve")
-
-
-_NOISE_FILES = {"--save": ".noise.empriv", "--report": ".noise.html", "--json": ".noise.json"}
 
 
 async def _derive(request: Request, settings: Settings, way: str, *, column: str = "", value: Any = None) -> Response:
     """Audit what would be published instead, as an audit of its own."""
     folder, name = folder_of(request), request.path_params["name"]
     plain = replace(settings, json=None, save=None, report=None)
-    if way == "coarser":
+    if way == COARSER:
         if settings.database is None or value not in ("week", "month"):
             raise InputError("`by` must be week or month, of databases that are days.")
         changed = replace(plain, database=f"date_trunc('{value}', CAST(({settings.database}) AS TIMESTAMP))")
@@ -376,7 +132,11 @@ async def _derive(request: Request, settings: Settings, way: str, *, column: str
         if len(settings.query) != 1 or settings.component is not None:
             raise InputError("`query` must be one query, got none or several in the settings of this audit.")
         (query,) = settings.query
-        asked = (rounded_query, query, value) if way == ROUNDING else (clipped_query, query, column, value)
+        asked: tuple[Any, ...] = (_capped_query, query, column, value)
+        if way == ROUNDING:
+            asked = (_rounded_query, query, value)
+        elif way == CAP:
+            asked = (_capped_people_query, query, settings.individual, value)
         changed = replace(plain, query=(await aside_of(request).ask(*asked),))
     derived = folder.new_name(_stem(name, way))
     folder.write(derived, changed)
@@ -391,24 +151,42 @@ def _stem(name: str, way: str) -> str:
     return f"{name[:40]}-{_DERIVED[way]}"
 
 
-async def _advice_command(request: Request, settings: Settings) -> tuple[str, ...]:
+def _rounded_query(query: str, to: float) -> str:
+    """The query whose answer is rounded."""
+    from empriv.protocols.places import rounded_text
+
+    return rounded_text(query, to)
+
+
+def _capped_query(query: str, column: str, at: float) -> str:
+    """The query that caps a column."""
+    from empriv.protocols.places import capped_text, summed_columns
+
+    if column not in summed_columns(query):
+        raise InputError("`column` must be one that the query adds up.")
+    return capped_text(query, column, at)
+
+
+def _capped_people_query(query: str, individual: Sequence[str], at: float) -> str:
+    """The query that caps what each person adds."""
+    from empriv.protocols.places import capped_people_text
+
+    return capped_people_text(query, individual, at)
+
+
+async def _advice_command(request: Request, settings: Settings, aim: LimitsToMeet) -> tuple[str, ...]:
     """The command that tries everything: on the rows where they may be read, otherwise on what was saved."""
     folder, name = folder_of(request), request.path_params["name"]
-    question = await _question(request, settings)
     written = ("--json", f"{name}.advice.json")
+    rows = bool(settings.files and settings.individual) and not await why_distrusted(request, settings)
     whole = settings.times in (None, 1) and settings.component is None and len(settings.query) == 1
-    if question.rows and whole and settings.target:
+    if rows and whole and settings.target:
         trust = ("--trust-config",) if any(text in folder.named for text in settings.files) else ()
         return ("advise", "--config", f"{name}.toml", *trust, *written)
-    limits = (("--delta", question.delta), ("--total-risk", question.total_risk))
-    return (
-        "advise", f"{name}.empriv", "--epsilon", f"{question.epsilon:g}",
-        *(text for option, at in limits if at is not None for text in (option, f"{at:g}")),
-        "--presence", question.presence, *written,
-    )  # fmt: skip
+    return ("advise", f"{name}.empriv", *aim.options, *written)
 
 
-async def _take(request: Request, settings: Settings, row: str) -> Response:
+async def _take(request: Request, settings: Settings, aim: LimitsToMeet, row: str) -> Response:
     """Do what a row of the advice says."""
     rows = advice_of(folder_of(request), request.path_params["name"])
     chosen = next((each for each in rows if str(each["row"]) == row and each["takes"]), None)
@@ -416,22 +194,17 @@ async def _take(request: Request, settings: Settings, row: str) -> Response:
         raise InputError("`row` must be one that can be taken.")
     given = chosen["parameters"]
     if chosen["code"] == NOISE:
-        question = await _question(request, settings)
-        return _design(request, settings, question, _positive(given.get("granularity"), "granularity"), None)
+        return _design(request, settings, aim, _positive(given.get("granularity"), "granularity"))
     if chosen["code"] == ROUNDING:
         return await _derive(request, settings, ROUNDING, value=_positive(given.get("to"), "to"))
-    if chosen["code"] == "coarser":
-        return await _derive(request, settings, "coarser", value=given.get("by"))
+    if chosen["code"] == COARSER:
+        return await _derive(request, settings, COARSER, value=given.get("by"))
     at = given.get("at")
     if not isinstance(at, int | float) or not abs(at) <= _LARGEST:
         raise InputError("`at` must be a number.")
-    return await _derive(request, settings, CLIPPING, column=str(given.get("column")), value=float(at))
-
-
-_TAKEN = {
-    NOISE: "Design it", ROUNDING: "Audit it", "top-coding": "Audit it", "coarser": "Audit it",
-    "capped-noise": "Audit it capped, then add noise",
-}  # fmt: skip
+    if chosen["code"] == CAP:
+        return await _derive(request, settings, CAP, value=float(at))
+    return await _derive(request, settings, CAPPING, column=str(given.get("column")), value=float(at))
 
 
 def advice_of(folder: Folder, name: str) -> list[dict[str, Any]]:
@@ -449,8 +222,7 @@ def advice_of(folder: Folder, name: str) -> list[dict[str, Any]]:
             {
                 "row": place, "title": shortened(str(row["title"]), _SHOWN), "code": str(row["code"]),
                 "parameters": dict(row["parameters"]), "takes": _TAKEN.get(str(row["code"]), ""),
-                "delta": delta_said(_number(row["delta"])), "verdict": str(row["verdict"]),
-                "upper": upper(None if row["upper"] is None else _number(row["upper"])),
+                "verdict": str(row["verdict"]),
                 "error": cell(_number(row["error"]), _number(row["share"]), _number(row["unanswered"]), unit),
             }
             for place, row in enumerate(rows)
@@ -470,8 +242,8 @@ def noise_of(folder: Folder, name: str) -> dict[str, Any] | None:
     try:
         told = {} if facts is None else json.loads(facts.read_bytes())
         error, unit = _number(told["expected_error"]), str(told["unit"])
-        deltas = [_number(told[key]) for key in ("achieved_delta", "achieved_delta_when_present") if told.get(key)]
-        return {"error": cell(error, math.nan, 0.0, unit), "delta": delta_said(max(deltas, default=0.0)),
+        delta = _number(told.get("achieved_delta") or 0.0)
+        return {"error": cell(error, math.nan, 0.0, unit), "delta": delta_said(delta),
                 "epsilon": _number(told["epsilon"])}  # fmt: skip
     except (OSError, *WRONG_FACTS):
         return {}
@@ -513,12 +285,6 @@ def _went_wrong(work: Work) -> bool:
     return work.state == "failed" or (work.title == DESIGN and work.code == POLICY_FAILED)
 
 
-def _rounded_up(delta: float) -> float:
-    """Two digits, not less."""
-    power = 10.0 ** (math.floor(math.log10(delta)) - 1)
-    return float(f"{math.ceil(delta / power * (1 - 1e-9)) * power:.2g}")
-
-
 def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
@@ -529,8 +295,11 @@ def _positive(value: Any, name: str) -> float:
     return float(value)
 
 
-ROUTES = [
-    Route("/audits/{name}/improve", improve, methods=["GET", "POST"]),
-    Route("/audits/{name}/improve/sliders", sliders),
-    Route("/audits/{name}/improve/look", look, methods=["GET", "POST"]),
-]
+def _typed(text: str) -> float:
+    try:
+        return _positive(float(text), "granularity")
+    except ValueError:
+        raise InputError("`granularity` must be a number, such as 0.01.") from None
+
+
+ROUTES = [Route("/audits/{name}/improve", improve, methods=["GET", "POST"])]

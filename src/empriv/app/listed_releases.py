@@ -26,6 +26,7 @@ class ListedRelease:
     answer : what was released
     error : the expected size of its noise
     told : what it tells of the most exposed person, in words
+    database : what it was of: the label, and a pseudonym of the rows
     databases, people : that were audited for it, counted
     """
 
@@ -34,6 +35,7 @@ class ListedRelease:
     answer: str
     error: str
     told: str
+    database: str
     databases: str
     people: str
 
@@ -99,6 +101,7 @@ def _release(entry: ReleaseEntry) -> ListedRelease:
         answer=shown + (f" and {len(answers) - 4:,} more" if len(answers) > 4 else ""),
         error=_error(entry),
         told=figures_words(entry.achieved).replace("total_risk", "total risk"),
+        database=shortened(entry.label + ("" if entry.rows is None else f" ({entry.rows[:12]})"), _SHOWN),
         databases=f"{entry.n_databases:,}",
         people=f"{entry.n_individuals:,}",
     )

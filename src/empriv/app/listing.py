@@ -75,8 +75,7 @@ class Listed:
         """The largest delta and its epsilon, as the figures say."""
         told = self.figures.get("figures")
         first = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
-        values = [first.get("delta"), first.get("delta_when_present")]
-        known = [value for value in values if isinstance(value, int | float)]
+        known = [value for value in (first.get("delta"),) if isinstance(value, int | float)]
         epsilon = first.get("epsilon")
         try:
             return f"{max(known):.2g} at {epsilon:g}" if known and isinstance(epsilon, int | float) else ""

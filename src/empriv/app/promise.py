@@ -17,7 +17,7 @@ from empriv.app.folder import LEDGER
 from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
 from empriv.app.table_at_hand import databases_of, reach_of_audit, remembered
 from empriv.cli.config import NOBODY, Settings
-from empriv.cli.policy import goal_of
+from empriv.cli.targets import goal_of
 from empriv.errors import EmprivError, InputError
 from empriv.words.planning import PRESETS, Promise, beyond_reach, failing, opinion, promised, together_in_words
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from empriv.cli.config import NOBODY, Settings
-from empriv.cli.policy import parse_target
+from empriv.cli.targets import parse_target
 from empriv.errors import InputError
 
 _DEFAULT = Settings()
@@ -51,8 +51,6 @@ def script_of(name: str, settings: Settings, noise: Mapping[str, Any] | None = N
     """
     if not (settings.files and settings.individual and settings.query):
         raise InputError("The settings must say which data, who and what: a script is made of them.")
-    if settings.fail_if:
-        raise InputError("`fail_if` must be left to the command line, which ends with an exit code. Hint: the TOML.")
     verdicts = "".join(f"\n    ({_text(text)}, audit.verdict({_limits(settings, text)}))," for text in settings.target)
     script = _SCRIPT.format(
         name=name, data=_data(settings), audit=_call(_audit(settings), "data", _text(settings.asked)),

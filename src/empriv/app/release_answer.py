@@ -30,7 +30,7 @@ from empriv.app.work import Work, latest, start
 from empriv.base.storage import WRONG_FACTS
 from empriv.cli.config import Settings
 from empriv.cli.output import POLICY_FAILED
-from empriv.cli.policy import parse_target
+from empriv.cli.targets import parse_target
 from empriv.errors import EmprivError, InputError
 from empriv.words.decision import PUBLISH
 
@@ -227,12 +227,14 @@ def release_arguments(folder: Folder, name: str, form: Mapping[str, Any]) -> tup
 
 
 def noise_arguments(name: str, settings: Settings, granularity: float) -> tuple[str, ...]:
-    """The command that certifies answers as they are, rounded to multiples."""
+    """The command that judges answers as they are, rounded to multiples, and says what that assumes."""
     target = _target(settings)
-    limit = f"--{target.figure.replace('_', '-')}={target.limit:g}"
+    if target.figure != "delta":
+        raise InputError("The promise must have a limit on delta for answers to be released.")
+    limit = f"--delta={target.limit:g}"
     presence = () if settings.presence == "both" else (f"--presence={settings.presence}",)
     return (
-        "noise", f"{name}.empriv", f"--epsilon={target.epsilon:g}", limit, *presence, "--method", "optimal",
+        "noise", f"{name}.empriv", f"--epsilon={target.epsilon:g}", limit, *presence, "--method", "as-it-is",
         f"--granularity={granularity:g}", "--save", f"{name}.noise.empriv", "--report", f"{name}.noise.html",
     )  # fmt: skip
 
@@ -337,19 +339,18 @@ def look_at_noise(name: str, unit: str = "") -> NoiseSeen | None:
         return NoiseSeen((said, f"{kept} {opinion(saved.epsilon)} {failing(saved.delta)}"), None)
     if not isinstance(saved, empriv.Noise):
         raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
-    limits = (("delta", saved.delta), ("total risk", saved.total_risk))
-    stated = [f"{what} {limit:g}" for what, limit in limits if limit is not None]
-    kept = " and ".join([f"epsilon {saved.epsilon:g}", *stated])
+    kept = f"epsilon {saved.epsilon:g} and delta {saved.delta:g}"
     often = "" if saved.times == 1 else f", over {saved.times:,} publications together"
     cost = () if saved.law.only_point else (f"It moves an answer by ±{amount(saved.expected_error, unit)} on average.",)
     design = {
-        "epsilon": saved.epsilon, "delta": saved.delta, "total_risk": saved.total_risk, "method": saved.method,
+        "epsilon": saved.epsilon, "delta": saved.delta, "method": saved.method,
         "granularity": saved.law.granularity, "bound": saved.declared_bound,
         "times": None if saved.times == 1 else saved.times,
-        "presence": None if saved.times > 1 else "random" if saved.present is None else "both",
+        "presence": None if saved.times > 1 else saved.presence,
     }  # fmt: skip
-    meaning = opinion(saved.epsilon) + ("" if saved.delta is None else f" {failing(saved.delta)}")
-    return NoiseSeen((*cost, f"It keeps {kept}{often}. {meaning}", saved.law.words), design)
+    assumed = saved.notes if saved.law.only_point else ()
+    said = f"It keeps {kept}{often}. {opinion(saved.epsilon)} {failing(saved.delta)}"
+    return NoiseSeen((*cost, said, saved.law.words, *assumed), design)
 
 
 def _check_ready(folder: Folder, name: str) -> None:

@@ -27,6 +27,7 @@ from empriv.app import (
     who_and_when,
 )
 from empriv.app.aside import Aside, warm_up
+from empriv.app.connections import MOST, TimedConnection
 from empriv.app.folder import Folder
 from empriv.app.guard import Guard, Key
 from empriv.app.pages import Forged, asset, forged, not_done, refused, unexpected
@@ -89,17 +90,22 @@ def serve(folder: Folder, port: int, *, browse: Callable[[str], object] | None, 
         # The address goes by a file that only this user reads: a browser's command line is for all to see.
         write_atomically(door, _door(key.address).encode())
         browse(door.as_uri())
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application(folder, key), log_level="critical", access_log=False, lifespan="on", server_header=False
-        )
-    )
+    server = server_of(application(folder, key))
     try:
         server.run(sockets=[listening])
     finally:
         listening.close()
         with contextlib.suppress(OSError):
             door.unlink()
+
+
+def server_of(app: Guard) -> uvicorn.Server:
+    """A server of the app, whose connections are timed; it speaks nothing but HTTP."""
+    config = uvicorn.Config(
+        app, log_level="critical", access_log=False, lifespan="on", server_header=False,
+        http=TimedConnection, ws="none", backlog=MOST,
+    )  # fmt: skip
+    return uvicorn.Server(config)
 
 
 def _listening(port: int) -> socket.socket:

@@ -19,7 +19,7 @@ from empriv.app.pages import ELSEWHERE, STEPS, aside_of, changed_elsewhere, fold
 from empriv.app.work import AUDIT, Work, cancel, latest, start
 from empriv.base.progress import duration
 from empriv.cli.config import Settings
-from empriv.cli.policy import parse_target
+from empriv.cli.targets import parse_target
 from empriv.errors import EmprivError, InputError
 from empriv.words.planning import opinion
 
@@ -30,7 +30,7 @@ _ASKED_IN = {
     "statistic": ("query", "component", "unit", "order", "column", "aggregate", "SQL"),
     "promise": (
         "target", "epsilon", "times", "adversary", "previous", "spread", "buckets", "own_contribution", "ledger",
-        "scope", "basis", "presence", "fail_if", "density",
+        "scope", "basis", "presence", "density",
     ),
 }  # fmt: skip
 _PLAIN = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson")  # files that cannot lead to others

@@ -7,8 +7,8 @@ releases from `ledger`, and pages and charts from `report`.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, singledispatch
 from importlib.metadata import version
@@ -19,29 +19,31 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
-from empriv.auditing.deciding import case_of
+from empriv.auditing.deciding import case_of, lasting_reasons
 from empriv.auditing.knowledge import adversary_facts, adversary_to_parts, nothing_known_to_json
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
 from empriv.base.arguments import finite_epsilon, one_of, rising_epsilons, whole_number
 from empriv.base.display import show_in_turn
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
-from empriv.errors import InputError
 from empriv.measuring import AdversaryRisk, GivenRisk, Risk, RiskContract, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
+from empriv.measuring.given.presence import presence_of
 from empriv.measuring.series import HowOften
 from empriv.measuring.tables import GivenTableRisk
 from empriv.noise.measured import SeveralRisk, asks_presence, holds_no_answers, one_number, several_numbers, unit_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
 from empriv.validate.bounds import bounds
+from empriv.validate.bounds.noise_as_kernel import NoiseGiven
 from empriv.validate.checks import checks
+from empriv.validate.covering import WhoMoved, cover, cover_on, moved
 from empriv.validate.publications import how_often
-from empriv.validate.verdict import FAIL, PASS, UNRESOLVED, verdict
+from empriv.validate.verdict import PASS, PRESENCES, verdict
 from empriv.words import sentences as words
-from empriv.words.decision import Decision, decide
+from empriv.words.decision import DAY, Decision, decide
 from empriv.words.facts import JointFacts, Question, RiskFacts
 from empriv.words.findings import Finding
 from empriv.words.summary import Summary, figure_line, summarise, tail_sentence
@@ -53,7 +55,6 @@ if TYPE_CHECKING:
     from empriv.noise.noise import Noise
 
 JSON_VERSION = 1
-PRESENCES = ("random", "both")
 _MOST_BOUNDS = 8  # kept: each holds a figure for every individual
 
 
@@ -80,15 +81,16 @@ class Audit:
     scope : name of the body of data in the ledger
     times : publications, each from a database of its own, that the figures are of
     unit : of the answer, such as "min", for words and pages
+    paper : whether verdicts are asked as in the paper: random databases, and the estimate decides
 
     Examples
     --------
     >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
     >>> audit = empriv.audit(data, "avg(delay)", epsilon=0.1)
     >>> print(f"{audit.delta(0.1):.4f}, total risk {audit.total_risk(0.1):.3f}")
-    0.0190, total risk 0.824
+    0.0083, total risk 0.340
     >>> audit.individuals(0.1, top=2)["databases"]
-    array([153, 173])
+    array([148, 139])
     """
 
     results: Results = field(repr=False)
@@ -106,9 +108,9 @@ class Audit:
     scope: str = ""
     times: int = 1
     unit: str = ""
+    paper: bool = False
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
-    _there: dict[tuple[float, ...], tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False, repr=False)
-    _checks_there: dict[float, tuple[Check, ...]] = field(default_factory=dict, init=False, repr=False)
+    _verdicts: dict[Any, Verdict] = field(default_factory=dict, init=False, repr=False)
     _certified: dict[str, Noise | JointNoise] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -199,14 +201,6 @@ class Audit:
         """Smallest epsilon at which every delta_i is at most ``delta``."""
         return self.measured.epsilon(delta)
 
-    @cached_property
-    def when_present(self) -> RiskContract:
-        """The same figures on a database that the person is in, where the paper's are averaged over all databases.
-
-        Asked like any risk: ``delta``, ``delta_i``, ``bounds``. Of one number.
-        """
-        return self.measured.given_presence()
-
     def updated(self, rows: Any, **options: Any) -> Audit:
         """The audit with further databases among the others, such as today's. Only their rows are read.
 
@@ -227,14 +221,6 @@ class Audit:
         return bounds_whenever(self, epsilon, level)
 
     @cached_property
-    def _present(self) -> RiskContract | None:
-        """`when_present`, or None for a kind of risk that has no such figures."""
-        try:
-            return self.when_present
-        except InputError:
-            return None
-
-    @cached_property
     def components(self) -> dict[str, Audit]:
         """The audit of each number alone; empty if the query gives a single number."""
         parts = self.risk.each_number
@@ -253,19 +239,41 @@ class Audit:
         results = self.composition.own_results
         return replace(self, results=results, risk=measure(results, density=self.density), composition=None)
 
-    def bounds(
-        self,
-        epsilon: float | Several,
-        level: float | None = None,
-        method: str = "analytic",
-        *,
-        rng: int = 0,
-        progress: bool | None = None,
-    ) -> Bounds:
-        """Lower bound, estimate and upper bound of delta, of each delta_i and of total risk; see `empriv.bounds`."""
+    def bounds(self, epsilon: float | Several, level: float | None = None, *, noise: NoiseGiven = 0.0) -> Bounds:
+        """Lower bound, estimate and upper bound of delta, and the upper bound of each delta_i; see `empriv.bounds`."""
         level = self.measured.usual_level if level is None else level
-        key = _key(epsilon, level, method, rng)
-        return self._kept_bounds(key, lambda: bounds(self.measured, epsilon, level, method, rng=rng, progress=progress))
+        if noise:
+            return bounds(self.measured, epsilon, level, noise=noise)
+        key = _key(epsilon, level)
+        return self._kept_bounds(key, lambda: bounds(self.measured, epsilon, level))
+
+    def cover(self, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None) -> float:
+        """The largest move of the answer that is hidden at (epsilon, delta), in its own units; see `empriv.cover`.
+
+        Where the spread depends on what is known, in units of what is left of a database: `cover_on` has it in the
+        answer's units for one.
+
+        Examples
+        --------
+        >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+        >>> audit = empriv.audit(data, "avg(delay)", paper=True)
+        >>> 0.1 < audit.cover(0.1, 0.05) < audit.moved().most
+        True
+        """
+        return cover(self.measured, epsilon, delta, noise=noise, level=level)
+
+    def cover_on(
+        self, database: Any, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
+    ) -> float:
+        """The cover on one database, given by its label, in the answer's units."""
+        return cover_on(self.measured, database, epsilon, delta, noise=noise, level=level)
+
+    def moved(self, *, top: int | None = 10, show_ids: bool = False) -> WhoMoved:
+        """Who moved the answer by how much on which database: each person's largest move, furthest first.
+
+        Names are pseudonyms of this call, unless ``show_ids``. ``top=None`` lists everybody.
+        """
+        return moved(self.measured, top=top, key=None if show_ids else secrets.token_bytes(32))
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
@@ -278,39 +286,35 @@ class Audit:
         epsilon: float,
         delta: float | None = None,
         total_risk: float | None = None,
-        basis: str = "bound",
+        basis: str | None = None,
         level: float | None = None,
-        presence: str = "both",
+        presence: str | None = None,
+        noise: NoiseGiven = 0.0,
     ) -> Verdict:
         """ "pass", "fail" or "unresolved" against targets, with reasons.
 
-        ``basis="bound"`` asks whether the upper bound meets the target or a lower one breaks it, ``basis="estimate"``
-        what the point estimate does, as in the paper; the verdict holds both. ``presence="both"`` asks about a random
-        database, as the paper does, and about one that the person is in, and gives the worse verdict;
-        ``presence="random"`` asks as the paper does alone. Where there are no figures for a database that people are
-        in, that is said.
+        ``basis="bound"`` asks whether the upper bound meets the target or the lower one breaks it, ``basis="estimate"``
+        what the point estimate does, as in the paper; the verdict holds both. ``presence="both"`` judges the paper's
+        pair, on a random database, and what people did on the days they did it; ``presence="random"`` the paper's pair
+        alone. An audit made with ``paper=True`` asks as the paper does unless told otherwise. ``noise`` is added to the
+        answer before it is judged.
         """
-        one_of("presence", presence, PRESENCES)
-        asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "total_risk": total_risk, "basis": basis}
-        in_random = verdict(
-            self.measured, **asked, level=level, bounds_there=self.bounds(float(epsilon), level),
-            checks_made=self.checks,
+        basis = ("estimate" if self.paper else "bound") if basis is None else basis
+        presence = ("random" if self.paper else "both") if presence is None else presence
+        asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "total_risk": total_risk}
+        key = (*asked.values(), basis, level, presence)
+        if not noise and key in self._verdicts:
+            return self._verdicts[key]
+        at = finite_epsilon(epsilon)
+        judged = verdict(
+            self.measured, **asked, basis=basis, level=level, presence=presence, noise=noise,
+            bounds_there=None if noise else self.bounds(at, level), checks_made=self.checks,
         )  # fmt: skip
         if self.origin is not None and self.origin.sampled:
-            in_random.findings = (*in_random.findings, Finding("sampled"))
-        if presence == "random":
-            return in_random
-        if self._present is None:
-            in_random.findings = (*in_random.findings, Finding("presence-not-measured"))
-            return in_random
-        at = float(epsilon)
-        if at not in self._checks_there:
-            self._checks_there[at] = checks(self._present, at)
-        there = verdict(
-            self._present, **asked, level=level, bounds_there=self.bounds_when_present(at, level),
-            checks_made=self._checks_there[at],
-        )  # fmt: skip
-        return _worse_of(in_random, there)
+            judged.findings = (*judged.findings, Finding("sampled"))
+        if not noise:
+            self._verdicts[key] = judged
+        return judged
 
     def decision(
         self, verdicts: Verdict | Sequence[Verdict] = (), *, noise: Noise | JointNoise | None = None
@@ -332,11 +336,6 @@ class Audit:
         given = (verdicts,) if isinstance(verdicts, Verdict) else tuple(verdicts)
         return decide(case_of(self, given, noise))
 
-    def bounds_when_present(self, epsilon: float, level: float | None = None) -> Bounds:
-        """The same as `bounds`, in a database that people are in."""
-        key = ("when present", *_key(epsilon, self.measured.usual_level if level is None else level))
-        return self._kept_bounds(key, lambda: bounds(self.when_present, epsilon, level))
-
     def _kept_bounds(self, key: tuple[Any, ...], compute: Callable[[], Bounds]) -> Bounds:
         if key not in self._bounds:
             while len(self._bounds) >= _MOST_BOUNDS:
@@ -345,19 +344,25 @@ class Audit:
         return self._bounds[key]
 
     def how_often(
-        self, *, epsilon: float, delta: float, level: float | None = None, presence: str = "both"
+        self, *, epsilon: float, delta: float, level: float | None = None, presence: str | None = None
     ) -> HowOften:
         """How often the query may be published, each time from a database of its own, within a target.
 
         ``presence`` is as for `verdict`, so that a target that one publication misses is never within reach of more.
         """
-        one_of("presence", presence, PRESENCES)
+        presence = one_of("presence", ("random" if self.paper else "both") if presence is None else presence, PRESENCES)
         once = replace(self, times=1) if self.times > 1 else self
         asked: dict[str, Any] = {"epsilon": finite_epsilon(epsilon), "delta": delta, "level": level}
         often = how_often(self.once, **asked, bounds_once=once.bounds(asked["epsilon"], level))
-        if presence == "random" or once._present is None:
+        if presence == "random" or often.by_bound == 0:
             return often
-        there = how_often(once._present, **asked, bounds_once=once.bounds_when_present(asked["epsilon"], level))
+        judged = once.verdict(epsilon=epsilon, delta=delta, level=level, basis="bound", presence="both")
+        day = next((target for target in judged.judged if target.where == DAY), None)
+        if day is None or not isinstance(self.once, Risk):
+            return often if judged == PASS else replace(often, by_bound=0)
+        # on the days that somebody is in: effect sizes of the day, until several publications are judged by the cover
+        bounded = Bounds(day.limit, judged.level, day.lower, day.estimate, day.upper, np.zeros(0), ())
+        there = how_often(presence_of(self.once), **asked, bounds_once=bounded)
         return replace(
             often,
             by_bound=min(often.by_bound, there.by_bound),
@@ -374,19 +379,8 @@ class Audit:
         return summarise(self._facts(grid), self._asked)
 
     def _facts(self, epsilons: Sequence[float]) -> RiskFacts:
-        """What the words need to know, with the figures for a database that people are in beside the paper's."""
-        facts = facts_of(self.measured, epsilons)
-        if self._present is None:
-            return facts
-        asked = tuple(map(float, epsilons))
-        if asked not in self._there:
-            grid = np.array(asked)
-            self._there[asked] = (self._present.delta(grid), self._present.total_risk(grid))
-        figures = tuple(
-            replace(figure, delta_when_present=float(delta), total_risk_when_present=float(total))
-            for figure, delta, total in zip(facts.figures, *self._there[asked], strict=True)
-        )
-        return replace(facts, figures=figures)
+        """What the words need to know."""
+        return facts_of(self.measured, epsilons)
 
     @property
     def _asked(self) -> Question:
@@ -404,6 +398,7 @@ class Audit:
             earlier=0 if self.composition is None else len(self.composition.entries),
             nothing_known=self.nothing_known,
             n_databases=self.n_databases,
+            verified=None if self.results.verified is None else str(self.results.verified),
         )
 
     def in_turn(self, epsilons: Iterable[float] | float | None = None, *, every: bool = False) -> Iterator[str]:
@@ -413,12 +408,11 @@ class Audit:
         epsilons, as JSON and pages have them, and not only at the first.
         """
         grid = np.array(self.epsilons if epsilons is None else rising_epsilons(epsilons))
-        yield from map(figure_line, facts_of(self.measured, grid.tolist()).figures)
-        self._facts(grid.tolist())  # with those for a database that people are in
+        yield from map(figure_line, self._facts(grid.tolist()).figures)
         if every:
             self.bounds(grid)
         bounded = self._bounds_at_first(grid)
-        yield words.upper(float(np.ravel(bounded.upper)[0]), bounded.level, bounded.finest)
+        yield words.upper(float(np.ravel(bounded.upper)[0]), bounded.level)
         grave = sum(check.severity != "info" for check in self.checks)
         yield f"{len(self.checks)} checks made, {grave} of them with something to know."
 
@@ -431,20 +425,8 @@ class Audit:
         """A summary with the bounds at its first epsilon, and the checks that a reader should see."""
         grid = np.array([figure.epsilon for figure in said.figures])
         bounded = self._bounds_at_first(grid)
-        upper, lower, limit, least, total, most = (
-            float(np.ravel(figures)[0])
-            for figures in (
-                bounded.upper, bounded.lower, bounded.limit, bounded.total_risk_lower, bounded.total_risk,
-                bounded.total_risk_upper,
-            )
-        )  # fmt: skip
-        sentences = (
-            words.upper(upper, bounded.level, bounded.finest),
-            words.lower(lower, bounded.level),
-            *([words.limit(limit, bounded.level)] if limit > lower else ()),
-            words.total_between(least, total, most, bounded.level),
-            *bounded.notes,
-        )
+        upper, lower = (float(np.ravel(figures)[0]) for figures in (bounded.upper, bounded.lower))
+        sentences = (words.upper(upper, bounded.level), words.lower(lower, bounded.level), *bounded.notes)
         # exact leaks are among the alarms already
         grave = [c.sentence for c in self.checks if c.severity != "info" and c.code != "exact-leak"]
         calm = [check.sentence for check in self.checks if check.code == "iid" and check.severity == "info"]
@@ -468,10 +450,12 @@ class Audit:
             "n_components": self.n_components,
             "times": self.times,
             "unit": self.unit,
+            "paper": self.paper,
             "source": origin_to_json(self.origin),
             "n_databases": self.n_databases,
             "n_individuals": facts.n_individuals,
             "draws": facts.draws,
+            "verified": None if self.results.verified is None else self.results.verified.to_json(),
             "adversary": adversary_facts(self.against, grid),
             "nothing_known": nothing_known_to_json(self.nothing_known),
             "earlier_releases": [] if self.composition is None else list(self.composition.entries),
@@ -534,6 +518,7 @@ class Audit:
             "n_components": self.n_components,
             "times": self.times,
             "unit": self.unit,
+            "paper": self.paper,
         }
         write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **known_arrays})
 
@@ -567,14 +552,17 @@ class Audit:
         """
         asked = Asked(
             self.alone.risk, self.query, self.text, self.component, self.origin, self.scope, self.composition,
-            self._certified, _hidden_given(self.against),
+            self._certified, _hidden_given(self.against), lasting_reasons(self.alone),
         )  # fmt: skip
-        further = None
+        further, dated = None, True
         if rows is not None:
+            from empriv.collecting.origins import describe
             from empriv.collecting.run_options import Run
 
-            further = further_results(self.alone, databases_like(self.origin, rows), Run())
-        return release_through(ledger, asked, value, noise=noise, database=database, further=further)
+            data = databases_like(self.origin, rows)
+            further = further_results(self.alone, data, Run(verified_on=database))
+            dated = describe(data).dated
+        return release_through(ledger, asked, value, noise=noise, database=database, further=further, dated=dated)
 
     def report(self, path: str | PathLike[str], **options: Any) -> empriv.report.Written:
         """Write the audit as one page of HTML, with what belongs beside it; see `empriv.report.write_report`."""
@@ -612,7 +600,7 @@ def _(audit: Audit) -> str:
 
 @asks_presence.register
 def _(audit: Audit) -> bool:
-    return audit.alone._present is not None
+    return not audit.paper
 
 
 @holds_no_answers.register
@@ -650,34 +638,9 @@ def _(against: GivenTableRisk) -> GivenTableRisk | None:
     return against
 
 
-def _key(epsilon: npt.ArrayLike, level: float, method: str = "analytic", rng: int = 0) -> tuple[Any, ...]:
+def _key(epsilon: npt.ArrayLike, level: float) -> tuple[Any, ...]:
     """The key under which bounds are cached."""
-    return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level, method, rng)
-
-
-def _worse_of(in_random: Verdict, there: Verdict) -> Verdict:
-    """The worse of two verdicts, with the reasons of both under the name of each; those of the worse come first."""
-    order = (PASS, UNRESOLVED, FAIL)
-
-    def how_bad(part: Verdict) -> tuple[int, float]:
-        return order.index(part), max(target.upper - target.limit for target in part.targets)
-
-    worse = max(in_random, there, key=how_bad)
-    out = copy(worse)
-    out.there = worse is there
-    out.by_bound = max(in_random.by_bound, there.by_bound, key=order.index)
-    out.by_estimate, out.by_estimate_when_present = in_random.by_estimate, there.by_estimate
-    # so many databases must resolve it in both places
-    still_open = [part for part in (in_random, there) if part.by_bound == UNRESOLVED == out.by_bound]
-    out.unresolved_by_bound = any(part.unresolved_by_bound for part in still_open)
-    needs = [part.databases_needed for part in still_open]
-    out.databases_needed = max((n for n in needs if n is not None), default=None) if None not in needs else None
-    parts = [
-        (Finding("in-random-database"), *in_random.findings),
-        (Finding("when-present"), *there.findings),
-    ]
-    out.findings = tuple(finding for part in (reversed(parts) if out.there else parts) for finding in part)
-    return out
+    return (np.shape(epsilon), tuple(np.ravel(np.asarray(epsilon, float)).tolist()), level)
 
 
 def _joint_json(joint: JointFacts) -> dict[str, Any]:

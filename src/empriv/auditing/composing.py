@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from empriv.auditing.updating import unlike
+from empriv.base.row_sketches import RowSketches
 from empriv.collecting.origins import Origin
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import (
@@ -34,7 +36,9 @@ from empriv.ledger.accounts import Plans, Prices, effect_of, effects_of, release
 from empriv.ledger.values import label_text
 from empriv.ledger.windows import window_of
 from empriv.measuring import RiskContract
+from empriv.measuring.contract import total_risk_of
 from empriv.measuring.densities.density import Density
+from empriv.measuring.line.moves import moves_of
 from empriv.measuring.tables import TableRisk, measure_table
 from empriv.noise.drawing import cell_of
 from empriv.noise.drawn import with_noise
@@ -47,6 +51,8 @@ NOW = "asked now"  # name of the new query beside the earlier ones
 _DRAWS = 32
 _POINTS = 400  # noisy results with everyone that are measured, at least: bandwidths take the square of their number
 _SEED = 0
+_ROUNDING = 1e-6  # of the largest influence, in which influences are compared
+_TELLING = 4  # different influences that no other rows are taken to have
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +127,7 @@ def composition(
     """
     if results.draws is not None:
         raise InputError("`ledger` must go with a query that is not randomised: its noise is what is designed.")
-    entries = ledger.released(identity)
+    entries = ledger.released(identity, results.rows)
     if not entries:
         return None
     parts: dict[str, Results] = {}
@@ -151,6 +157,7 @@ class Asked:
     ----------
     risk : of the query alone
     given : the same given what is known, if noise can be designed for that
+    obstacles : what leaves a verdict open whatever noise is added, in sentences
     query, text, component, origin, scope, composition : as in `Audit`
     certified : noise that was certified for this risk already, by what it claims
     """
@@ -164,6 +171,7 @@ class Asked:
     composition: Composition | None
     certified: dict[str, Noise | JointNoise] = field(repr=False)
     given: RiskContract | None = field(default=None, repr=False)
+    obstacles: tuple[str, ...] = ()
 
 
 def release_through(
@@ -174,20 +182,29 @@ def release_through(
     noise: Noise | JointNoise,
     database: Any,
     further: Results | None = None,
+    dated: bool = True,
 ) -> Released:
-    """Release a noisy answer through the ledger; see `Audit.release`."""
+    """Release a noisy answer through the ledger; see `Audit.release`.
+
+    ``further`` are results on rows of a further database; ``dated`` says whether its date is that of its rows.
+    """
+    if asked.obstacles:
+        raise RefusalError(f"It cannot be told whether the answer is private enough. {asked.obstacles[0]}")
     noise = _certified(asked, noise)
     results = asked.risk.results
-    audited = results
+    audited, rows = results, results.rows
     if further is not None:
-        value, database, audited = _of_further(results, further, value, database)
+        value, database, further = _of_further(results, further, value, database, noise)
+        audited, rows = results.with_databases(further), further.rows
+    elif database is not None:
+        _check_day(noise, results, database)
     if value is None or database is None:
         raise InputError("`value` and `database` must be given, or `rows` of the database that is released from.")
     laws: Mapping[str, Law]
     if isinstance(noise, JointNoise):
         laws, target = noise.laws, Figures(noise.epsilon, noise.delta)
     else:
-        laws, target = {NOW: noise.law}, Figures(noise.epsilon, noise.delta, noise.total_risk)
+        laws, target = {NOW: noise.law}, Figures(noise.epsilon, noise.delta)
     policy = ledger.policy
     epsilon = target.epsilon if policy.epsilon is None else policy.epsilon
     own = laws if results.components is None else {f"{NOW}: {name}": law for name, law in laws.items()}
@@ -201,13 +218,15 @@ def release_through(
         method=noise.method if isinstance(noise, Noise) else "joint",
         law=law,
         asked=target,
-        achieved=_achieved(noise, epsilon),
+        achieved=_achieved(noise, epsilon, policy),
         joint=None if asked.composition is None else asked.composition.joint(own, epsilon),
         n_individuals=results.n_individuals,
         results=results if asked.text is None else None,
-        content=_content(audited, value, laws, database),
+        content=_content(audited, value, laws, database, rows),
+        dated=dated and (asked.origin is None or asked.origin.dated),
         plan=plan,
         prices=None if plan is None or ledger.knows_plan(plan, scope=asked.scope) else _prices(noise, policy),
+        verified=_verified(results, further),
     )
 
     def draw() -> float | tuple[float, ...]:
@@ -223,10 +242,21 @@ def release_through(
     return ledger.release(release, draw)
 
 
+def _verified(results: Results, further: Results | None) -> str | None:
+    """How the answer was verified: on the rows that it is of where they are at hand, else by the audit alone."""
+    if further is not None and further.verified is not None:
+        return f"this database: {further.verified}"
+    return None if results.verified is None else f"the audit: {results.verified}; the rows of this answer not at hand"
+
+
 def _of_further(
-    results: Results, further: Results, value: float | Mapping[str, float] | None, database: Any
+    results: Results,
+    further: Results,
+    value: float | Mapping[str, float] | None,
+    database: Any,
+    noise: Noise | JointNoise,
 ) -> tuple[float | Mapping[str, float], Any, Results]:
-    """Answer and label of a further database, and all results with it; refused if it is not like those audited."""
+    """Answer and label of a further database, and its results alone; refused if it is not like those audited."""
     if value is not None:
         raise InputError("`value` must not be given with `rows`, from which it is computed.")
     labels = further.databases.tolist()
@@ -238,7 +268,8 @@ def _of_further(
         further = further.on_databases(np.array(places))
     if further.n_databases != 1:
         raise InputError(f"`rows` must be of one database, got {further.n_databases:,}. Hint: `database` names it.")
-    reason = unlike(results, further)
+    _check_day(noise, further, further.databases[0])
+    reason = unlike(results, further, moves=not _judges_days(noise))
     if reason is not None:
         raise RefusalError(
             f"The new database is not like those audited. {reason} Hint: add it to the audit (`updated`, or empriv "
@@ -247,7 +278,33 @@ def _of_further(
     answers = further.q[0]
     names = results.components
     answer = float(answers) if names is None else dict(zip(names, map(float, answers), strict=True))
-    return answer, further.databases.tolist()[0], results.with_databases(further)
+    return answer, further.databases.tolist()[0], further
+
+
+def _judges_days(noise: Noise | JointNoise) -> bool:
+    """Whether the noise promises something of the very day that is released."""
+    return isinstance(noise, Noise) and noise.presence == "both" and noise.times == 1
+
+
+def _check_day(noise: Noise | JointNoise, results: Results, database: Any) -> None:
+    """Refuse a database on which somebody did more than the answer hides, by that database's own leave-one-out."""
+    places = [k for k, label in enumerate(results.databases.tolist()) if label_text(label) == label_text(database)]
+    if not _judges_days(noise) or len(places) != 1:
+        return  # what people did there is not known
+    assert isinstance(noise, Noise)
+    most = float(moves_of(results.on_databases(np.array(places))).sizes.max(initial=0.0))
+    if most <= noise.cover * (1 + 1e-9):
+        return
+    what = (
+        "decides whether there is an answer at all"
+        if math.isinf(most)
+        else "moves the answer by more than the released answer hides"
+    )
+    raise RefusalError(
+        f"On this database somebody {what}. Nothing is released. Hint: cap what each person adds (empriv advise finds "
+        "the cap; a capped query never needs a refusal, which itself tells a little), or design more noise with a "
+        "larger bound."
+    )
 
 
 def _plan(asked: Asked, law: Mapping[str, Any], policy: Policy) -> str:
@@ -278,7 +335,7 @@ def releases_fitting(noise: Noise | JointNoise, policy: Policy) -> int | None:
     """
     if policy.window is None or policy.epsilon is None:
         raise InputError("`policy` must have a window.")
-    by_name, alone = _prices(noise, policy), _achieved(noise, policy.epsilon)
+    by_name, alone = _prices(noise, policy), _achieved(noise, policy.epsilon, policy)
     limits = {"delta": policy.delta, "total_risk": policy.total_risk}
     if by_name is None:
         prices = Prices.for_anybody(effect_of(alone.delta or 0.0, policy.epsilon) ** 2)
@@ -309,8 +366,14 @@ def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:
     return asked.certified[claim]
 
 
-def _content(results: Results, value: float | Mapping[str, float], laws: Mapping[str, Law], database: Any) -> Content:
-    """What the database that is released holds, on the lattice on which it is released.
+def _content(
+    results: Results,
+    value: float | Mapping[str, float],
+    laws: Mapping[str, Law],
+    database: Any,
+    rows: RowSketches | None,
+) -> Content:
+    """What the database that is released holds, on the lattice on which it is released; ``rows`` are all, or its own.
 
     On the lattice, so that digits lost in summing rows in another order do not make another database.
     """
@@ -327,7 +390,16 @@ def _content(results: Results, value: float | Mapping[str, float], laws: Mapping
     # Another answer than was audited is not of the rows that were audited, whatever label it is given.
     if len(here) != 1 or results.outcomes[here[0]].any() or answer != _cells(laws, results.q[here[0]]):
         return Content(answer, None, results.digest)
-    return Content(answer, _people(results, here[0], list(laws.values())), results.digest)
+    place = here[0]
+    shape, telling = _shape(results, place, list(laws.values()))
+    return Content(
+        answer=answer,
+        people=_people(results, place, list(laws.values())),
+        results=results.digest,
+        shape=shape,
+        telling=telling,
+        rows=None if rows is None else rows.of(place if len(rows) == results.n_databases else 0),
+    )
 
 
 def _cells(laws: Mapping[str, Law], values: Any) -> str:
@@ -350,15 +422,42 @@ def _people(results: Results, place: int, laws: Sequence[Law]) -> str:
     return "\n".join(sorted(lines))
 
 
-def _achieved(noise: Noise | JointNoise, epsilon: float) -> Figures:
+def _shape(results: Results, place: int, laws: Sequence[Law]) -> tuple[tuple[str, ...], bool]:
+    """What people change the answer by, beside the one who changes it most; and whether that is telling.
+
+    Of answers a + b q(x), people's influences are b times those of q: divided by the largest size, and with the sign of
+    the first that is not 0, they are the same for all a and b. Two roundings, half a step apart: last digits that
+    differ move some number over the edge of one of them, hardly of both.
+    """
+    here = np.flatnonzero(results.entry_database == place)
+    owners = np.searchsorted(results.starts, here, side="right") - 1
+    here = here[np.argsort(results.individuals[owners].astype(np.str_), kind="stable")]
+    names = sorted(results.individuals[owners].astype(np.str_).tolist())
+    change = results.q[place] - results.entry_q[here].reshape(len(here), *np.shape(results.q[place]))
+    changes = np.nan_to_num(change.reshape(len(here), -1), nan=0.0)
+    largest = np.abs(changes).max(axis=0, initial=0.0)
+    # What is lost in summing is no influence.
+    size = np.abs(np.nan_to_num(np.ravel(results.q[place])))
+    if np.any(largest <= 1e-12 * size) or not len(here):
+        return (), False
+    parts = changes / largest
+    first = parts[np.argmax(np.abs(parts) > _ROUNDING, axis=0), np.arange(parts.shape[1])]
+    parts *= np.sign(first)
+    outcomes = results.entry_outcomes[here].reshape(len(here), -1).tolist()
+    facts = [names, outcomes]
+    texts = tuple(repr((facts, np.floor(parts / _ROUNDING + half).astype(int).tolist())) for half in (0.0, 0.5))
+    steps = np.array([law.granularity for law in laws])
+    distinct = {tuple(cells) for cells in np.rint(changes / steps).tolist()} - {(0.0,) * len(steps)}
+    return texts, len(distinct) >= _TELLING
+
+
+def _achieved(noise: Noise | JointNoise, epsilon: float, policy: Policy) -> Figures:
     """What the release achieves by itself, at the epsilon that the ledger asks for."""
     if isinstance(noise, Noise):
-        delta, total = noise.achieved_delta(epsilon), noise.certificate.achieved_total_risk(epsilon)
-        if noise.present is not None:  # what it promises of a database that people are in is told too
-            delta = max(delta, noise.present.achieved_delta(epsilon))
-            if noise.total_risk is not None:
-                total = max(total, noise.present.achieved_total_risk(epsilon))
-        return Figures(epsilon, delta, max(total, delta))
+        delta = noise.achieved_delta(epsilon)
+        if policy.total_risk is None:
+            return Figures(epsilon, delta)
+        return Figures(epsilon, delta, max(delta, float(total_risk_of(noise.achieved_delta_i(epsilon)[:, None])[0])))
     if epsilon >= noise.achieved_epsilon and noise.achieved_delta == 0:
         return Figures(epsilon, 0.0, 0.0)
     risk = noise.remeasure(draws=_DRAWS, rng=_SEED)

@@ -15,8 +15,8 @@ from empriv.auditing.knowledge import known_to_readers
 from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
 from empriv.results import Results
-from empriv.validate.verdict import FAIL, PASS, UNRESOLVED, Verdict
-from empriv.words.decision import Case, Judged, NoisyAnswer
+from empriv.validate.verdict import Verdict, worst_of
+from empriv.words.decision import DAY, Case, Hidden, Judged, NoisyAnswer
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
@@ -32,11 +32,10 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise
         bounded = audit.bounds(np.array([epsilon]))
         return Case(
             None, None, epsilon, bounded.level, float(bounded.estimate[0]), float(bounded.upper[0]), audit.n_databases,
-            delta_there=audit.summary().figures[0].delta_when_present,
             known=known_to_readers(audit.measured_against), times=audit.times, sampled=_sampled(audit),
         )  # fmt: skip
-    worst = max(verdicts, key=(PASS, UNRESOLVED, FAIL).index)
-    judged = max(worst.targets, key=_how_bad)
+    worst = worst_of(verdicts)
+    judged = max(worst.judged, key=_how_bad)
     errors = [check for check in worst.checks if check.severity == "error"]
     return Case(
         outcome=str(worst),
@@ -47,12 +46,12 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise
         delta=judged.estimate,
         upper=judged.upper,
         n_databases=audit.n_databases,
-        there=worst.there,
+        hidden=hidden_on_the_day(worst, audit.unit),
         obstacles=tuple(check.sentence for check in errors),
         lasting=tuple(check.sentence for check in errors if check.code in LASTING),
         needed=worst.databases_needed,
         known=known_to_readers(audit.measured_against),
-        presence=worst.by_estimate_when_present is not None,
+        presence=any(target.where == DAY for target in worst.judged),
         times=audit.times,
         sampled=_sampled(audit),
         noise=None if noise is None else noisy_answer(noise, audit, verdicts),
@@ -63,9 +62,17 @@ def _sampled(audit: Audit) -> bool:
     return audit.origin is not None and audit.origin.sampled
 
 
+def hidden_on_the_day(verdict: Verdict, unit: str) -> Hidden | None:
+    """What the answer hides of what people did, for the words; None where the day was not judged."""
+    day = verdict.day
+    if day is None:
+        return None
+    return Hidden(day.typical, day.largest, day.days, day.beyond, day.exposed, day.people_beyond, day.varies, unit)
+
+
 def _how_bad(target: Judged) -> tuple[bool, bool, float]:
     """Failed before unresolved before met; then by how far the upper bound is off."""
-    broken = max(target.lower, target.cross_fitted) > target.limit
+    broken = target.lower > target.limit
     return broken, target.upper > target.limit, target.upper - target.limit
 
 
@@ -77,17 +84,31 @@ def noisy_answer(noise: Any, audit: Audit, verdicts: Sequence[Verdict]) -> Noisy
 
 @noisy_answer.register(Noise)
 def _(noise: Noise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
-    certificates = [noise.certificate, *(part for part in (noise.composed, noise.present) if part is not None)]
-    whole = not noise.study and all(part.holds for part in certificates) and noise.times >= audit.times
-    # noise keeps its promise to whom it was designed against: not to an adversary, nor together with other releases
-    same = noise.given == (known_to_readers(audit.measured_against) != ()) and audit.composition is None
-    kept = all(_keeps(noise, verdict) for verdict in verdicts)
-    achieved = noise.achieved_delta() if noise.present is None else noise.present.achieved_delta()
-    if noise.composed is not None:
-        achieved = noise.composed.achieved_delta()
+    kept = not reasons_against(noise, audit) and all(_keeps(noise, verdict) for verdict in verdicts)
     return NoisyAnswer(
-        noise.expected_error, typical_answer(audit.alone.results), achieved, whole and same and kept, audit.unit
+        noise.expected_error, typical_answer(audit.alone.results), noise.achieved_delta(), kept, audit.unit
     )
+
+
+def reasons_against(noise: Noise, audit: Audit) -> tuple[str, ...]:
+    """Why an answer of this audit must not be released with this noise, in sentences; nothing if it may be.
+
+    All that offers, shows or releases noisy answers asks here.
+    """
+    reasons = []
+    if not noise.holds:
+        reasons.append("The upper bound on delta with this noise is above the target.")
+    if noise.times < audit.times:
+        reasons.append("The noise is for fewer publications than are judged.")
+    # noise keeps its promise to whom it was designed against: not to an adversary, nor together with other releases
+    if noise.given != (known_to_readers(audit.measured_against) != ()) or audit.composition is not None:
+        reasons.append("The noise is for readers who know something else than those that are judged.")
+    return (*reasons, *lasting_reasons(audit))
+
+
+def lasting_reasons(audit: Audit) -> tuple[str, ...]:
+    """What leaves a verdict open whatever noise is added, in sentences."""
+    return tuple(check.sentence for check in audit.checks if check.severity == "error" and check.code in LASTING)
 
 
 @noisy_answer.register(JointNoise)
@@ -107,10 +128,9 @@ def _(noise: JointNoise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnsw
 
 def _keeps(noise: Noise, verdict: Verdict) -> bool:
     """Whether noise was designed for these targets, or for stricter ones."""
-    limits = {"delta": noise.delta, "total_risk": noise.total_risk}
-    met = all((limit := limits[target.name]) is not None and limit <= target.limit for target in verdict.targets)
+    met = all(target.name == "delta" and noise.delta <= target.limit for target in verdict.targets)
     # several publications are composed for all databases; one is asked where people are too
-    there = verdict.by_estimate_when_present is None or noise.present is not None or noise.times > 1
+    there = verdict.presence == "random" or noise.presence == "both" or noise.times > 1
     return met and there and noise.epsilon <= verdict.epsilon
 
 

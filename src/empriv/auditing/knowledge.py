@@ -6,7 +6,6 @@ SQL expressions and functions are run on every database like queries. `measuring
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -206,8 +205,6 @@ def _(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
         "logarithm": against.left.logarithm,
         "spread": fit.spread is not None,
         "steps": [{"name": step.name, "p": step.p} for step in against.steps],
-        "average": [against.average(epsilon) for epsilon in epsilons],
-        "worst_context": [None if worst is None else asdict(worst) for worst in map(against.worst_context, epsilons)],
     }
 
 

@@ -46,6 +46,7 @@ def audit(
     ledger: Ledger | None = None,
     scope: str = "",
     unit: str = "",
+    paper: bool = False,
     draws: int | None = None,
     rng: int = 0,
     post: Callable[[Any], Any] | None = None,
@@ -77,6 +78,7 @@ def audit(
     ledger : audit the query together with all that was released from the same databases before
     scope : name of the body of data in the ledger, if the ledger covers several
     unit : of the answer, such as "min" or "€", for words and pages
+    paper : ask as the paper does: nothing is counted as known, databases are random, and the estimate decides
     draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`
 
     Returns
@@ -88,12 +90,16 @@ def audit(
     >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
     >>> audit = empriv.audit(data, "avg(delay)", epsilon=[0.1, 0.5])
     >>> print(f"{audit.delta(0.1):.4f}")
-    0.0190
+    0.0083
     >>> audit.verdict(epsilon=0.1, delta=0.05)
-    'unresolved'
+    'fail'
     """
     epsilons, density, unit = rising_epsilons(epsilon), density_or_default(density), unit_name(unit)
     by_default = isinstance(adversary, str) and adversary == "auto"
+    if paper:
+        if adversary is not None and not by_default:
+            raise InputError("`adversary` must not be given with `paper`, which counts nothing as known.")
+        adversary, by_default = None, False
     if adversary is not None and not by_default and ledger is not None:
         raise InputError(
             "`adversary` must not be given with `ledger`: several numbers are not measured against an adversary."
@@ -110,7 +116,7 @@ def audit(
         if ledger is not None:
             raise InputError("`ledger` must go with the rows, on which earlier queries are run again, got `Results`.")
         results = data if order else replace(data, ordered=False)
-        alone = replace(_measured(results, epsilons, density, component, grouped=True), unit=unit)
+        alone = replace(_measured(results, epsilons, density, component, grouped=True), unit=unit, paper=paper)
         return with_adversary(alone, adversary, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
@@ -126,7 +132,7 @@ def audit(
         queries = [replace(single_query, post=post) for single_query in queries]
     if isinstance(data, Databases):
         check_memory(data, queries, run)
-    results = run_query(data, queries if several else queries[0], run)
+    results = run_query(data, queries if several else queries[0], replace(run, sketch=True))
     if not order or data.draws is not None:  # random databases have no order
         results = replace(results, ordered=False)
     origin = describe(data)
@@ -137,6 +143,7 @@ def audit(
     alone = replace(
         _measured(results, epsilons, density, component, grouped=any(single_query.groups for single_query in queries)),
         query=asked_text, origin=origin, text=canonical_text(queries), scope=scope, unit=unit,
+        paper=paper,
     )  # fmt: skip
     if ledger is not None:
 
@@ -256,6 +263,12 @@ def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("paper")
+    return value
+
+
 def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Facts of a saved audit, each of them checked."""
     try:
@@ -273,6 +286,7 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
             "scope": text(meta.get("scope", "")),
             "times": whole_number("times", meta.get("times", 1), least=1),
             "unit": unit_name(meta.get("unit", "")),
+            "paper": _flag(meta.get("paper", False)),
             "nothing_known": nothing_known_from_json(meta.get("nothing_known")),
         }
     except WRONG_FACTS as error:

@@ -101,7 +101,7 @@ def further_results(audit: Audit, data: Databases, run: Run) -> Results:
     from empriv.collecting.queries import queries_in
 
     queries = queries_in(audit.text)
-    further = run_query(data, queries if len(queries) > 1 else queries[0], run)
+    further = run_query(data, queries if len(queries) > 1 else queries[0], replace(run, sketch=True))
     if further.cells is not None:
         further = _with_known_cells(audit, further)
     return further if audit.component is None else further.component(audit.component)
@@ -134,11 +134,11 @@ def databases_like(origin: Origin | None, rows: Any) -> Databases:
     )  # fmt: skip
 
 
-def unlike(results: Results, further: Results) -> str | None:
+def unlike(results: Results, further: Results, *, moves: bool = True) -> str | None:
     """Why a further database is not like those that were audited, None if it is: then their figures hold for it too.
 
-    Its answer must not lie beyond those seen by more than half of their range, and nobody may change it by more than
-    anybody changed an answer before.
+    Its answer must not lie beyond those seen by more than half of their range, and, with ``moves``, nobody may change
+    it by more than anybody changed an answer before.
     """
     if further.components != results.components:
         return "It has cells that no audited database has."
@@ -153,7 +153,7 @@ def unlike(results: Results, further: Results) -> str | None:
         return "Its answer lies far beyond those that were audited."
     changes = [np.abs(part.q[part.entry_database] - part.entry_q) for part in (results, further)]
     widest, here = (np.nanmax(change.reshape(len(change), -1), axis=0, initial=0.0) for change in changes)
-    if np.any(here > widest * (1 + 1e-9)):
+    if moves and np.any(here > widest * (1 + 1e-9)):
         return "Somebody changes its answer by more than anybody changed an answer before."
     return None
 

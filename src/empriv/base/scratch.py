@@ -1,7 +1,8 @@
 """Folders for people's rows on disk, and how they and workers are cleaned up when a process is ended from outside.
 
 A folder is removed when its work is over, after an error, Ctrl-C, SIGTERM and SIGHUP. What SIGKILL leaves behind is
-swept by the next process that makes such a folder in the same place. Workers end when their parent is gone.
+swept by the next process that makes such a folder in the same place. Workers end when their parent is gone, and a
+process that writes into a folder ends before the folder goes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 import threading
@@ -40,9 +42,30 @@ def scratch_directory(parent: str | None = None) -> Iterator[str]:
         try:
             yield path
         finally:
+            _end_writers(path)
             shutil.rmtree(path, ignore_errors=True)
             if lock is not None:
                 os.close(lock)
+
+
+@contextmanager
+def writing_into(folder: str, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A process that writes into a folder is ended before the folder is removed, by whichever thread removes it."""
+    _writers[process] = folder
+    try:
+        yield
+    finally:
+        _writers.pop(process, None)
+
+
+_writers: dict[subprocess.Popen[bytes], str] = {}
+
+
+def _end_writers(folder: str) -> None:
+    for process, place in list(_writers.items()):
+        if Path(place).is_relative_to(folder):
+            process.kill()
+            process.wait()
 
 
 @contextmanager

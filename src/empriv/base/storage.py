@@ -33,6 +33,7 @@ _INT8, _INT32, _INT64 = np.dtype(np.int8), np.dtype(np.int32), np.dtype(np.int64
 _RESULTS: dict[str, np.dtype[Any] | None] = {
     "q": _FLOAT, "outcomes": _INT8, "databases": _LABELS, "individuals": _LABELS, "starts": _INT64,
     "entry_database": _INT32, "entry_q": _FLOAT, "entry_outcomes": _INT8,
+    "row_starts": _INT64, "row_digests": _INT64, "row_reach": _FLOAT,
 }  # fmt: skip
 _TALLY: dict[str, np.dtype[Any] | None] = {
     **dict.fromkeys(
@@ -71,6 +72,8 @@ def file_path(path: str | PathLike[str]) -> Path:
 def write_atomically(path: str | PathLike[str], content: bytes, *, mode: int = 0o600) -> None:
     """Write ``content`` to ``path`` whole or not at all: a temporary file beside it, then a rename."""
     target = file_path(path)
+    if not target.name:
+        raise InputError(f"`path` must name a file, got {str(target)!r}.")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -102,18 +105,15 @@ def write_archive(
 def read_archive(path: str | PathLike[str], *, kinds: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Meta and arrays of an archive of one of these kinds. A file may come from anybody.
 
-    What each member would need is read from its header first, and members that are not of the kind are not read.
+    What each member would need is asked first, nothing is inflated beyond that, and members that are not of the kind
+    are not read.
     """
     # Read whole first: whatever fails after that is damage, and not the disk's.
     whole = file_path(path).read_bytes()
     try:
         with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-            members = {member.filename: member for member in archive.infolist()}
-            if sum(member.file_size for member in archive.infolist()) > max(_SMALL, _MOST_TIMES * len(whole)):
-                raise FileFormatError(
-                    "The file is damaged, or was not written by empriv: it would need far more memory than its size."
-                )
-            meta = _meta(archive, kinds)
+            members = _members(archive, len(whole))
+            meta = _meta(_inflated(archive, members["meta.json"]), kinds)
             arrays = {
                 name: _array(archive, members[f"{name}.npy"], wanted)
                 for name, wanted in _arrays_of(meta["kind"], members)
@@ -124,8 +124,50 @@ def read_archive(path: str | PathLike[str], *, kinds: tuple[str, ...]) -> tuple[
     return meta, arrays
 
 
-def _meta(archive: zipfile.ZipFile, kinds: tuple[str, ...]) -> dict[str, Any]:
-    meta = json.loads(archive.read("meta.json"))
+def arrays_to_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Arrays as the bytes of an archive without facts, as checkpoints hold them."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def arrays_from_bytes(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    """The inverse of `arrays_to_bytes`, for bytes that may come from anybody."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = _members(archive, len(content))
+            return {name.removesuffix(".npy"): _array(archive, member, None) for name, member in members.items()}
+    except (OSError, *_DAMAGE) as error:
+        raise FileFormatError("The file is damaged, or was not written by empriv.") from error
+
+
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """Members by name, if all of them together say that they need no more than ``size`` bytes can become."""
+    listed = archive.infolist()
+    if sum(member.file_size for member in listed) > max(_SMALL, _MOST_TIMES * size):
+        raise FileFormatError(
+            "The file is damaged, or was not written by empriv: it would need far more memory than its size."
+        )
+    members = {member.filename: member for member in listed}
+    if len(members) < len(listed):
+        raise ValueError("two members of one name")
+    return members
+
+
+def _inflated(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The bytes of a member: as many as the archive's directory says, however many the member would inflate to."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("compression")  # others inflate whatever they are given, however little is asked for
+    with archive.open(member) as file:
+        # Asked for a number of bytes, zlib stops there; asked for all, it would go on to 2 GB, whatever was said.
+        content = file.read(member.file_size)
+    if len(content) != member.file_size:
+        raise ValueError("size")
+    return content
+
+
+def _meta(content: bytes, kinds: tuple[str, ...]) -> dict[str, Any]:
+    meta = json.loads(content)
     if not isinstance(meta, dict) or meta.get("format") != "empriv":
         raise FileFormatError("The file was not written by empriv.")
     if not isinstance(meta["version"], int):
@@ -153,18 +195,17 @@ def _arrays_of(kind: str, members: Iterable[str]) -> Iterator[tuple[str, np.dtyp
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, wanted: np.dtype[Any] | None) -> npt.NDArray[Any]:
     """One array, if its header says as many bytes as there are, and numbers of the type wanted, or labels for None."""
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("compression")
-    with archive.open(member) as file:
-        major, minor = np.lib.format.read_magic(file)
-        read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[major]
-        shape, _, dtype = read(file)
-        size = math.prod(shape) * dtype.itemsize
-        if minor != 0 or min(shape, default=0) < 0 or size != member.file_size - file.tell():
-            raise ValueError("size")
-        if dtype.kind not in ("biufUSMm" if wanted is None else "iu" if wanted.kind == "i" else "f"):
-            raise ValueError("type")
-    array = np.ascontiguousarray(np.lib.format.read_array(io.BytesIO(archive.read(member)), allow_pickle=False))
+    file = io.BytesIO(_inflated(archive, member))
+    major, minor = np.lib.format.read_magic(file)
+    read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[major]
+    shape, _, dtype = read(file)
+    size = math.prod(shape) * dtype.itemsize
+    if minor != 0 or min(shape, default=0) < 0 or size != member.file_size - file.tell():
+        raise ValueError("size")
+    if dtype.kind not in ("biufUSMm" if wanted is None else "iu" if wanted.kind == "i" else "f"):
+        raise ValueError("type")
+    file.seek(0)
+    array = np.ascontiguousarray(np.lib.format.read_array(file, allow_pickle=False))
     if wanted is None or array.dtype == wanted:
         return array
     # Whole numbers of another size are the same numbers, if they fit.
@@ -178,9 +219,10 @@ def kind_of(path: str | PathLike[str]) -> str | None:
     """What an archive holds, without its arrays; None for what is no archive: `read_archive` says why."""
     try:
         with zipfile.ZipFile(path) as archive:
-            if archive.getinfo("meta.json").file_size > _SMALL:
+            member = archive.getinfo("meta.json")
+            if member.file_size > _SMALL:
                 return None
-            meta = json.loads(archive.read("meta.json"))
+            meta = json.loads(_inflated(archive, member))
             return str(meta["kind"]) if meta["format"] == "empriv" else None
     except (OSError, *_DAMAGE):
         return None

@@ -22,8 +22,8 @@ from empriv.cli.options import (
     unit_option,
 )
 from empriv.cli.output import POLICY_FAILED, printing, write_json, write_to
-from empriv.cli.policy import goal_of, parse_target
 from empriv.cli.running import bar_of, engine_of, interruptible, limits_of
+from empriv.cli.targets import goal_of, parse_target
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 

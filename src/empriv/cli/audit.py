@@ -23,7 +23,6 @@ from empriv.cli.options import (
     adversary_options,
     epsilon_option,
     estimate_option,
-    fail_if_option,
     json_option,
     ledger_options,
     limit_options,
@@ -62,7 +61,6 @@ from empriv.errors import InputError
 @json_option
 @click.option("--save", metavar="PATH", help="Save the audit, for `empriv show` and empriv.load (mode 0600).")
 @report_options
-@fail_if_option
 @target_options
 @show_ids_option
 @top_option
@@ -87,7 +85,7 @@ def audit(config: str | None, trust_config: bool, write_config: str | None, upda
       empriv audit sales.parquet --database day --individual client_id --query "avg(amount)"
       empriv audit "sales/*.csv" --database "date_trunc('month', t)" --individual client_id \\
         --query "SELECT sum(amount) FROM data JOIN clients USING (client_id) WHERE adult" \\
-        --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --fail-if "total_risk > 0.01 at 0.1"
+        --table clients=clients.csv --epsilon 0.05,0.1 --json audit.json --target "total_risk <= 0.01 at 0.1"
       empriv audit --update audit.empriv today.parquet
     """
     only_estimate = given.pop("estimate")
@@ -126,7 +124,7 @@ def run_audit(settings: Settings, engine: Any) -> Any:
     audited = empriv.audit(
         source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
         component=settings.component, adversary=adversary_of(settings, unnamed="auto"),
-        order=settings.order, unit=settings.unit,
+        order=settings.order, unit=settings.unit, paper=settings.paper,
         ledger=ledger_of(settings), scope=settings.scope, engine=engine,
         progress=False if settings.quiet else None, notice=_unsaid if settings.quiet else None,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from empriv.cli.config import Settings, read_config, settings_of, to_toml
 from empriv.cli.inputs import beside_report, check_targets, density_from_name, paths_read, source_of
 from empriv.cli.markdown import as_markdown
 from empriv.cli.options import quiet_option
-from empriv.cli.output import exit_by, judged, print_outcomes, printing
+from empriv.cli.output import exit_by, judged, printing
 from empriv.cli.running import (
     LOOKING,
     Finished,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, quiet: bool | None) -> None:
     """Run an audit.toml as a gate: exit with 0 if every promise is kept, 3 if one is broken, 4 if nobody can tell.
 
-    Promises are its `target` and `fail_if`. What it writes (report, json, save) is written as by `empriv audit`.
+    Promises are its `target`. What it writes (report, json, save) is written as by `empriv audit`.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
             _print(checked, decision)
     text = None if markdown in (None, "-") or summary is None else (str(markdown), summary)
     write_files(checked, wanted, bar, save=settings.save, text=text)
-    exit_by(checked.outcomes, checked.verdicts)
+    exit_by(checked.verdicts)
 
 
 def _settings(path: str, *, trusted: bool) -> Settings:
@@ -100,7 +100,7 @@ def _settings(path: str, *, trusted: bool) -> Settings:
     for key in ("files", "individual", "query"):
         if not getattr(settings, key):
             raise InputError(f"{name} must hold `{key}`. Hint: empriv init writes a file to begin with.")
-    if not settings.target and not settings.fail_if:
+    if not settings.target:
         raise InputError(f'{name} must promise something. Hint: target = ["delta <= 0.05 at 0.1"].')
     settings.check_adversary()
     density_from_name(settings.density)
@@ -119,20 +119,18 @@ def _validate(settings: Settings, engine: Any) -> None:
 
 
 def _checked(audit: Audit, wanted: Wanted, *, figures: bool) -> tuple[Finished, Decision]:
-    """The outcomes of all that was promised, and the decision."""
-    outcomes, verdicts = judge_all(audit, wanted)
+    """The verdicts on all that was promised, and the decision."""
+    verdicts = judge_all(audit, wanted)
     decision = audit.decision([verdict for _, verdict in verdicts])
-    shown = {**audit.to_json(), **judged(decision, outcomes, verdicts)} if figures else None
-    return Finished(audit, shown, outcomes, verdicts, None), decision
+    shown = {**audit.to_json(), **judged(decision, verdicts)} if figures else None
+    return Finished(audit, shown, verdicts, None), decision
 
 
 def _print(checked: Finished, decision: Decision) -> None:
     """The decision, and each promise with its outcome."""
-    if checked.verdicts:
-        click.secho(printable(decision.line), bold=True)
-        for line in (decision.reason, decision.condition):
-            click.echo(click.wrap_text(printable(line), 80))
+    click.secho(printable(decision.line), bold=True)
+    for line in (decision.reason, decision.condition):
+        click.echo(click.wrap_text(printable(line), 80))
     for text, verdict in checked.verdicts:
         colour = {"pass": "green", "fail": "red"}.get(verdict, "yellow")
         click.secho(printable(f"{verdict.upper()}: {text}"), fg=colour)
-    print_outcomes(checked.outcomes)

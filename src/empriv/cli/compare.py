@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ from empriv.cli.config import Settings, config_options, settings_of
 from empriv.cli.inputs import adversary_of, check_targets, density_from_name, load_audit, paths_read, source_of
 from empriv.cli.options import PRESENCES, Sentence, epsilon_option, json_option, quiet_option
 from empriv.cli.output import POLICY_FAILED, write_json
-from empriv.cli.policy import goal_of, parse_target
-from empriv.cli.running import PAGE, bar_of, interruptible
+from empriv.cli.running import PAGE, bar_of, engine_of, interruptible, limits_of
+from empriv.cli.targets import goal_of, parse_target
 from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
 # Keys by which `empriv audit` writes or judges: a comparison must not write over an audit's files.
-_OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "basis", "show_ids", "top")
+_OF_AUDITS = ("json", "save", "report", "public", "beside", "basis", "show_ids", "top")
 
 
 @click.command()
@@ -43,7 +44,7 @@ _OF_AUDITS = ("json", "save", "report", "public", "beside", "fail_if", "basis", 
 @click.option("--report", metavar="PATH", help="Write the comparison as one page of HTML.")
 @quiet_option
 def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **given: Any) -> None:
-    """Put protocols side by side: delta, its upper bound, total risk, errors, and which differences are real.
+    """Put protocols side by side: delta, its upper bound, total risk and errors.
 
     SAVED are audits that were saved with --save; they are named after their files. Or --config names an audit.toml
     with tables such as [protocols.rounded], each with a kind and its options.
@@ -66,14 +67,15 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
     page = {} if settings.report is None else {PAGE: 4.0}
     bar = bar_of({"Collecting and measuring": 2.0, "Comparing": 6.0, **page}, quiet=quiet)
 
-    def work() -> Any:
+    def work(engine: Any) -> Any:
         bar.begin("Collecting and measuring")
-        compared = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, quiet)
+        compared = _saved(paths, settings, given["epsilon"]) if config is None else _asked(settings, engine, quiet)
         bar.begin("Comparing")
         figures = None if settings.json is None else compared.to_json()
         return compared, figures, None if quiet else str(compared)
 
-    compared, figures, text = interruptible(work)
+    with nullcontext() if config is None else engine_of(limits_of(settings)) as engine:
+        compared, figures, text = interruptible(lambda: work(engine))
     bar.pause()
     from empriv.cli.terminal import printable
 
@@ -116,7 +118,7 @@ def _saved(paths: tuple[str, ...], settings: Settings, epsilons: tuple[float, ..
     )
 
 
-def _asked(settings: Settings, quiet: bool) -> Any:
+def _asked(settings: Settings, engine: Any, quiet: bool) -> Any:
     """The protocols of a file, on its rows."""
     for name in ("files", "individual", "protocols"):
         if not getattr(settings, name):
@@ -128,8 +130,7 @@ def _asked(settings: Settings, quiet: bool) -> Any:
         protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
         density=density_from_name(settings.density), component=settings.component, adversary=adversary_of(settings),
         draws=settings.draws, target=_target(settings),
-        rng=settings.rng, memory_limit=settings.memory_limit, timeout=settings.timeout,
-        notice=_unsaid if quiet else None,
+        rng=settings.rng, engine=engine, notice=_unsaid if quiet else None,
     )  # fmt: skip
 
 

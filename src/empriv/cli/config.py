@@ -19,7 +19,7 @@ import click
 from click.core import ParameterSource
 
 from empriv.cli.options import F, Separated, options
-from empriv.cli.policy import parse_target
+from empriv.cli.targets import parse_target
 from empriv.errors import InputError
 
 # Kinds of [protocols.NAME]: what each needs, and what it takes besides `query` and `base`.
@@ -28,6 +28,7 @@ PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "rounded": (("to",), ("at_random",)),
     "winsorised": (("column", "lower", "upper"), ()),
     "top_coded": (("column", "at"), ()),
+    "cap_people": (("at",), ()),
     "suppressed": (("fewer_than",), ()),
     "k_threshold": (("k",), ()),
     "dominance": (("share",), ("top", "column")),
@@ -79,10 +80,10 @@ class Settings:
     report: str | None = None
     public: bool = False
     beside: bool = False
-    fail_if: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     basis: str = "bound"
     presence: str = "both"
+    paper: bool = False
     show_ids: bool = False
     top: int = 3
     quiet: bool = False
@@ -102,6 +103,8 @@ class Settings:
         """Refuse adversaries that do not go together."""
         if NOBODY in self.adversary and (len(self.adversary) > 1 or self.previous or self.own_contribution):
             raise InputError("`adversary` must be none alone, or what is known, got both.")
+        if self.paper and (self.adversary or self.previous or self.own_contribution or self.buckets is not None):
+            raise InputError("`paper` must not be given with what is known: it counts nothing as known.")
         if self.own_contribution and (self.adversary or self.buckets is not None or self.previous):
             raise InputError("`own_contribution` must not be given with `adversary`, `previous` or `buckets`.")
         if self.buckets is not None and (self.previous or self.spread is not None):
@@ -142,6 +145,8 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
         raise InputError(f"`config` must be a file that can be read, got {name!r}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:  # of TOML, of Unicode, of digits and brackets without end
         raise InputError(f"`config` must be TOML, got {name!r}: {error}.") from None
+    if _beyond_64_bits(content):
+        raise InputError(f"`config` must be TOML, got {name!r}: an integer has more than 64 bits.")
     # The commands import this module, and their options check the file: so they are imported here, once both exist.
     from empriv.cli.audit import audit
     from empriv.cli.compare import compare
@@ -166,6 +171,12 @@ def read_config(path: str | PathLike[str]) -> dict[str, Any]:
             rule = error.message if "must " in error.message else f"must be valid: {error.message}"
             raise InputError(f"{name}: {rule if rule.startswith('`') else f'`{key}` {rule}'}") from None
     return checked
+
+
+def _beyond_64_bits(value: Any) -> bool:
+    """Whether a value of a file holds an integer that TOML does not know; Python's reader takes any."""
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (isinstance(value, int) and not -(2**63) <= value < 2**63) or any(map(_beyond_64_bits, members))
 
 
 def config_options(help_text: str, *, without: Collection[str] = ()) -> Callable[[F], F]:
@@ -300,7 +311,7 @@ def _nearest(word: str, known: Collection[str], all_of_them: str) -> str:
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "boolean": ((bool,), "true or false"),
     "integer range": ((int,), "an integer"),
-    "seconds": ((int, float), "a number of seconds above 0"),
+    "seconds": ((int, float), "a number of seconds above 0, up to a million"),
     "share": ((int, float), "a number between 0 and 1"),
     "epsilons": ((int, float), "numbers of at least 0, and at least one number"),
 }

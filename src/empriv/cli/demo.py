@@ -33,7 +33,7 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
     settings = settings_of(
         {},
         {"files": (str(flights()),), "database": "date", "individual": ("aircraft",), "query": (DEMO_QUERY,),
-         "epsilon": epsilon, "target": (DEMO_TARGET,), "unit": "min", "report": PAGE, "save": SAVED},
+         "epsilon": epsilon, "target": (DEMO_TARGET,), "unit": "min", "top": 2, "report": PAGE, "save": SAVED},
     )  # fmt: skip
     check_targets((PAGE, SAVED), ())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -38,8 +39,10 @@ def explain(estimate: bool, **given: Any) -> None:
             raise click.UsageError("--estimate must be given with FILES.")
         say_estimate(replace(settings, query=(query,)))
         return
+    from empriv.cli.running import engine_of
     from empriv.cli.terminal import printable
     from empriv.collecting import explain as explain_query
 
-    text = explain_query(source_of(settings) if settings.files else None, query)
+    with engine_of({}) if settings.files else nullcontext() as engine:
+        text = explain_query(source_of(settings) if settings.files else None, query, engine=engine)
     click.echo("\n".join(map(printable, text.splitlines())))

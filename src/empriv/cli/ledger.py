@@ -96,7 +96,9 @@ def policy(path: str, **limits: Any) -> None:
 @_path
 @_json
 def list_entries(path: str, json: str | None) -> None:
-    """Show all entries, oldest first. Databases are counted, never named.
+    """Show all entries, oldest first, and which database each was of: its label, and a pseudonym of its rows.
+
+    Releases with the same pseudonym are of the same rows, whatever the labels say.
 
     \b
     Example:
@@ -191,26 +193,6 @@ def export(path: str, target: str) -> None:
     _say(f"Wrote {_count(count)} to {Path(target).name}.")
 
 
-@ledger.command(short_help="Bring an old ledger to this version.")
-@_path
-def upgrade(path: str) -> None:
-    """Bring a ledger of an earlier version to this one, in place; a copy is kept beside it.
-
-    All entries and hashes stay as they are, so that heads noted earlier still hold. Added are what releases are found
-    by, which old entries say by their labels and queries only, and an entry that says so.
-
-    \b
-    Example:
-      empriv ledger upgrade releases.ledger
-    """
-    kept = _open(path).upgrade()
-    if kept is None:
-        _say(f"{Path(path).name} is of this version already: nothing was done.")
-        return
-    _say(f"Upgraded {Path(path).name}: its entries stay as they are, and one was added that says so.")
-    _say(f"The ledger as it was is kept in {kept.name}.")
-
-
 def _open(path: str) -> Ledger:
     from empriv.ledger import Ledger
 
@@ -256,7 +238,7 @@ def policy_words(policy: Policy) -> str:
 
 
 def _lines(entry: Entry) -> list[str]:
-    from empriv.ledger import PolicyEntry, PriceEntry, ReleaseEntry, UpgradeEntry
+    from empriv.ledger import PolicyEntry, PriceEntry, ReleaseEntry
 
     first = f"{entry.id:>4}  {entry.time[:19].replace('T', ' ')} UTC  "
     if isinstance(entry, PolicyEntry):
@@ -264,8 +246,6 @@ def _lines(entry: Entry) -> list[str]:
         return [f"{first}{event}: {policy_words(entry.policy)}"]
     if isinstance(entry, PriceEntry):
         return [f"{first}prices of the releases that follow"]
-    if isinstance(entry, UpgradeEntry):
-        return [f"{first}upgraded from an earlier version"]
     assert isinstance(entry, ReleaseEntry)
     answers = entry.answer if isinstance(entry.answer, tuple) else (entry.answer,)
     shown = ", ".join(f"{answer:.10g}" for answer in answers[:4]) + (", ..." if len(answers) > 4 else "")
@@ -273,9 +253,12 @@ def _lines(entry: Entry) -> list[str]:
     lines = [
         f"{first}released: {shown}",
         f"      {' '.join(entry.query.split())}{component}",
-        f"      {entry.n_databases:,} databases, {entry.n_individuals:,} individuals; {entry.method} noise; alone "
+        f"      of {entry.label}{'' if entry.rows is None else f', rows {entry.rows[:12]}'}, audited with "
+        f"{entry.n_databases:,} databases and {entry.n_individuals:,} individuals; {entry.method} noise; alone "
         f"{figures_words(entry.achieved)}",
     ]
+    if entry.verified is not None:
+        lines.append(f"      {entry.verified}")
     if entry.joint is not None:
         earlier = ", ".join(map(str, entry.joint.entries)) or "none"
         lines.append(f"      together with entries {earlier}: {figures_words(entry.joint)}")

@@ -66,6 +66,8 @@ class Commands(click.Group):
             _stop(f"Error:{name} {error.strerror or type(error).__name__}.", ERROR)
         except MemoryError:
             _stop("Error: there is not enough memory. Hint: --memory-limit makes the engine write to disk.", ERROR)
+        except RecursionError:
+            _stop("Error: a query, a condition or a file must not be nested so deeply.", ERROR)
         except Exception as error:
             # Its message may quote rows, so it is shown only on request.
             if os.environ.get("EMPRIV_TRACEBACK"):
@@ -109,7 +111,7 @@ def _loaded(name: str) -> click.Command:
 def main() -> None:
     """How private a statistic already is, from the data's own randomness.
 
-    Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a policy or a target failed, 4 a target is unresolved,
+    Exit codes: 0 done, 1 an error, 2 wrong usage, 3 a target failed, 4 a target is unresolved,
     130 interrupted, 129 and 143 ended by SIGHUP and SIGTERM.
 
     \b

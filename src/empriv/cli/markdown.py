@@ -14,24 +14,16 @@ _LONGEST = 300
 
 
 def as_markdown(figures: Mapping[str, Any]) -> str:
-    """Decision, promises and what was asked, in Markdown; ``figures`` are those of ``--json``."""
-    decision, verdicts = figures.get("decision"), figures.get("verdicts", ())
-    policies = figures.get("policies", ())
-    failed = any(policy["failed"] for policy in policies)
+    """Decision, promises and what was asked, in Markdown; ``figures`` are those of ``--json`` with a target."""
+    decision, verdicts = figures["decision"], figures["verdicts"]
     worst = next((word for word in ("fail", "unresolved") if word in {v["verdict"] for v in verdicts}), "pass")
-    sign = _SIGNS["fail" if failed else worst]
-    line = decision["line"] if decision is not None else ("A policy is broken" if failed else "No policy is broken")
-    lines = [f"### {sign} {_plain(line)}", ""]
-    if decision is not None:
-        lines += [_plain(decision["reason"]), "", f"<sub>{_plain(decision['condition'])}</sub>", ""]
-    if verdicts or policies:
-        lines += ["| promise | outcome | why |", "|---|---|---|"]
-        lines += [
-            f"| {_plain(v['target'])} | {_SIGNS[v['verdict']]} {v['verdict']} | {_plain(v['sentence'])} |"
-            for v in verdicts
-        ]
-        lines += [_policy_row(policy) for policy in policies]
-        lines.append("")
+    lines = [f"### {_SIGNS[worst]} {_plain(decision['line'])}", ""]
+    lines += [_plain(decision["reason"]), "", f"<sub>{_plain(decision['condition'])}</sub>", ""]
+    lines += ["| promise | outcome | why |", "|---|---|---|"]
+    lines += [
+        f"| {_plain(v['target'])} | {_SIGNS[v['verdict']]} {v['verdict']} | {_plain(v['sentence'])} |" for v in verdicts
+    ]
+    lines.append("")
     first = figures["figures"][0]
     asked = [
         ("query", f"`{_code(figures['query'])}`"),
@@ -45,12 +37,6 @@ def as_markdown(figures: Mapping[str, Any]) -> str:
         lines += ["", f"<details><summary>{len(warned)} to look at</summary>", ""]
         lines += [*(f"- {_plain(sentence)}" for sentence in warned), "", "</details>"]
     return "\n".join(lines) + "\n"
-
-
-def _policy_row(policy: Mapping[str, Any]) -> str:
-    outcome = "❌ broken" if policy["failed"] else "✅ kept"
-    value = "infinite" if policy["value"] is None else number(policy["value"])
-    return f"| not {_plain(policy['policy'])} | {outcome} | It is {value}. |"
 
 
 def _plain(text: str) -> str:

@@ -5,7 +5,6 @@ Numerics and rich are imported inside commands, so that ``--help`` is quick.
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,40 +24,36 @@ if TYPE_CHECKING:
 
     from empriv.auditing.audit import Audit
     from empriv.base.progress import Bar
+    from empriv.judge.noise_kernels import NoiseKernel
     from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
 
-RISKIEST = 20
-"""Individuals whose noisy answers are measured again."""
-
-_POINTS, _DRAWS = 2_000, 32  # noisy answers that a density is fitted to, and draws for each database, at most
-_KEPT = ("iid", "databases")  # checks of the audit that noise does not change
+_DRAWS = 32  # of each database, for several numbers together
 
 
 @dataclass(frozen=True)
 class _Designed:
-    """A design, those of other methods (``missed``: why a method gave none), and the verdicts before and after."""
+    """A design beside classical noise, and the verdict without it; ``against`` says why it may not be released."""
 
-    audit: Any
     made: Noise
-    others: dict[str, Noise]
-    missed: dict[str, str]
-    names: tuple[str, ...]
+    classical: NoiseKernel | None
     before: Any
-    after: Any
-    individuals: int
+    against: tuple[str, ...]
 
 
 @click.command()
 @click.argument("path", metavar="SAVED")
 @click.option("--epsilon", type=float, required=True, metavar="E", help="The epsilon to reach.")
-@click.option("--delta", type=float, metavar="D", help="Limit on each individual's delta_i. [default: 0]")
 @click.option(
-    "--total-risk", type=float, metavar="T", help="Limit on the total risk; if given alone, delta has no limit."
+    "--delta", type=float, metavar="D", help="Limit on each individual's delta_i. [several numbers: default 0]"
 )
 @click.option(
-    "--method", type=click.Choice(METHODS), default="robust", help="How to design the noise. [default: robust]"
+    "--method",
+    type=click.Choice(METHODS),
+    default="least",
+    help="How to design the noise; as-it-is adds none, and says what that assumes. [default: least]",
 )
+@click.option("--dither", is_flag=True, help="At least as much noise as lets the bound assume nothing of the answers.")
 @click.option(
     "--granularity",
     type=float,
@@ -78,11 +73,10 @@ class _Designed:
 @click.option(
     "--presence",
     type=click.Choice(PRESENCES),
-    help="Where the target must be met: in a random database and in one that people are in, or in a random one alone. "
-    "[default: both]",
+    help="Where the target must be met: in a random database and on the day that people are in, or in a random one "
+    "alone. [default: both]",
 )
 @click.option("--consistent", is_flag=True, help="Of several numbers: make margins add up again after the noise.")
-@click.option("--compare", is_flag=True, help="Compare the designs of all methods.")
 @click.option("--save", metavar="PATH", help="Save the noise, for `empriv release` (mode 0600).")
 @click.option("--report", metavar="PATH", help="Write the page of the answer with this noise, one file of HTML.")
 @click.option("--json", "json_path", metavar="PATH", help="Write the figures; - prints them instead.")
@@ -91,26 +85,25 @@ def noise(
     path: str,
     epsilon: float,
     delta: float | None,
-    total_risk: float | None,
     method: str,
+    dither: bool,
     granularity: float | None,
     bound: float | None,
     times: int,
     presence: str | None,
     consistent: bool,
-    compare: bool,
     save: str | None,
     report: str | None,
     json_path: str | None,
     quiet: bool,
 ) -> None:
-    """Design noise for an audit that was saved with --save, and certify what it achieves.
+    """Design the least noise for an audit that was saved with --save; the same bound judges it as judges the answer.
 
     Exit codes: 0 done, 3 no noise keeps the promise.
 
     \b
     Example:
-      empriv noise audit.empriv --epsilon 0.05 --delta 0.01 --granularity 0.25 --save noise.empriv
+      empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --dither --granularity 0.25 --save noise.empriv
     """
     check_targets((save, report, json_path), (path,))
     quiet = quiet or json_path == "-"
@@ -120,7 +113,7 @@ def noise(
     from empriv.noise.design.design import design_noise
 
     if audit.results.components is not None:
-        if method != "robust" or compare or times > 1 or any(x is not None for x in (bound, total_risk, presence)):
+        if method != "least" or dither or times > 1 or any(x is not None for x in (bound, presence)):
             raise click.UsageError(
                 "Several numbers together take only --epsilon, --delta, --granularity and --consistent."
             )
@@ -134,66 +127,49 @@ def noise(
         return
     if consistent:
         raise click.UsageError("--consistent must be for several numbers, got one.")
+    if delta is None:
+        raise click.UsageError("--delta must be given for noise on one number.")
 
     def work() -> _Designed:
-        def design(chosen: str, publications: int = 1) -> Noise:
-            return design_noise(
-                audit, epsilon=epsilon, delta=delta, total_risk=total_risk, method=chosen, granularity=granularity,
-                bound=bound, times=publications, presence=presence if publications == 1 else None,
-            )  # fmt: skip
-
         bar.begin("Designing noise")
-        designed = design(method, times)
-        bar.begin("Comparing with other methods")
-        others, missed = {method: designed}, {}
-        names = (method, *(METHODS if compare else ("classical", "paper")))
-        for name in dict.fromkeys(names):
-            if name not in others:
-                try:
-                    others[name] = design(name)
-                except (CertificateError, InputError) as error:
-                    missed[name] = str(error)
+        made = design_noise(
+            audit, epsilon=epsilon, delta=delta, method=method, dither=dither, granularity=granularity, bound=bound,
+            times=times, presence=presence,
+        )  # fmt: skip
         bar.begin("Judging")
-        return _Designed(
-            audit,
-            designed,
-            others,
-            missed,
-            tuple(dict.fromkeys(names)),
-            *_verdicts(audit, designed, presence or "both"),
-        )
+        return _judged(audit, made)
 
     try:
         outcome = interruptible(work)
     except CertificateError as error:
         _missed(error, bar)
     bar.pause()
-    designed = outcome.made
     if not quiet:
         from empriv.cli.terminal import console_for
 
         _show(outcome, console_for(sys.stdout))
     if save is not None:
-        designed.save(save, density=outcome.audit.density)
+        outcome.made.save(save, density=audit.density)
     if report is not None:
-        write_noise_page(designed, audit, report, bar, quiet=quiet)
+        write_noise_page(outcome.made, audit, report, bar, quiet=quiet)
     if json_path is not None:
+        classical = outcome.classical
         figures = {
-            **designed.to_json(),
-            "compared": {name: other.expected_error for name, other in outcome.others.items()},
+            **outcome.made.to_json(),
+            "classical": None
+            if classical is None
+            else {"kernel": classical.kind, "scale": classical.scale, "expected_error": classical.error},
             "verdict_before": str(outcome.before),
-            "verdict_after": {
-                "by_certificate": _held(designed),
-                "by_bound": None if outcome.after is None else outcome.after.by_bound,
-                "individuals": None if outcome.after is None else outcome.individuals,
-            },
+            "against": list(outcome.against),
         }
         write_json(json_path, figures)
+    if outcome.against:
+        click.get_current_context().exit(POLICY_FAILED)
 
 
 def _stages(report: str | None) -> dict[str, float]:
     """What the command does, and about how many seconds each may take."""
-    stages = {"Measuring": 0.5, "Designing noise": 3.0, "Comparing with other methods": 2.0, "Judging": 2.0}
+    stages = {"Measuring": 0.5, "Designing noise": 3.0, "Judging": 1.0}
     return stages if report is None else {**stages, PAGE: 4.0}
 
 
@@ -233,9 +209,7 @@ def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | 
             bar.pause()
             _show_joint(made, *figures)
         else:
-            presence = "random" if made.present is None else "both"
-            verdicts = interruptible(lambda: _verdicts(alone, made, presence))
-            outcome = _Designed(alone, made, {made.method: made}, {}, (made.method,), *verdicts)
+            outcome = interruptible(lambda: _judged(alone, made))
             bar.pause()
             from empriv.cli.terminal import console_for
 
@@ -258,89 +232,40 @@ def _missed(error: CertificateError, bar: Bar) -> NoReturn:
     click.get_current_context().exit(POLICY_FAILED)
 
 
-def _verdicts(audit: Any, designed: Noise, presence: str) -> tuple[Any, Any, int]:
-    """The verdict on the audit, the verdict on noisy answers of the riskiest measured again (or None), and how many."""
-    from empriv.validate.checks.one_number import leak_checks
-    from empriv.validate.verdict import verdict
+def _judged(audit: Audit, made: Noise) -> _Designed:
+    from empriv.auditing.deciding import reasons_against
+    from empriv.noise.design.design import classical_noise
 
-    before = audit.verdict(
-        epsilon=designed.epsilon, delta=designed.delta, total_risk=designed.total_risk, presence=presence
-    )
-    if designed.delta is None:  # total risk over the riskiest says nothing about everyone
-        return before, None, 0
-    draws = max(1, min(_DRAWS, _POINTS // max(1, audit.results.q.size)))
-    risk = designed.remeasure(draws=draws, rng=0, most=RISKIEST)
-    unchanged = [check for check in before.checks if check.code in _KEPT]
-    after = verdict(risk, epsilon=designed.epsilon, delta=designed.delta, checks_made=[*unchanged, *leak_checks(risk)])
-    return before, after, risk.results.n_individuals
-
-
-def _held(designed: Noise) -> str:
-    held = designed.certificate.holds and (designed.present is None or designed.present.holds)
-    return "pass" if held else "fail"
+    before = audit.verdict(epsilon=made.epsilon, delta=made.delta, presence=made.presence)
+    return _Designed(made, classical_noise(made), before, reasons_against(made, audit))
 
 
 def _show(outcome: _Designed, console: Console) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from empriv.cli.terminal import printable
+    from empriv.words.sentences import amount, number
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(printable(text, console.encoding), style=style))
 
-    designed, rows = outcome.made, {name: outcome.others.get(name) for name in outcome.names}
-    limit = "" if designed.delta is None else f", delta {designed.delta:g}"
-    limit += "" if designed.total_risk is None else f", total risk {designed.total_risk:g}"
-    say(f"Noise for epsilon {designed.epsilon:g}{limit} ({designed.method})", "bold")
-    say(designed.law.words)
-    console.print()
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim")
-    for header in ("method", "expected error", "of classical", "of the paper's", "achieved epsilon", "achieved delta"):
-        table.add_column(header, justify="left" if header == "method" else "right")
-    classical, paper = rows.get("classical"), rows.get("paper")
-    for name, law in rows.items():
-        if law is None:
-            table.add_row(name, "missed", "", "", "", "")
-            continue
-        table.add_row(
-            name, f"{law.expected_error:.5g}", _ratio(law, classical), _ratio(law, paper),
-            _epsilon(law.achieved_epsilon), f"{_achieved(law):.3g}",
-        )  # fmt: skip
-    console.print(table)
-    console.print()
-    for name, sentence in outcome.missed.items():
-        say(f"{name}: {sentence}")
-    if designed.composed is not None:
-        once = " (the other methods above are for one)" if len(rows) > 1 else ""
-        achieved = designed.composed.achieved_delta()
+    made, classical = outcome.made, outcome.classical
+    say(f"Noise for epsilon {made.epsilon:g}, delta {made.delta:g} ({made.method})", "bold")
+    say(made.law.words)
+    say(f"It moves an answer by ±{amount(made.expected_error, made.unit)} on average.")
+    if classical is not None and classical.error > 0:
         say(
-            f"After {designed.times:,} publications{once}: delta at most {achieved:.3g} at epsilon "
-            f"{designed.epsilon:g}, at 95% confidence."
+            "Classical noise that hides the same move at the same epsilon and delta: "
+            f"±{amount(classical.error, made.unit)} ({classical.kind}); "
+            f"this is {number(made.expected_error / classical.error)} of it."
         )
-    say(f"Verdict without noise: {outcome.before}. With noise, by the certificate: {_held(designed)}.")
-    if outcome.after is not None:
-        say(
-            f"Noisy answers of the {outcome.individuals} riskiest individuals, measured again: "
-            f"{outcome.after.by_bound} at {100 * outcome.after.level:g}% confidence "
-            f"(upper bound on delta {outcome.after.targets[0].upper:.2g})."
-        )
-    for note in designed.notes:
-        say(note)
-
-
-def _achieved(designed: Noise) -> float:
-    """The delta that the noise leaves: of all publications together, if it was designed for several."""
-    return designed.achieved_delta() if designed.composed is None else designed.composed.achieved_delta()
-
-
-def _ratio(designed: Noise, other: Noise | None) -> str:
-    return "" if other is None or not other.expected_error else f"{designed.expected_error / other.expected_error:.3f}"
-
-
-def _epsilon(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "none"
+    often = f" after {made.times:,} publications" if made.times > 1 else ""
+    say(f"Upper bound on delta with it{often}: {number(made.achieved_delta())} at epsilon {made.epsilon:g}.")
+    if made.times == 1 and made.presence == "both":
+        say(f"It hides anyone who moves the answer by up to {amount(made.cover, made.unit)}.")
+    say(f"Verdict without noise: {outcome.before}. With it: {'unresolved' if outcome.against else 'pass'}.")
+    for sentence in (*outcome.against, *made.notes):
+        say(sentence)
 
 
 def _design_jointly(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from empriv.cli.policy import parse_policy, parse_target
+from empriv.cli.targets import parse_target
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Between(ParamType):
         return number
 
 
-SECONDS = Between("seconds", "a number of seconds above 0", math.inf)
+SECONDS = Between("seconds", "a number of seconds above 0, up to a million", 1e6)
 SHARE = Between("share", "a number between 0 and 1", 1.0)
 
 
@@ -85,7 +85,7 @@ class NamedPath(ParamType):
 
 
 class Sentence(ParamType):
-    """A text that a parser understands: a policy or a target."""
+    """A text that a parser understands, such as a target."""
 
     name = "sentence"
 
@@ -133,7 +133,7 @@ times_option = click.option(
     "--times",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Figures, policies and targets of N publications, each from a database of its own. [default: 1]",
+    help="Figures and targets of N publications, each from a database of its own. [default: 1]",
 )
 json_option = click.option(
     "--json", metavar="PATH", help="Write the figures, without identifiers; - prints them instead of the summary."
@@ -143,14 +143,6 @@ show_ids_option = click.option(
 )
 top_option = click.option(
     "--top", type=click.IntRange(min=0), metavar="N", help="How many individuals to list. [default: 3]"
-)
-fail_if_option = click.option(
-    "--fail-if",
-    multiple=True,
-    type=Sentence(parse_policy),
-    metavar="POLICY",
-    help='Exit with code 3 if it holds, such as "total_risk > 0.01 at 0.1", "delta >= 0.001 at 0.05" or '
-    '"epsilon > 0.2 at delta 0"; upper(delta) and upper(total_risk) are upper bounds. May be repeated.',
 )
 target_options = options(
     click.option(
@@ -169,8 +161,8 @@ target_options = options(
     click.option(
         "--presence",
         type=click.Choice(PRESENCES),
-        help="Where a target must be met: in a random database, as in the paper, and in one that people are in; or in "
-        "a random one alone. [default: both]",
+        help="What a target is held against: a random database, as in the paper, and what people did on the days that "
+        "they were in; or a random database alone. [default: both]",
     ),
 )
 unit_option = click.option("--unit", type=UnitName(), metavar="UNIT", help="Unit of the answer, such as min or €.")
@@ -266,6 +258,11 @@ adversary_options = options(
         "--own-contribution/--no-own-contribution",
         default=None,
         help="Treat every individual as an adversary who knows their own contribution.",
+    ),
+    click.option(
+        "--paper/--no-paper",
+        default=None,
+        help="Ask as the paper does: nothing is counted as known, databases are random, and the estimate decides.",
     ),
     click.option(
         "--order/--no-order",

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from empriv.base.harmless import pseudonyms
-from empriv.cli.policy import Judgement, Target
-from empriv.cli.terminal import printable
+from empriv.cli.targets import Target
 from empriv.errors import InputError
 from empriv.words.decision import CHANGED, NO_TARGET, PUBLISH, WITH_NOISE
 
@@ -34,13 +33,15 @@ DONE, ERROR, USAGE, POLICY_FAILED, UNRESOLVED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 def verdict_on(audited: Audit, target: Target, basis: str, presence: str) -> Verdict:
     """The verdict on a target of --target."""
     limits: dict[str, Any] = {target.figure: target.limit}
+    if audited.paper:  # which says how it is asked
+        return audited.verdict(epsilon=target.epsilon, **limits)
     return audited.verdict(epsilon=target.epsilon, basis=basis, presence=presence, **limits)
 
 
-def exit_by(outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]) -> None:
-    """End with 3 if a policy or target failed, with 4 if a target is unresolved, else go on."""
+def exit_by(verdicts: Sequence[tuple[str, Verdict]]) -> None:
+    """End with 3 if a target failed, with 4 if one is unresolved, else go on."""
     given = {str(verdict) for _, verdict in verdicts}
-    if any(outcome.failed for outcome in outcomes) or "fail" in given:
+    if "fail" in given:
         click.get_current_context().exit(POLICY_FAILED)
     if "unresolved" in given:
         click.get_current_context().exit(UNRESOLVED)
@@ -55,17 +56,12 @@ def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[An
     return shown
 
 
-def judged(
-    decision: Decision, outcomes: Sequence[Judgement], verdicts: Sequence[tuple[str, Verdict]]
-) -> dict[str, Any]:
-    """The decision, and the outcomes of policies and targets, for the JSON beside the figures."""
-    judgements: dict[str, Any] = {}
-    if outcomes:
-        judgements["policies"] = [outcome.to_json() for outcome in outcomes]
-    if verdicts:
-        judgements["decision"] = decision.to_json()
-        judgements["verdicts"] = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
-    return judgements
+def judged(decision: Decision, verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:
+    """The decision and the verdicts on all targets, for the JSON beside the figures."""
+    if not verdicts:
+        return {}
+    given = [{"target": text, **verdict.to_json()} for text, verdict in verdicts]
+    return {"decision": decision.to_json(), "verdicts": given}
 
 
 def next_step(
@@ -102,11 +98,6 @@ def _texts(verdicts: Sequence[Verdict]) -> list[str]:
         if verdict.epsilon == worst.epsilon
         for target in verdict.targets
     ]
-
-
-def print_outcomes(outcomes: Sequence[Judgement]) -> None:
-    for outcome in outcomes:
-        click.secho(printable(outcome.sentence), fg="red" if outcome.failed else "green", err=outcome.failed)
 
 
 @contextmanager

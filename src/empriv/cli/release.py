@@ -124,7 +124,7 @@ def release(
 
 
 def _said(saved: Noise | JointNoise) -> str:
-    delta = "" if saved.delta is None else f", delta {saved.delta:g}"
+    delta = f", delta {saved.delta:g}"
     laws = [saved.law] if not hasattr(saved, "laws") else list(saved.laws.values())
     return f"Noisy answer at epsilon {saved.epsilon:g}{delta}; " + "; ".join(
         f"{law.words[0].lower()}{law.words[1:]}" for law in laws

@@ -21,14 +21,13 @@ from empriv.cli.output import (
     exit_by,
     judged,
     next_step,
-    print_outcomes,
     printing,
     ranking,
     verdict_on,
     write_json,
     write_to,
 )
-from empriv.cli.policy import Judgement, judge, parse_policy, parse_target
+from empriv.cli.targets import parse_target
 from empriv.cli.terminal import Page, console_for, printable, round_up, show
 from empriv.errors import InputError
 
@@ -50,7 +49,6 @@ class Wanted:
     """What to show and write of an audit; ``saved`` is the file that it came from."""
 
     json: str | None
-    policies: tuple[str, ...]
     targets: tuple[str, ...]
     basis: str
     presence: str
@@ -75,7 +73,7 @@ class Wanted:
     ) -> Wanted:
         check_report(settings)
         return Wanted(
-            settings.json, settings.fail_if, settings.target, settings.basis, settings.presence, settings.show_ids,
+            settings.json, settings.target, settings.basis, settings.presence, settings.show_ids,
             settings.top, settings.quiet or settings.json == "-", settings.report, settings.public,
             settings.beside, epsilons, config, settings.verbose, saved,
         )  # fmt: skip
@@ -96,7 +94,6 @@ class Finished:
 
     audit: Audit
     figures: dict[str, Any] | None
-    outcomes: tuple[Judgement, ...]
     verdicts: tuple[tuple[str, Verdict], ...]
     page: Page | None
     advice: Any = None
@@ -112,7 +109,7 @@ def finish(
     further: Callable[[Audit], Sequence[str]] = lambda audit: (),  # noqa: ARG005 — nothing further
     exits: bool = True,
 ) -> None:
-    """Run an audit, print it, write its files, and exit with 3 if a policy or target failed, 4 if one is unresolved.
+    """Run an audit, print it, write its files, and exit with 3 if a target failed, 4 if one is unresolved.
 
     ``further`` gives sentences to print; ``exits`` is False where a verdict is no failure.
     """
@@ -131,7 +128,7 @@ def finish(
     show_finished(finished, wanted)
     write_files(finished, wanted, bar, save=save, text=config)
     if exits:
-        exit_by(finished.outcomes, finished.verdicts)
+        exit_by(finished.verdicts)
 
 
 def bar_of(stages: Mapping[str, float], *, quiet: bool) -> Bar:
@@ -163,8 +160,6 @@ def show_finished(finished: Finished, wanted: Wanted) -> None:
     with printing():
         if finished.page is not None:
             show(finished.page, console_for(sys.stdout), verbose=wanted.verbose)
-        if not wanted.quiet:
-            print_outcomes(finished.outcomes)
 
 
 def write_files(
@@ -214,14 +209,14 @@ def limits_of(settings: Settings) -> dict[str, Any]:
 
 @contextmanager
 def engine_of(limits: Mapping[str, Any]) -> Iterator[DuckDBEngine]:
-    """An engine that writes what does not fit in memory to a directory of its own.
+    """An engine that writes what does not fit in memory to a directory of its own, in a process of its own.
 
-    It is DuckDB's, unless the rows are on a PostgreSQL server.
+    Whoever wrote the query may not be who runs the command.
     """
-    from empriv.collecting import PostgresEngine
+    from empriv.collecting import DuckDBEngine
 
     with scratch_directory() as directory:
-        yield PostgresEngine(**limits, temp_directory=directory)
+        yield DuckDBEngine(**limits, temp_directory=directory, sandbox=True)
 
 
 def judged_audit(
@@ -237,10 +232,10 @@ def judged_audit(
     # In this order, the curves at the epsilons asked for are computed only once.
     summary = audit.summary(wanted.epsilons)
     figures = None if wanted.json is None else audit.to_json(wanted.epsilons)
-    outcomes, verdicts = judge_all(audit, wanted)
+    verdicts = judge_all(audit, wanted)
     given = [verdict for _, verdict in verdicts]
     if wanted.quiet and figures is None and wanted.report is None:
-        return Finished(audit, None, outcomes, verdicts, None)
+        return Finished(audit, None, verdicts, None)
     advice = None
     decision = audit.decision(given)
     if wanted.report is not None and not wanted.public:  # the page has tried what can be done: both say the same
@@ -251,9 +246,9 @@ def judged_audit(
         advice = quick_advice(audit, worst, save or wanted.saved or "audit.empriv")
         decision = decision_on(audit, worst, advice)
     if figures is not None:
-        figures |= judged(decision, outcomes, verdicts)
+        figures |= judged(decision, verdicts)
     if wanted.quiet:
-        return Finished(audit, figures, outcomes, verdicts, None, advice)
+        return Finished(audit, figures, verdicts, None, advice)
     often = _how_often(audit, verdicts, wanted.presence) if audit.times > 1 else ()
     summary = audit.with_validity(summary)
     from empriv.words.summary import tail_sentence
@@ -272,16 +267,14 @@ def judged_audit(
         unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
         further=(*often, *further),
     )  # fmt: skip
-    return Finished(audit, figures, outcomes, verdicts, page, advice)
+    return Finished(audit, figures, verdicts, page, advice)
 
 
-def judge_all(audit: Audit, wanted: Wanted) -> tuple[tuple[Judgement, ...], tuple[tuple[str, Verdict], ...]]:
-    """The outcomes of all policies, and the verdicts on all targets."""
-    outcomes = tuple(judge(parse_policy(text), audit) for text in wanted.policies)
-    verdicts = tuple(
+def judge_all(audit: Audit, wanted: Wanted) -> tuple[tuple[str, Verdict], ...]:
+    """The verdicts on all targets."""
+    return tuple(
         (text, verdict_on(audit, parse_target(text), wanted.basis, wanted.presence)) for text in wanted.targets
     )
-    return outcomes, verdicts
 
 
 def _how_often(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], presence: str) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from empriv.cli.config import Settings, settings_of
 from empriv.cli.inputs import check_targets, given_of, paths_read, source_of
 from empriv.cli.options import (
     epsilon_option,
-    fail_if_option,
     json_option,
     known_options,
     limit_options,
@@ -30,7 +29,6 @@ from empriv.cli.options import (
     verbose_option,
 )
 from empriv.cli.output import exit_by
-from empriv.cli.policy import Condition, Target, parse_policy, parse_target
 from empriv.cli.running import (
     Wanted,
     bar_of,
@@ -43,6 +41,7 @@ from empriv.cli.running import (
     stages_of,
     write_files,
 )
+from empriv.cli.targets import parse_target
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ KEPT = 100
 @json_option
 @click.option("--save", metavar="PATH", help="Save the scan, for empriv.load (mode 0600).")
 @report_options
-@fail_if_option
 @target_options
 @show_ids_option
 @top_option
@@ -98,15 +96,12 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     settings = settings_of({}, {**given, "query": () if query is None else (query,)})
     _check_usage(settings)
     settings.check_adversary()
-    policies, targets = [parse_policy(text) for text in settings.fail_if], [parse_target(t) for t in settings.target]
-    if not bounds and any(policy.figure.startswith("upper(") for policy in policies):
-        raise click.UsageError("--no-bounds must not be given with a --fail-if of upper(...).")
     check_report(settings)
     check_targets((settings.json, settings.save, settings.report, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
     bar = bar_of({"Scanning individuals": 10.0, **stages_of(Wanted.of(settings))}, quiet=quiet)
     bar.begin("Scanning individuals")
-    scanned = _scanned(settings, policies, targets, deltas=delta, bounds=bounds, checkpoint=checkpoint)
+    scanned = _scanned(settings, deltas=delta, bounds=bounds, checkpoint=checkpoint)
     _tell(scanned, settings, bar)
 
 
@@ -124,7 +119,7 @@ def show_scan(path: str, settings: Settings, epsilons: Sequence[float] | None) -
 
 
 def _tell(scanned: Scan, settings: Settings, bar: Bar, saved: str | None = None) -> None:
-    """Print and write the scan, and end with the exit code of policies and targets."""
+    """Print and write the scan, and end with the exit code of its targets."""
     wanted = Wanted.of(settings, saved=saved)
     further = [_epsilon_at(scanned, delta) for delta in scanned.deltas if delta > 0]
     bar.begin("Judging")
@@ -134,7 +129,7 @@ def _tell(scanned: Scan, settings: Settings, bar: Bar, saved: str | None = None)
     bar.pause()
     show_finished(finished, wanted)
     write_files(finished, wanted, bar, save=settings.save)
-    exit_by(finished.outcomes, finished.verdicts)
+    exit_by(finished.verdicts)
 
 
 def _epsilon_at(scanned: Scan, delta: float) -> str:
@@ -151,16 +146,8 @@ def _check_usage(settings: Settings) -> None:
             raise click.UsageError(f"Missing option '--{name}'.")
 
 
-def _scanned(
-    settings: Settings,
-    policies: Sequence[Condition],
-    targets: Sequence[Target],
-    *,
-    deltas: Sequence[float],
-    bounds: bool,
-    checkpoint: str | None,
-) -> Scan:
-    """The scan, also at the epsilons and deltas that policies and targets name.
+def _scanned(settings: Settings, *, deltas: Sequence[float], bounds: bool, checkpoint: str | None) -> Scan:
+    """The scan, also at the epsilons that targets name.
 
     It runs in the main thread, where Ctrl-C arrives: the engine's statement then ends, and its files are removed.
     """
@@ -171,12 +158,11 @@ def _scanned(
         density = density_from_text(settings.density)
     except InputError as error:
         raise click.UsageError(str(error)) from None
-    of_epsilon = [policy.at for policy in policies if policy.figure == "epsilon"]
-    others = [policy.at for policy in policies if policy.figure != "epsilon"] + [target.epsilon for target in targets]
+    judged_at = [parse_target(text).epsilon for text in settings.target]
     with engine_of(limits_of(settings)) as engine:
         return empriv.scan(
-            source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *others],
-            delta=[0.0, *deltas, *of_epsilon], density=density, component=settings.component,
+            source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *judged_at],
+            delta=[0.0, *deltas], density=density, component=settings.component,
             adversary=given_of(settings), top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
             engine=engine, unit=settings.unit,
         )  # fmt: skip

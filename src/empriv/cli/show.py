@@ -12,7 +12,6 @@ from empriv.cli.inputs import check_targets, load_audit
 from empriv.cli.noise import show_noise
 from empriv.cli.options import (
     epsilon_option,
-    fail_if_option,
     json_option,
     quiet_option,
     report_options,
@@ -38,7 +37,6 @@ from empriv.cli.scan import show_scan
     "--noise", metavar="FILE",
     help="Show the answer with this saved noise, certified anew for the audit; --report and --json are then of that.",
 )  # fmt: skip
-@fail_if_option
 @target_options
 @show_ids_option
 @top_option
@@ -76,7 +74,7 @@ def show(path: str, noise: str | None, **given: Any) -> None:
 
 def _with_noise(path: str, noise: str, settings: Settings) -> None:
     """Show the answer with saved noise."""
-    other = ("times", "fail_if", "target", "public", "beside", "show_ids")
+    other = ("times", "target", "public", "beside", "show_ids")
     wrong = [name for name in other if getattr(settings, name)]
     if wrong:
         raise click.UsageError(f"--{wrong[0].replace('_', '-')} must not be given with --noise, which has a target.")

@@ -184,16 +184,14 @@ def show(page: Page, console: Console, *, verbose: bool = False) -> None:
         say(alarm, "bold red")
     console.print()
     say(summary.asked)
-    console.print()
     console.print(_figures(page, console))
     if page.ranking is not None:
         names = "pseudonyms of this run; --show-ids names them" if page.pseudonyms else "by their identifiers"
-        console.print()
         say(f"Most exposed at epsilon {page.ranked_at:g} ({names})", "bold")
         console.print(_ranking(page, console))
     if verbose:
         _show_everything(page, console)
-    console.print()
+        console.print()
     if summary.warnings and not verbose:
         count = len(summary.warnings)
         noun, them = ("thing", "it") if count == 1 else ("things", "them")
@@ -241,17 +239,12 @@ def _figures(page: Page, console: Console) -> Table:
     from empriv.words.sentences import number
 
     alone = [] if page.once is None else ["published once"]
-    there = any(figure.delta_when_present is not None for figure in page.summary.figures)
-    # with the column of presence, short heads fit into 80 columns
-    heads = ["delta", *alone, "when present", "total risk"] if there else ["delta (most exposed)", *alone]
-    table = _table("epsilon", *heads, *([] if there else ["total risk (anybody)"]), "individuals exposed")
+    table = _table("epsilon", "delta (most exposed)", *alone, "total risk (anybody)", "individuals exposed")
     for place, figure in enumerate(page.summary.figures):
-        shown = [] if figure.delta_when_present is None else [_text(number(figure.delta_when_present, 3), console)]
         table.add_row(
             _text(f"{figure.epsilon:g}", console, "bold"),
             _text(number(figure.delta, 3), console),
             *([] if page.once is None else [_text(number(page.once[place], 3), console)]),
-            *shown,
             _text(number(figure.total_risk, 3), console),
             _text(f"{figure.n_exposed:,} of {page.n_individuals:,}", console),
         )

@@ -40,7 +40,7 @@ def check_trust(config: str, settings: Mapping[str, Any]) -> None:
 
 def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Keys, values and why they need trust."""
-    from empriv.collecting.sql.closed_door import reads_tables
+    from empriv.collecting.sql.allowlist import reads_tables
 
     sources = [("files", text) for text in settings.get("files", ())]
     tables = dict(settings.get("tables", ()))

@@ -2,7 +2,6 @@ __all__ = [
     "Databases",
     "DuckDBEngine",
     "Engine",
-    "PostgresEngine",
     "Query",
     "SparkEngine",
     "collect",
@@ -15,7 +14,6 @@ __all__ = [
 
 from .engines.duckdb import DuckDBEngine
 from .engines.engine import Engine
-from .engines.postgres import PostgresEngine
 from .engines.spark import SparkEngine
 from .pipeline import collect, explain
 from .queries import Query

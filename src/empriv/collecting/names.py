@@ -2,6 +2,8 @@
 
 # The table that queries read, and the columns that say where each of its rows belongs.
 DATA, DATABASE, INDIVIDUAL = "data", "empriv_database", "empriv_individual"
+# What the table `data` of everyone is called in an engine, which no query can name.
+EVERYONE = "empriv_data"
 # Columns of an entry: a result without an individual, and the database that it is of.
 ENTRY = WHO, WHERE, VALUE = "individual", "database", "q"
 # Every row once, and one row for each random database that is drawn from them.

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from empriv.collecting import Databases
 
+_PLAIN = {"expressions", "from", "from_", "where", "kind"}  # what a SELECT may have that only leaves rows out
+_NAMED = {"this", "db", "catalog", "alias"}
+_CHANGING = ("zone", "expressions", "format", "action", "default")  # arguments of a cast or a truncation
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -25,6 +29,8 @@ class Origin:
     sampled : whether databases are random samples of one table, which is all that makes results vary
     timezone : in which time zone days begin, if one was named
     added : names of files and tables whose databases were added later
+    computed : whether a source is a query that computes, and can show the same rows in other values
+    dated : whether a label that is a date is the value of a column of the source, and not what an expression made of it
     """
 
     sources: tuple[str, ...]
@@ -36,6 +42,8 @@ class Origin:
     sampled: bool = False
     timezone: str | None = None
     added: tuple[str, ...] = ()
+    computed: bool = False
+    dated: bool = False
 
 
 def describe(data: Databases) -> Origin:
@@ -49,6 +57,7 @@ def describe(data: Databases) -> Origin:
         drawn = f"random {database_kind}s, each {unit} {part} with probability {d.fraction:g}, seed {d.seed},"
         if d.repeats:
             drawn = "the same rows each time,"
+    computed = any(map(is_computed, data.parts))
     names = dict.fromkeys(name for part in data.parts for name in _names(part))
     return Origin(
         sources=tuple(names),
@@ -59,7 +68,62 @@ def describe(data: Databases) -> Origin:
         drawn=drawn,
         sampled=data.draws is not None and not data.draws.split and not data.draws.repeats,
         timezone=data.timezone,
+        computed=computed,
+        dated=not computed and data.labels is None and data.draws is None and _is_day(data.database),
     )
+
+
+def is_computed(part: Any) -> bool:
+    """Whether a source is a query of which rows may come out with other values than they are stored with.
+
+    ``SELECT * FROM a_table WHERE ...`` leaves rows out, and leaves those that it gives as they are.
+    """
+    from empriv.collecting.sources import Connected, Select
+
+    if isinstance(part, Select):
+        return not _only_leaves_out(part.sql, "duckdb")
+    if isinstance(part, Connected) and part.sql is not None:
+        return not _only_leaves_out(part.sql, "postgres" if part.kind == "postgresql" else "sqlite")
+    return False
+
+
+def _only_leaves_out(sql: str, dialect: str) -> bool:
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = parse_one(sql, dialect=dialect)
+    except SqlglotError:
+        return False
+    if not isinstance(tree, exp.Select) or _given(tree) - _PLAIN:
+        return False
+    every = len(tree.expressions) == 1 and isinstance(tree.expressions[0], exp.Star)
+    source = (tree.args.get("from_") or tree.args.get("from") or exp.From()).this
+    named = isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
+    plain = [node for node in (*tree.expressions, source) if node is not None]
+    return every and named and not any(_given(node) - _NAMED for node in plain)
+
+
+def _given(node: Any) -> set[str]:
+    return {name for name, value in node.args.items() if value}
+
+
+def _is_day(database: str | None) -> bool:
+    """Whether databases are cut by a column, as it is or by its day, month or year: nothing moves its date."""
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    if database is None:
+        return False
+    try:
+        tree = parse_one(database, dialect="duckdb")
+    except SqlglotError:
+        return True  # the name of a column that is no expression
+    while isinstance(tree, exp.Cast | exp.TimestampTrunc | exp.DateTrunc | exp.TsOrDsToDate | exp.Date | exp.Paren):
+        if any(tree.args.get(name) for name in _CHANGING):
+            return False
+        tree = tree.this
+    return isinstance(tree, exp.Column) and not isinstance(tree.this, exp.Star)
 
 
 def _names(part: Any) -> tuple[str, ...]:
@@ -102,6 +166,8 @@ def origin_from_json(source: Any) -> Origin | None:
         sampled=source.get("sampled") is True,
         timezone=text_or_none(source.get("timezone")),  # files of earlier versions have none
         added=tuple(map(text, source.get("added", ()))),
+        computed=source.get("computed") is True,
+        dated=source.get("dated") is True,
     )
 
 

@@ -10,14 +10,17 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from empriv.base.progress import progress as progress_bar
+from empriv.base.row_sketches import RowSketches
 from empriv.base.scratch import scratch_directory
 from empriv.collecting.assemble import apply_post, presence
-from empriv.collecting.engines.engine import ClusterEngine, Engine
+from empriv.collecting.deletion import verify
+from empriv.collecting.engines.engine import ClusterEngine, Engine, Session
 from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_options import Run
+from empriv.collecting.sketching import sketch_rows
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.advice import out_of_order
-from empriv.collecting.sql.evaluate import evaluate
+from empriv.collecting.sql.evaluate import answered
 from empriv.collecting.sql.evaluate import explain as explain_sql
 from empriv.collecting.sql.reruns import to_stderr
 from empriv.errors import InputError, QueryError
@@ -107,8 +110,14 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
             if value is not None:
                 raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
         with _said_beforehand(engine, run), engine.session(data) as session:
-            results = evaluate(session, query, show=run.progress, notice=run.notice)
+            results, rewritten = answered(session, query, show=run.progress, notice=run.notice)
+            verified = verify(engine, session, data, query, results, rewritten=rewritten, on=run.verified_on)
+            results = replace(results, verified=verified, rows=_sketches(session, data, run))
     return results if query.post is None else apply_post(results, query.post)
+
+
+def _sketches(session: Session, data: Databases, run: Run) -> RowSketches | None:
+    return sketch_rows(session, data) if run.sketch else None
 
 
 @contextmanager
@@ -152,6 +161,7 @@ def _run_several(
     parts: dict[str, Results] = {}
     for place, query in enumerate(queries):
         # Numbers drawn by one query must not be those drawn by another: noise of the two would cancel.
+        run = replace(run, sketch=run.sketch and not place)  # the rows are the same for all of them
         seeded = replace(run, rng=_seed_of(run.rng, place))
         name, k = query.names[0] if len(query.names) == 1 and not query.groups else query.text, 2
         while name in parts:
@@ -194,6 +204,8 @@ def explain(
 
 def _run_function(engine: Engine, data: Databases, function: Callable[..., Any], run: Run) -> Results:
     from empriv.collecting.functions.calls import assemble_calls, collect_calls, query_for
+    from empriv.collecting.functions.chunks import FunctionQuery
+    from empriv.collecting.functions.deleted_rows import copier, verify_calls
 
     if isinstance(engine, ClusterEngine):
         if run.checkpoint is not None or run.jobs is not None:
@@ -214,9 +226,13 @@ def _run_function(engine: Engine, data: Databases, function: Callable[..., Any],
             fetch = session.extract(directory)
             databases, individuals = session.databases, session.individuals
             database, individual = session.presence()
+            sketches = _sketches(session, data, run)
         starts, entry_database = presence(individual, database, len(individuals), len(databases))
-        return collect_calls(
+        fresh = copier(function)
+        results = collect_calls(
             function, fetch=fetch, databases=databases, individuals=individuals, starts=starts,
             entry_database=entry_database, frame=run.frame, draws=run.draws, seed=run.rng, jobs=run.jobs,
             checkpoint=run.checkpoint, progress=run.progress,
         )  # fmt: skip
+        called = FunctionQuery(function, fetch, run.frame, run.draws, run.rng)
+        return replace(results, verified=verify_calls(called, results, fresh), rows=sketches)

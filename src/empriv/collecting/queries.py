@@ -6,7 +6,7 @@ Parsing only: `rewrite` decides whether a query can be rewritten, and the engine
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,10 +16,14 @@ from sqlglot.errors import ParseError, TokenError
 from empriv.collecting.names import DATA as DATA
 from empriv.collecting.names import DATABASE as DATABASE
 from empriv.collecting.names import INDIVIDUAL as INDIVIDUAL
-from empriv.collecting.sql.closed_door import check
+from empriv.collecting.sql.allowlist import DEEP, check, without_comments
 from empriv.collecting.sql.pointing import KEYWORDS, misspelt_keyword, pointed, unclosed
+from empriv.collecting.sql.printing import Names, check_characters, names_in, printed
 from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError
+
+MOST_CELLS = 1_000  # of a table
+_LONGEST = 50_000  # characters of a query: reading a text takes time that no limit ends
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
         return Query(getattr(query, "__qualname__", type(query).__qualname__), function=query, post=post)
     if not isinstance(query, str) or not query.strip():
         raise QueryError("`query` must be SQL text or a function of the rows.")
+    if len(query) > _LONGEST:
+        raise QueryError(f"The query must be at most {_LONGEST:,} characters long, got {len(query):,}.")
     select = _parse(query)
     check(select, query)
     outermost = select.find(exp.Select) if not isinstance(select, exp.Select) else select
@@ -96,6 +102,8 @@ def query_of(query: Any, *, post: Callable[[Any], Any] | None = None) -> Query:
     groups = _groups(outermost) if isinstance(select, exp.Select) else ()
     keys = tuple(p for p, item in enumerate(outermost.expressions) if item.unalias() in groups)
     items = tuple(p for p in range(len(outermost.expressions)) if p not in keys)
+    if len(items) > MOST_CELLS:
+        raise QueryError(f"A table may have at most {MOST_CELLS:,} cells, got {len(items):,} results.")
     if not items:
         raise QueryError("The query must select at least one aggregate, got only group keys.")
     names = tuple(outermost.expressions[p].alias or outermost.expressions[p].sql("duckdb") for p in items)
@@ -109,7 +117,15 @@ def canonical_text(queries: Sequence[Query]) -> str | None:
     """The canonical text of these queries, however they are written; None if text is not enough to run them again."""
     if any(query.select is None or query.post is not None for query in queries):
         return None
-    return "; ".join(_parse(query.text).sql(dialect="duckdb", comments=False) for query in queries)
+    return "; ".join(printed(_parse(query.text)) for query in queries)
+
+
+def as_written(text: str) -> tuple[str, Names]:
+    """A query as it is written, made a SELECT for an engine's parser to read; and what we read in it."""
+    statement = _statement(text)
+    if isinstance(statement, exp.Query):
+        return text, names_in(statement)
+    return f"SELECT {text}", names_in(exp.select(statement))
 
 
 def queries_in(text: str) -> list[str]:
@@ -118,19 +134,7 @@ def queries_in(text: str) -> list[str]:
 
 
 def _parse(text: str) -> exp.Select | exp.SetOperation:
-    try:
-        statements = [
-            statement
-            for statement in parse(text, dialect="duckdb")
-            if statement is not None and not isinstance(statement, exp.Semicolon)
-        ]
-    except (ParseError, TokenError) as error:
-        raise QueryError(f"The query must be SQL that can be parsed{_trouble(error, text)}") from None
-    if len(statements) != 1:
-        raise QueryError(f"The query must be one statement, got {len(statements)}.")
-    statement = statements[0]
-    for node in statement.walk():
-        node.comments = None  # written back, a comment might end somewhere else
+    statement = _statement(text)
     while isinstance(statement, exp.Subquery) and statement.is_wrapper:
         statement = statement.this
     if isinstance(statement, exp.Select):
@@ -144,6 +148,25 @@ def _parse(text: str) -> exp.Select | exp.SetOperation:
     if isinstance(statement, exp.Condition | exp.Alias | exp.Func | exp.Filter | exp.WithinGroup | exp.Binary):
         return exp.select(statement).from_(DATA)
     raise QueryError("The query must be a SELECT or an expression of aggregates.")
+
+
+def _statement(text: str) -> exp.Expr:
+    """The one statement of a text, without comments."""
+    check_characters(text)
+    try:
+        statements = [
+            statement
+            for statement in parse(text, dialect="duckdb")
+            if statement is not None and not isinstance(statement, exp.Semicolon)
+        ]
+    except (ParseError, TokenError) as error:
+        raise QueryError(f"The query must be SQL that can be parsed{_trouble(error, text)}") from None
+    except RecursionError:
+        raise QueryError(DEEP) from None
+    if len(statements) != 1:
+        raise QueryError(f"The query must be one statement, got {len(statements)}.")
+    without_comments(statements[0])
+    return statements[0]
 
 
 def _trouble(error: Exception, text: str) -> str:
@@ -192,6 +215,29 @@ def _safe(tree: exp.Expr) -> exp.Expression:
     return cast(exp.Expression, holder.this)
 
 
+def check_keys(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse GROUP BY a name that is a column and what the query calls another expression: DuckDB takes the column."""
+    select = query.select
+    group = select.args.get("group") if isinstance(select, exp.Select) else None
+    if not isinstance(select, exp.Select) or group is None:
+        return
+    known = {name.lower() for own in columns.values() for name in own}
+    for inner in select.find_all(exp.Subquery, exp.CTE, exp.TableAlias):
+        known |= {name.lower() for name in (inner.this.named_selects if isinstance(inner.this, exp.Query) else ())}
+        known |= {
+            one.name.lower() for one in (inner.args.get("columns") or () if isinstance(inner, exp.TableAlias) else ())
+        }
+    for item in select.expressions:
+        name, meant = item.alias.lower(), item.unalias()
+        if name not in known or (isinstance(meant, exp.Column) and meant.name.lower() == name):
+            continue
+        if any(isinstance(key, exp.Column) and not key.table and key.name.lower() == name for key in group.expressions):
+            raise QueryError(
+                f"The query must group by a name that means one thing, but {item.alias!r} is a column, and what the "
+                "query calls another expression. Hint: choose another name after AS."
+            )
+
+
 def _groups(select: exp.Select) -> tuple[exp.Expr, ...]:
     """GROUP BY expressions, with positions, aliases and ALL resolved."""
     group = select.args.get("group")
@@ -203,7 +249,7 @@ def _groups(select: exp.Select) -> tuple[exp.Expr, ...]:
     aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
     keys: list[exp.Expr] = []
     for key in group.expressions:
-        if isinstance(key, exp.Literal) and not key.is_string:
+        if isinstance(key, exp.Literal) and key.is_int:
             position = int(key.this)
             if not 1 <= position <= len(select.expressions):
                 raise QueryError(f"GROUP BY position must be from 1 to {len(select.expressions)}, got {position}.")

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from empriv.base.arguments import draws_or_none, jobs_or_none, progress_or_none, whole_number
-from empriv.collecting.sources import Connected, Databases, Frame
+from empriv.collecting.sources import Databases, Frame
 from empriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Run:
     progress : False never shows progress, True always, None if the work lasts
     notice : called with a sentence before work that may last
     frame : what a function receives
+    sketch : whether rows are sketched, by which a ledger knows them again
+    verified_on : label of the database on which people are deleted to verify the query; None draws some at random
     """
 
     draws: int | None = None
@@ -44,6 +46,8 @@ class Run:
     progress: bool | None = None
     notice: Callable[[str], None] | None = None
     frame: FrameKind = "dict"
+    sketch: bool = False
+    verified_on: Any = None
 
     def __post_init__(self) -> None:
         draws_or_none(self.draws)
@@ -65,10 +69,10 @@ class Run:
 
     def of_another_query(self) -> Run:
         """The same engine and limits for a query beside the one asked: no draws, and nothing to resume from."""
-        return replace(self, draws=None, rng=0, jobs=None, checkpoint=None, frame="dict")
+        return replace(self, draws=None, rng=0, jobs=None, checkpoint=None, frame="dict", sketch=False)
 
     def _engine_for(self, data: Databases, cluster: bool) -> Engine:
-        """Spark for a Spark DataFrame unless it is small, PostgreSQL for a table on a server, DuckDB for all else."""
+        """Spark for a Spark DataFrame unless it is small, DuckDB for all else."""
         for part in (*data.parts, *data.tables.values()):
             if isinstance(part, Frame) and type(part.frame).__module__.startswith("pyspark."):
                 for name in self._limits:
@@ -80,10 +84,6 @@ class Run:
         limits: dict[str, Any] = {
             "memory_limit": self.memory_limit, "timeout": self.timeout, "progress": self.progress
         }  # fmt: skip
-        if any(isinstance(part, Connected) and part.kind == "postgresql" for part in data.parts):
-            from empriv.collecting.engines.postgres import PostgresEngine
-
-            return PostgresEngine(**limits)
         from empriv.collecting.engines.duckdb import DuckDBEngine
 
         return DuckDBEngine(**limits)

@@ -7,21 +7,24 @@ among them is a miss.
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.deciding import LASTING
+from empriv.auditing.deciding import lasting_reasons
 from empriv.auditing.knowledge import adversary_from_parts, adversary_to_parts, known_to_everybody
 from empriv.auditing.make_audit import audit as audit_results
 from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
+from empriv.collecting.queries import queries_in
 from empriv.collecting.run_options import Run
+from empriv.comparing.capping import can_be_capped, largest_cap
 from empriv.comparing.goals import Goal, WayFigures, figures_of
 from empriv.comparing.ways import Action, Advice, ranked
 from empriv.comparing.ways_on_rows import RowWay, ways_on_rows
@@ -29,14 +32,13 @@ from empriv.errors import CertificateError, InputError, QueryError
 from empriv.measuring import GivenRisk
 from empriv.measuring.contract import largest_influence
 from empriv.measuring.given.given_risk import measure_given
-from empriv.noise.design.design import design_noise
-from empriv.noise.design.task import offered_granularity
+from empriv.noise.design.design import design_noise, offered_granularity
 from empriv.noise.noise import Noise
+from empriv.protocols.places import capped_people_text
 from empriv.protocols.ready import rounded
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.verdict import PASS, UNRESOLVED, Verdict
 from empriv.words import what_to_do as words
-from empriv.words.decision import FAR
 
 if TYPE_CHECKING:
     from empriv.collecting import Databases, Engine
@@ -115,13 +117,15 @@ def advise(
         as_it_is = _as_it_is(asked, goal, before, saved)
         advance()
         trial = _Trial(asked, goal, before, typical, saved, config, rng)
-        noisy, left_out = trial.noise(granularity, noise)
+        capped, left_out = trial.capped()
+        noisy, no_noise = trial.noise(granularity, noise)
+        left_out = (*left_out, *no_noise)
         advance()
         classical = trial.classical(granularity)
         advance()
-        actions = [as_it_is, *noisy, *trial.waiting(as_it_is)]
+        actions = [as_it_is, *capped, *noisy, *trial.waiting(as_it_is)]
         if as_it_is.meets:
-            left_out = (*left_out, words.nothing_needed())
+            left_out = (*no_noise, words.nothing_needed())
         else:
             actions += _tried(bases, trial.rounding, advance)
             left_out = (*left_out, *(() if rounding else (words.no_rounding(),)), *not_on_rows)
@@ -171,7 +175,7 @@ def _tried(bases: Iterable[float], attempt: Any, advance: Advance) -> Iterable[A
 
 
 def _as_it_is(asked: Audit, goal: Goal, verdict: Verdict, saved: str) -> Action:
-    figures = figures_of(asked, goal, verdict.by_estimate_when_present is not None, str(verdict))
+    figures = figures_of(asked, goal, str(verdict))
     targets = " ".join(f"--target {shlex.quote(text)}" for text in goal.texts)
     return Action(
         code="as-is", parameters={}, delta=figures.delta, total_risk=figures.total_risk, upper=figures.upper,
@@ -214,65 +218,80 @@ class _Trial:
     config: str
     rng: int
 
-    @property
-    def present(self) -> bool:
-        """Whether there are figures for a database that people are in."""
-        return self.before.by_estimate_when_present is not None
+    def capped(self) -> tuple[list[Action], tuple[str, ...]]:
+        """What each person adds, capped at what the answer hides, and dither; or nothing, and why."""
+        if self.goal.delta is None or self.asked.times > 1 or not can_be_capped(self.asked):
+            return [], (words.no_cap(),)
+        found = largest_cap(
+            self.asked.results, lambda published: audited_alike(self.asked, published), self.goal.epsilon,
+            self.goal.delta,
+        )  # fmt: skip
+        if found is None:
+            return [], ()
+        at, published = found
+        try:
+            designed = self._designed(None, audited_alike(self.asked, published), bound=at)
+        except (CertificateError, InputError):
+            return [], ()
+        individual = () if self.asked.origin is None else self.asked.origin.individual
+        toml = ""
+        if self.asked.text is not None and individual:
+            text = capped_people_text(queries_in(self.asked.text)[0], individual, at)
+            toml = f"query = {json.dumps(text, ensure_ascii=False)}\n"
+        return [self._after(published, designed, "cap", {"at": at}, toml, bound=at)], ()
 
     def noise(self, granularity: float | None, given: Noise | None) -> tuple[list[Action], tuple[str, ...]]:
         """Noise designed for the target, now or before; or nothing, and why."""
+        if self.goal.delta is None or self.goal.total_risk is not None:
+            return [], (words.no_noise("It is designed for a limit on delta, not on the total risk."),)
         if given is not None and self._is_for_the_goal(given):
             return [self._noise_row(given)], ()
         try:
-            designed = self._designed("robust", granularity, self.goal.presence)
+            designed = self._designed(granularity, self.asked)
         except (CertificateError, InputError) as error:
             return [], (words.no_noise(str(error)),)
         return [self._noise_row(designed)], ()
 
     def _is_for_the_goal(self, noise: Noise) -> bool:
-        there = noise.present is not None or not self.present
-        same = (noise.epsilon, noise.delta, noise.total_risk, noise.times)
-        return there and same == (self.goal.epsilon, self.goal.delta, self.goal.total_risk, self.asked.times)
+        there = noise.presence == "both" or self.goal.presence == "random"
+        return there and (noise.epsilon, noise.delta, noise.times) == (
+            self.goal.epsilon, self.goal.delta, self.asked.times,
+        )  # fmt: skip
 
     def _noise_row(self, designed: Noise) -> Action:
-        held = designed.certificate.holds and (designed.present is None or designed.present.holds)
-        deltas, totals = [designed.achieved_delta()], [designed.achieved_total_risk]
-        if designed.present is not None:
-            deltas.append(designed.present.achieved_delta())
-            if self.goal.total_risk is not None:
-                totals.append(designed.present.achieved_total_risk())
-        if designed.composed is not None:
-            deltas, held = [designed.composed.achieved_delta()], held and designed.composed.holds
         # what noise does not answer, such as databases that are too few, stands in its way too
-        errors = [check for check in self.before.checks if check.severity == "error" and check.code in LASTING]
-        held = held and not errors
-        notes = (*(check.sentence for check in errors), designed.law.words, *designed.notes)
+        against = lasting_reasons(self.asked)
+        held = designed.holds and not against
+        achieved = designed.achieved_delta()
         return Action(
-            code="noise", parameters={"granularity": designed.granularity}, delta=max(deltas), total_risk=max(totals),
-            upper=None, error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
-            over=0.0 if held else math.inf, verdict=PASS if held else UNRESOLVED,
-            note=" ".join(notes), command=self._noise_command(designed, self.saved),
+            code="noise", parameters={"granularity": designed.granularity}, delta=math.nan, total_risk=math.nan,
+            upper=achieved, error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
+            over=achieved / designed.delta if held and designed.delta else 0.0 if held else math.inf,
+            verdict=PASS if held else UNRESOLVED, note=" ".join((*against, designed.law.words, *designed.notes)),
+            command=self._noise_command(designed, self.saved),
         )  # fmt: skip
 
     def classical(self, granularity: float | None) -> Action | None:
-        """Classical Laplace noise for the same epsilon and the largest influence seen."""
+        """The better classical noise at the same epsilon and delta, for the largest move seen."""
+        if self.goal.delta is None:
+            return None
         try:
-            designed = self._designed("classical", granularity, "random", times=1)
+            designed = design_noise(
+                self.asked, epsilon=self.goal.epsilon, delta=self.goal.delta, method="classical",
+                granularity=offered_granularity(self.asked) if granularity is None else granularity,
+                presence=self.goal.presence,
+            )  # fmt: skip
         except (CertificateError, InputError):
             return None
-        # its promise: nobody's ratio exceeds e^epsilon, for influences up to the largest
-        return Action(
-            code="classical", parameters={"granularity": designed.granularity},
-            delta=designed.achieved_delta(), total_risk=designed.achieved_total_risk, upper=None,
-            error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0, over=0.0,
-            verdict=PASS, note=designed.law.words,
+        return replace(
+            self._noise_row(designed), code="classical",
             command=f"{self._noise_command(designed, self.saved)} --method classical",
         )  # fmt: skip
 
     def waiting(self, as_it_is: Action) -> list[Action]:
         """More databases, where so many would do: what the bound adds to the estimate shrinks with the root of n."""
         need = self.before.databases_needed
-        if need is None or need > FAR * self.asked.n_databases:
+        if need is None:
             return []
         more = need - self.asked.n_databases
         return [
@@ -307,24 +326,37 @@ class _Trial:
 
     def _capped_noise(self, way: RowWay, published: Results) -> list[Action]:
         """Noise on what is published of capped rows; its error is from the answer without either."""
+        if self.goal.delta is None or self.goal.total_risk is not None:
+            return []
         try:
-            designed = self._designed("robust", None, self.goal.presence, audited=audited_alike(self.asked, published))
+            designed = self._designed(None, audited_alike(self.asked, published))
         except (CertificateError, InputError):
             return []
+        return [self._after(published, designed, "capped-noise", way.parameters, way.noise_toml)]
+
+    def _after(
+        self,
+        published: Results,
+        designed: Noise,
+        code: str,
+        parameters: Mapping[str, Any],
+        toml: str,
+        *,
+        bound: float | None = None,
+    ) -> Action:
+        """Noise after the answer was changed; its error is from the answer without either."""
         numbers = (published.outcomes == Outcome.NUMBER) & (self.asked.results.outcomes == Outcome.NUMBER)
         off = (published.q - self.asked.results.q)[numbers]
         error = float(np.abs(off[:, None] + designed.sample((len(off), _DRAWS), self.rng)).mean())
+        declared = "" if bound is None else f" --bound {bound:.12g}"
         command = (
             f"empriv audit --config {shlex.quote(self.config)} --save capped.empriv && "
-            f"{self._noise_command(designed, 'capped.empriv')}"
+            f"{self._noise_command(designed, 'capped.empriv')}{declared}"
         )
-        parameters = {**way.parameters, "granularity": designed.granularity}
-        return [
-            replace(
-                self._noise_row(designed), code="capped-noise", parameters=parameters, error=error,
-                share=self._share(error), command=command, toml=way.noise_toml,
-            )
-        ]  # fmt: skip
+        return replace(
+            self._noise_row(designed), code=code, parameters={**parameters, "granularity": designed.granularity},
+            error=error, share=self._share(error), command=command, toml=toml,
+        )  # fmt: skip
 
     def _published(self, code: str, parameters: dict[str, Any], published: Results, toml: str) -> Action:
         return self._row(code, parameters, published, toml, *_error(published, self.asked.results))
@@ -347,40 +379,30 @@ class _Trial:
         everybody = len(rows) == len(influence)
         looked_at = audited_alike(self.asked, published if everybody else published.of_individuals(rows))
         # chosen by looking at everything, they show that a target is missed, not that it fails at a confidence
-        first = figures_of(looked_at, self.goal, self.present, UNRESOLVED)
+        first = figures_of(looked_at, self.goal)
         if first.over > 1:
             return first
         audited = looked_at if everybody else audited_alike(self.asked, published)
         verdict = audited.verdict(**self.goal.asked, presence=self.goal.presence, level=self.goal.level)
-        return figures_of(audited, self.goal, self.present, str(verdict))
+        return figures_of(audited, self.goal, str(verdict))
 
-    def _designed(
-        self,
-        method: str,
-        granularity: float | None,
-        presence: str,
-        times: int | None = None,
-        audited: Audit | None = None,
-    ) -> Noise:
-        times = self.asked.times if times is None else times
-        audited = self.asked if audited is None else audited
-        granularity = offered_granularity(audited) if granularity is None else granularity
+    def _designed(self, granularity: float | None, audited: Audit, *, bound: float | None = None) -> Noise:
+        """The least noise for the target; dither, of one publication."""
+        assert self.goal.delta is not None
+        once = self.asked.times == 1
         return design_noise(
-            audited, **self.goal.asked, method=method, granularity=granularity,
-            times=times, rng=self.rng, presence=presence if times == 1 else None, progress=False,
+            audited, epsilon=self.goal.epsilon, delta=self.goal.delta, bound=bound, times=self.asked.times, dither=once,
+            granularity=offered_granularity(audited) if granularity is None else granularity,
+            presence=self.goal.presence if once else None,
         )  # fmt: skip
 
     def _noise_command(self, designed: Noise, saved: str) -> str:
-        limits = [
-            f"--{name.replace('_', '-')} {limit:g}"
-            for name, limit in (("delta", self.goal.delta), ("total_risk", self.goal.total_risk))
-            if limit is not None
-        ]
         times = [f"--times {designed.times}"] if designed.times > 1 else []
+        dither = ["--dither"] if designed.method == "least" and designed.times == 1 else []
         presence = [f"--presence {self.goal.presence}"] if self.goal.presence != "both" else []
         return " ".join(
-            [f"empriv noise {shlex.quote(saved)} --epsilon {self.goal.epsilon:g}", *limits, *times, *presence,
-             f"--granularity {designed.granularity:.12g} --save noise.empriv"]
+            [f"empriv noise {shlex.quote(saved)} --epsilon {self.goal.epsilon:g} --delta {designed.delta:g}", *times,
+             *dither, *presence, f"--granularity {designed.granularity:.12g} --save noise.empriv"]
         )  # fmt: skip
 
     def _share(self, error: float) -> float:

@@ -1,14 +1,14 @@
 """`Comparison`: the result of `compare`, with all that can be asked of it; wiring only.
 
-Figures come from the audits, errors from `utility`, verdicts from `differences`, pages and charts from `report`.
+Figures come from the audits, errors from `utility`, pages and charts from `report`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from empriv.auditing.audit import Audit
-from empriv.base.arguments import one_of, rising_epsilons
+from empriv.base.arguments import one_of
+from empriv.base.progress import progress
 from empriv.base.storage import write_atomically
-from empriv.comparing.bands import bands, bounds_at
-from empriv.comparing.differences import FIGURES, Difference, comparable, differences
 from empriv.comparing.goals import Goal
 from empriv.comparing.recommending import Recommendation, recommend
 from empriv.comparing.telling import notes_of, text_of
@@ -29,13 +28,13 @@ from empriv.comparing.utility import Utility, utility_of, utility_overall
 from empriv.errors import InputError
 from empriv.measuring.contract import Several
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate import Bounds
-from empriv.words import side_by_side as words
+from empriv.validate.bounds import Bounds, bounds
 
 if TYPE_CHECKING:
     import empriv
 
 MOST = 12
+FIGURES = ("delta", "total_risk")
 JSON_VERSION = 1
 
 
@@ -50,7 +49,6 @@ class Comparison:
     audits : the audit of each, by name
     epsilons : the epsilons asked for, rising
     truth : name of the protocol whose answers the others are compared with, or None
-    rng : seed of the random halves by which differences are judged
     goal : the target that a recommendation is for, or None
 
     Examples
@@ -66,9 +64,7 @@ class Comparison:
     audits: Mapping[str, Audit] = field(repr=False)
     epsilons: tuple[float, ...]
     truth: str | None = None
-    rng: int = 0
     goal: Goal | None = None
-    _differences: dict[Any, tuple[Difference, ...]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.audits) <= MOST:
@@ -122,12 +118,14 @@ class Comparison:
     @cached_property
     def _bounds_asked(self) -> dict[str, Bounds]:
         """Bounds at 95% at the epsilons asked for: computed once for all that is shown."""
-        return bounds_at(self.audits, self.epsilons)
-
-    @cached_property
-    def bands(self) -> dict[str, Bounds]:
-        """Bounds at 95% along epsilon, the epsilons asked for among them: computed once for all charts."""
-        return bands(self.audits, self._bounds_asked, self.epsilons)
+        grid = np.array(self.epsilons)
+        nobody = np.empty((0, len(grid)))  # nothing about single individuals is kept
+        out = {}
+        with progress(len(self.audits), "Finding bounds") as advance:
+            for name, audit in self.audits.items():
+                out[name] = replace(bounds(audit.measured, grid), upper_i=nobody)
+                advance()
+        return out
 
     def upper(self, epsilon: float) -> dict[str, float]:
         """Upper bound on delta of each protocol; computed once at the epsilons asked for."""
@@ -182,47 +180,9 @@ class Comparison:
         return all(other == labels[0] for other in labels[1:]) and len(sources) <= 1
 
     @property
-    def incomparable(self) -> str | None:
-        """Why differences cannot be judged, in a sentence; None if they can."""
-        if not self.paired:
-            return words.unpaired()
-        if any(comparable(audit.measured) is None for audit in self.audits.values()):
-            return words.not_one_number()
-        return None
-
-    @property
     def _orders(self) -> dict[str, IntArray]:
         """Positions of the databases, in an order that all protocols share."""
         return _shared_order({name: audit.results for name, audit in self.audits.items()})
-
-    def differences(
-        self, epsilon: Iterable[float] | float | None = None, *, level: float = 0.95, progress: bool | None = None
-    ) -> tuple[Difference, ...]:
-        """Every pair's difference of delta and total risk, with an interval and whether it is real.
-
-        Parameters
-        ----------
-        epsilon : default: the epsilons asked for
-        level : confidence with which the intervals of all pairs, epsilons and both figures hold together
-        progress : show a progress bar; None shows it if the work takes long
-        """
-        if self.incomparable is not None:
-            raise InputError(f"Differences must be of one number each, on the same databases: {self.incomparable}")
-        grid = self.epsilons if epsilon is None else rising_epsilons(epsilon)
-        if (grid, level) not in self._differences:
-            risks = {name: comparable(audit.measured) for name, audit in self.audits.items()}
-            judged = differences(
-                {name: risk for name, risk in risks.items() if risk is not None},
-                # given previous answers the first databases are left out, and all are in the order of time
-                _shared_order({name: risk.results for name, risk in risks.items() if risk is not None}),
-                {name: audit.density for name, audit in self.audits.items()},
-                grid,
-                level=level,
-                rng=self.rng,
-                show=progress,
-            )
-            self._differences[grid, level] = judged
-        return self._differences[grid, level]
 
     def front(self, epsilon: float | None = None, figure: str = "delta") -> tuple[str, ...]:
         """The protocols that no other improves on in both privacy and error, most exact first; by the estimates.
@@ -266,7 +226,6 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers; its keys are in docs/formats.md."""
-        judged = self.incomparable is None
         errors = () if self.truth is None else self.utility
         overall = {} if self.truth is None else {row.protocol: _row(row) for row in self.overall}
         return {
@@ -295,7 +254,6 @@ class Comparison:
             ]
             if self.truth is not None and self.scalar
             else [],
-            "differences": [asdict(difference) for difference in self.differences()] if judged else [],
             "recommendation": None if self.recommendation is None else self.recommendation.to_json(),
             "notes": list(notes_of(self)),
         }

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from empriv.auditing.audit import PRESENCES, Audit
+from empriv.auditing.audit import Audit
 from empriv.base.arguments import finite_epsilon, one_of, probability
 from empriv.errors import InputError
+from empriv.validate.verdict import PRESENCES, UNRESOLVED, verdict
 
 
 @dataclass(frozen=True)
@@ -70,18 +71,18 @@ class WayFigures:
     verdict: str
 
 
-def figures_of(audited: Audit, goal: Goal, present: bool, verdict: str) -> WayFigures:
-    """The larger figures of a random database and, if ``present``, of one that people are in."""
-    there = [audited.bounds(goal.epsilon, goal.level)]
-    if present:
-        there.append(audited.bounds_when_present(goal.epsilon, goal.level))
-    largest = {
-        name: max(float(getattr(bounded, name)) for bounded in there)
-        for name in ("estimate", "upper", "total_risk", "total_risk_upper")
-    }
+def figures_of(audited: Audit, goal: Goal, word: str = UNRESOLVED) -> WayFigures:
+    """The larger figures of a random database and, if the goal asks for it, of the day; ``word`` is the verdict."""
+    judged = verdict(
+        audited.measured, **goal.asked, presence=goal.presence, level=goal.level,
+        bounds_there=audited.bounds(goal.epsilon, goal.level), checks_made=(),
+    )  # fmt: skip
+    bounded = audited.bounds(goal.epsilon, goal.level)
+    deltas = [target for target in judged.judged if target.name == "delta"]
+    upper = max([float(bounded.upper), *(target.upper for target in deltas)])
+    estimate = max([float(bounded.estimate), *(target.estimate for target in deltas)])
     over = [
-        largest[name] / limit if limit > 0 else math.inf if largest[name] > 0 else 0.0
-        for name, limit in (("upper", goal.delta), ("total_risk_upper", goal.total_risk))
-        if limit is not None
+        target.upper / target.limit if target.limit > 0 else math.inf if target.upper > 0 else 0.0
+        for target in judged.judged
     ]
-    return WayFigures(largest["estimate"], largest["total_risk"], largest["upper"], max(over), verdict)
+    return WayFigures(estimate, audited.total_risk(goal.epsilon), upper, max(over), word)

@@ -69,7 +69,7 @@ def compare(
     target : what is to be met, such as ``{"epsilon": 0.1, "delta": 0.01}``, with what `Audit.verdict` takes: the
         comparison then recommends the least error among those that meet it, or says that none does
     draws : of each randomised protocol for each database; default: 4 to 64, to make about 1,500 in all
-    rng : seed; protocols draw the same random numbers from it, so that differences do not come from chance
+    rng : seed; protocols draw the same random numbers from it, so that they do not differ by chance
     engine, memory_limit, timeout, jobs, progress, notice, frame : as for `collect`
 
     Returns
@@ -120,7 +120,7 @@ def compare(
         measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component, adversary=None)
         measured = replace(measured, query=way.describe(), origin=describe(data))
         audits[name] = with_adversary(measured, adversary, data, run)
-    return Comparison({name: audits[name] for name in protocols}, epsilons, truth, rng, goal)
+    return Comparison({name: audits[name] for name in protocols}, epsilons, truth, goal)
 
 
 def _randomised(way: Protocol | Results | Audit) -> bool:

@@ -58,7 +58,7 @@ def recommend(comparison: Comparison, goal: Goal) -> Recommendation:
     figures, verdicts = {}, {}
     for name, audit in comparison.audits.items():
         verdict = audit.verdict(**goal.asked, presence=goal.presence, level=goal.level)
-        figures[name] = figures_of(audit, goal, verdict.by_estimate_when_present is not None, str(verdict))
+        figures[name] = figures_of(audit, goal, str(verdict))
         verdicts[name] = str(verdict)
     aim = words.target(goal.epsilon, goal.delta, goal.total_risk)
     meets = [name for name in comparison.names if verdicts[name] == PASS]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isnan
 from typing import TYPE_CHECKING
 
 from empriv.base.harmless import visible
-from empriv.comparing.differences import LEAST_DATABASES, Difference
 from empriv.words import side_by_side as words
 from empriv.words.sentences import number
 
@@ -20,10 +18,8 @@ def notes_of(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know about the comparison as a whole."""
     audits = list(comparison.audits.values())
     notes = [] if comparison.recommendation is None else [comparison.recommendation.sentence]
-    if comparison.incomparable is not None:
-        notes.append(words.not_judged(comparison.incomparable))
-    elif audits[0].results.n_databases < LEAST_DATABASES:
-        notes.append(words.few(audits[0].results.n_databases, LEAST_DATABASES))
+    if not comparison.paired:
+        notes.append(words.unpaired())
     if comparison.truth is None:
         notes.append(words.no_truth())
     if len({repr(audit.density) for audit in audits}) > 1:
@@ -73,18 +69,6 @@ def describe_cells(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def describe_real(differences: Sequence[Difference]) -> list[str]:
-    """A sentence for each difference that is real."""
-    return [visible(difference.sentence) for difference in differences if difference.verdict == words.REAL]
-
-
-def count_others(differences: Sequence[Difference]) -> str:
-    """How many differences are not real, and why, in a sentence."""
-    same = sum(difference.verdict == words.NONE for difference in differences)
-    undecided = sum(difference.verdict not in (words.NONE, words.REAL) for difference in differences)
-    return words.untold(undecided, same)
-
-
 def text_of(comparison: Comparison) -> str:
     """The comparison as plain text."""
     lines = [] if comparison.recommendation is None else [comparison.recommendation.sentence, ""]
@@ -103,12 +87,5 @@ def text_of(comparison: Comparison) -> str:
     if comparison.truth is not None:
         lines.append(words.against(visible(comparison.truth)))
     lines += describe_cells(comparison)
-    if comparison.incomparable is None:
-        differences = comparison.differences()
-        by_delta = [difference for difference in differences if difference.figure == "delta"]
-        real = describe_real(by_delta)
-        lines += ["Differences of delta that are real:", *(f"  {sentence}" for sentence in real or ["none."])]
-        lines += [count_others(by_delta)] if any(each.verdict != words.REAL for each in by_delta) else []
-        lines.append(words.held_together(0.95, len(differences)))
     lines += [note for note in notes_of(comparison) if note not in lines]
     return "\n".join(lines)

@@ -24,8 +24,8 @@ class Action:
 
     Attributes
     ----------
-    code : "as-is", "noise", "rounding", "top-coding", "capped-noise", "clipping", "minimum", "coarser", "waiting" or
-        "classical"
+    code : "as-is", "cap", "noise", "rounding", "top-coding", "capped-noise", "clipping", "minimum", "coarser",
+        "waiting" or "classical"
     parameters : of the way, such as ``{"to": 10.0}`` of rounding
     delta, total_risk : estimates after it: the larger of a random database and, if that was asked, one that people are
         in; NaN if it was not measured
@@ -87,8 +87,8 @@ class Advice:
     Attributes
     ----------
     options : all ways that were tried, those that meet the target first, by their error; then by how near they come
-    classical : classical Laplace noise for the same epsilon and the largest influence seen, to compare with; None if
-        noise cannot hide what somebody changes
+    classical : the better classical noise at the same epsilon and delta for the largest move seen, to compare with;
+        None if noise cannot hide what somebody changes
     epsilon, delta, total_risk, presence, level : the target, as of `Audit.verdict`
     typical : mean size of the answers
     largest : the most that anybody moves an answer

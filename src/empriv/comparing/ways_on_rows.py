@@ -15,11 +15,11 @@ from empriv.collecting.pipeline import run_query
 from empriv.collecting.queries import queries_in
 from empriv.collecting.run_options import Run
 from empriv.collecting.sources import Databases
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.given.calendar import Times, order_of
 from empriv.protocols.places import capped_text, summed_columns, value_quantiles
 from empriv.protocols.ready import k_threshold, top_coded, winsorised
 from empriv.results import FloatArray, Results
-from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.words import what_to_do as words
 
 _HIGH, _LOW = (0.8, 0.95, 0.99), 0.05  # of the values of a column

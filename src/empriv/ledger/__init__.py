@@ -18,7 +18,6 @@ from empriv.ledger.values import (
     PricesByName,
     Release,
     ReleaseEntry,
-    UpgradeEntry,
     identity_of,
 )
 
@@ -37,7 +36,6 @@ __all__ = [
     "Release",
     "ReleaseEntry",
     "Released",
-    "UpgradeEntry",
     "Verification",
     "identity_of",
 ]

@@ -138,6 +138,16 @@ def windows_with(here: int, places: IntArray, kinds: IntArray, n_kinds: int, len
     return counts
 
 
+def every_window(places: IntArray, kinds: IntArray, n_kinds: int, length: int) -> FloatArray:
+    """(windows, kinds) the same of all windows, each of which holds a release that counts in all of them."""
+    firsts = np.unique(places) if len(places) else np.zeros(1, np.int64)
+    counts = np.zeros((len(firsts), n_kinds))
+    for row, first in enumerate(firsts):
+        counts[row] = np.bincount(kinds[(places >= first) & (places < first + length)], minlength=n_kinds)
+    counts[:, -1] += 1
+    return counts
+
+
 def releases_left(
     plans: Plans,
     places: IntArray,
@@ -145,13 +155,17 @@ def releases_left(
     window: PolicyWindow,
     within: Mapping[str, float | None],
     epsilon: float,
+    always: FloatArray | float = 0.0,
 ) -> int | None:
-    """How many more releases of the last plan fit, one at each place after the last; None if there is no end."""
+    """How many more releases of the last plan fit, one at each place after the last; None if there is no end.
+
+    ``always`` are the releases of each plan that count in every window.
+    """
     n_kinds = len(plans.squares)
     for more in range(window.length + 1):
-        here = int(places.max(initial=0)) + 1
+        here = int(places.max()) + 1 if len(places) else 0
         counts = windows_with(here, places, kinds, n_kinds, window.length)
-        if any(broken(plans.after(row), within, epsilon) for row in counts):
+        if any(broken(plans.after(row), within, epsilon) for row in counts + always):
             return more
         places, kinds = np.append(places, here), np.append(kinds, n_kinds - 1)
     return None

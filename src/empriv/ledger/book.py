@@ -20,10 +20,9 @@ import json
 import secrets
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,21 +36,21 @@ from empriv.ledger.chain import (
     Indexed,
     Row,
     body_of,
-    database_digest,
     digests_of,
     entries_of,
     faults_of,
     head_of,
-    index_digest,
     index_faults,
     indexed,
-    indexed_before,
+    keep_rows,
     key_digest,
     keyed,
     link_faults,
+    sealed_label,
     text_faults,
 )
 from empriv.ledger.limits import refusal, spent_words
+from empriv.ledger.same_rows import Known, ToldApart
 from empriv.ledger.values import (
     Answer,
     Entry,
@@ -62,15 +61,14 @@ from empriv.ledger.values import (
     PriceEntry,
     Release,
     ReleaseEntry,
-    UpgradeEntry,
     answer_of,
     answer_to_json,
     entry_from_json,
-    former_label_text,
     to_json,
 )
 
 if TYPE_CHECKING:
+    from empriv.base.row_sketches import RowSketches
     from empriv.ledger.spending import Remaining
     from empriv.results import Results
 
@@ -161,9 +159,6 @@ class Ledger:
     def policy(self) -> Policy:
         """The policy that holds."""
         with self._reading() as connection:
-            if store.version_of(connection)[0] == 1:
-                content = _whole(connection, self.path)
-                return [entry.policy for entry in content.entries if isinstance(entry, PolicyEntry)][-1]
             _glance(connection, self.path)
             return _policy(connection, self.path)
 
@@ -171,8 +166,6 @@ class Ledger:
     def head(self) -> Head:
         """Where the chain ends: noted elsewhere, it lets `verify` see that the file was replaced or cut short."""
         with self._reading() as connection:
-            if store.version_of(connection)[0] == 1:
-                return head_of(_whole(connection, self.path).rows)
             return _glance(connection, self.path)[1]
 
     def entries(self) -> tuple[Entry, ...]:
@@ -180,13 +173,19 @@ class Ledger:
         with self._reading() as connection:
             return _whole(connection, self.path).entries
 
-    def released(self, identity: Identity) -> tuple[ReleaseEntry, ...]:
-        """Earlier releases from databases that overlap with these, in their order."""
+    def released(self, identity: Identity, rows: RowSketches | None = None) -> tuple[ReleaseEntry, ...]:
+        """Earlier releases from databases that overlap with these by name, or share rows with them, in their order."""
         with self._reading() as connection:
             key, _ = _glance(connection, self.path)
-            names = store.overlaps(connection, digests_of(identity, key))
-            rows = {row.entry: row for row in map(_one(connection), store.entries_from(connection, names))}
-            return tuple(_entry(connection, row, self.path) for row in rows.values())
+            digests = digests_of(identity, key)
+            found = {
+                row.entry: row
+                for row in map(_one(connection), store.entries_from(connection, store.overlaps(connection, digests)))
+            }
+            apart = ToldApart(connection, identity, digests)
+            for sketch in [None] if rows is None else map(rows.of, range(len(rows))):
+                found |= {row.entry: row for row in apart.sharing_rows(sketch, key)}
+            return tuple(_entry(connection, found[number], self.path) for number in sorted(found))
 
     def overlap(self, identity: Identity) -> dict[int, int]:
         """How many of these databases each earlier release shares, by the entry's id.
@@ -235,20 +234,24 @@ class Ledger:
                 digests = digests_of(release.identity, key)
                 asked = indexed(release, digests, key, entry=head.count + 1, further=False)
                 sharing = store.overlaps(connection, digests)
-                known = _Known(connection, release, digests, asked, key, tuple(sharing))
+                known = Known(connection, release, digests, asked, key, tuple(sharing))
+                for row in known.same_rows:
+                    sharing.setdefault(row.fingerprint, 0)
                 stored = known.stored()
                 if stored is not None:
                     earlier = _entry(connection, stored, self.path)
                     return Released(earlier.answer, True, earlier)
                 asked = replace(asked, further=known.further())
                 policy = _policy(connection, self.path)
-                reason = _reason(connection, policy, release, asked, sharing, self.path)
+                reason = _reason(connection, policy, release, asked, known, sharing, self.path)
                 spending = None
                 if reason is None and policy.window is not None:
                     from empriv.ledger.spending import Spending  # arrays, which a ledger without a window does without
 
                     spending = Spending.of(connection, policy, release, asked, key)
                     reason = spending.refusal()
+                if reason is None:
+                    reason = self._scaled(connection, release, known)
                 if reason is not None:
                     raise RefusalError(f"The ledger {self.path.name!r} refuses the release. {reason}")
                 facts = _facts(release, digests, asked, key)
@@ -263,20 +266,39 @@ class Ledger:
                 store.add_identity(connection, digests)
                 written = store.append(connection, body, previous=previous)
                 store.add_release(connection, asked)
+                if release.content is not None and release.content.rows is not None:
+                    store.add_rows(connection, keep_rows(release.content.rows, key))
                 if archive is not None:
                     store.add_results(connection, asked.entry, archive)
             # Only here, after the commit, may anybody see the answer.
             entry = entry_from_json(json.loads(body), previous=previous, hash=written)
             assert isinstance(entry, ReleaseEntry)
-            return Released(entry.answer, False, replace(entry, further=asked.further))
+            return Released(entry.answer, False, _with_kept(entry, asked, key))
+
+    def _scaled(self, connection: sqlite3.Connection, release: Release, known: Known) -> str | None:
+        """Why nothing is drawn for a question that was asked of these rows, shifted or scaled; None if it was not.
+
+        The same text with other noise is not meant: it is a further look, which is counted and measured as one.
+        """
+        covered = () if release.joint is None else release.joint.entries
+        form = form_of(release.query)
+        for row in known.scaled():
+            entry = _entry(connection, row, self.path)
+            if row.entry not in covered and form_of(entry.query) != form:
+                return (
+                    f"Entry {row.entry} is of the same rows and of the same question, shifted or scaled: its answer, "
+                    "shifted and scaled likewise, is the answer to this one. Hint: audit(..., ledger=...) measures a "
+                    "further look together with it."
+                )
+        return None
 
     def left(self) -> Remaining:
         """What the latest window of the policy has spent, and how many more releases like the last fit."""
         from empriv.ledger.spending import left_of
 
         with self._reading() as connection:
-            key, _ = _glance(connection, self.path)
-            return left_of(connection, _policy(connection, self.path), key)
+            _glance(connection, self.path)
+            return left_of(connection, _policy(connection, self.path))
 
     def knows_plan(self, plan: str, *, scope: str = "") -> bool:
         """Whether the prices of a plan are kept already."""
@@ -294,33 +316,6 @@ class Ledger:
             written = store.append(connection, body, previous=head.hash)
             store.add_policy(connection, head.count + 1)
             return entry_from_json(json.loads(body), previous=head.hash, hash=written)
-
-    def upgrade(self) -> Path | None:
-        """Bring a ledger of an earlier version to this one, in place; the copy that is kept, None if it is of this one.
-
-        All entries and their hashes stay, so that heads noted earlier still hold; what releases are found by is added,
-        and an entry that says so. A ledger with a fault is left as it is.
-        """
-        kept = self.path.with_name(f"{self.path.name}.version1")
-        with store.opened(self.path, timeout=self.timeout) as connection, store.transaction(connection, write=True):
-            if store.version_of(connection)[0] == store.VERSION:
-                return None
-            content = _whole(connection, self.path)
-            store.copy(self.path, kept, timeout=self.timeout)
-            key = store.read_key(connection)
-            releases = [entry for entry in content.entries if isinstance(entry, ReleaseEntry)]
-            rows = [indexed_before(entry, key) for entry in releases]
-            store.upgrade(connection)
-            for digests in store.read_identities(connection).values():
-                store.add_identity(connection, digests)
-            for entry in content.entries:
-                if isinstance(entry, PolicyEntry):
-                    store.add_policy(connection, entry.id)
-            body = body_of(len(content.rows) + 1, "upgraded", {"index": index_digest(rows), "version": store.VERSION})
-            store.append(connection, body, previous=content.rows[-1].hash)
-            for row in rows:
-                store.add_release(connection, row)
-        return kept
 
     def verify(self, head: Head | str | None = None) -> Verification:
         """Compute every hash anew, and say what is wrong.
@@ -380,15 +375,9 @@ def _glance(connection: sqlite3.Connection, path: Path) -> tuple[bytes, Head]:
     The work is the same however many entries there are. Which entries between is chance, so that damage that stays is
     met sooner or later; `verify` meets it at once.
     """
-    version, damaged = store.version_of(connection)
-    if version != store.VERSION:
-        raise LedgerError(
-            f"The ledger {path.name!r} has format version {version}: it can be read and verified, and must be upgraded "
-            f"for anything else. Hint: empriv ledger upgrade {path.name}."
-        )
-    if damaged:
+    if store.version_of(connection)[1]:
         raise _tampered(path, "`verify` found damage, and nothing is released until it finds none.")
-    faults = store.schema_faults(connection, version)
+    faults = store.schema_faults(connection)
     if faults:
         raise _tampered(path, faults[0])
     key, head, last = store.read_key(connection), store.read_head(connection), store.read_last(connection)
@@ -438,70 +427,13 @@ def _entry(connection: sqlite3.Connection, row: Indexed, path: Path) -> ReleaseE
     faults = index_faults([] if entry is None else [entry], {row.entry: row}, store.read_key(connection))
     if faults or not isinstance(entry, ReleaseEntry):
         raise _tampered(path, (faults or [f"Entry {row.entry} is missing."])[0])
-    return replace(entry, further=row.further)
+    return _with_kept(entry, row, store.read_key(connection))
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What the ledger knows of the database that is released from.
-
-    Two databases are told apart where the audit at hand has both, since each row is in one of its databases only, or
-    where they have different labels in the same cut of the same source. A database that was not audited is told apart
-    from none.
-    """
-
-    connection: sqlite3.Connection
-    release: Release
-    digests: Digests
-    asked: Indexed
-    key: bytes
-    sharing: tuple[str, ...]
-
-    def stored(self) -> Indexed | None:
-        """The release that was made of this question and this content before, under this label or another."""
-        for row in self._same_label():
-            # Without its content a database is known by its label alone.
-            if row.answer is None or self.asked.answer is None or row.answer == self.asked.answer:
-                return row
-        if self.asked.people is None:
-            return None
-        alike = store.released_alike(self.connection, self.asked.question, self.asked.people)
-        return next((row for row in alike if not self._told_apart(row.fingerprint, row.database)), None)
-
-    def further(self) -> bool:
-        """Whether the same question may have been asked of this database before, with other rows or by another name."""
-        if self._same_label():
-            return True
-        return any(
-            not self._told_apart(name, database)
-            for name in self.sharing
-            if not self._same_cut(name)
-            for database in store.released_databases(self.connection, self.asked.question, name)
-        )
-
-    def _same_label(self) -> list[Indexed]:
-        former = former_label_text(self.release.database)
-        scope = self.release.identity.scope
-        names = {self.asked.database, database_digest(former, scope=scope, key=self.key)}
-        return store.released_from(self.connection, self.asked.question, names)
-
-    def _told_apart(self, fingerprint: str, database: str) -> bool:
-        return self._same_cut(fingerprint) or (self._audited and database in self._beside)
-
-    @property
-    def _audited(self) -> bool:
-        content = self.release.content
-        return content is None or content.people is not None
-
-    @cached_property
-    def _beside(self) -> frozenset[str]:
-        return self.digests.databases
-
-    def _same_cut(self, fingerprint: str) -> bool:
-        if not (self._audited and self.release.identity.named):
-            return False
-        other = store.read_cut(self.connection, fingerprint)
-        return other == (self.digests.cut, self.digests.sources)
+def _with_kept(entry: ReleaseEntry, row: Indexed, key: bytes) -> ReleaseEntry:
+    """The entry with what is kept of it apart from the chain."""
+    label = sealed_label(bytes.fromhex(row.label), row.database, key).decode()
+    return replace(entry, further=row.further, rows=row.rows, label=label)
 
 
 def _reason(
@@ -509,6 +441,7 @@ def _reason(
     policy: Policy,
     release: Release,
     asked: Indexed,
+    known: Known,
     sharing: Mapping[str, int],
     path: Path,
 ) -> str | None:
@@ -521,8 +454,8 @@ def _reason(
     if policy.epsilon is not None:
         entries = store.entries_from(connection, sharing)
     if policy.window is not None:
-        # Other databases are the window's to add up. What this one gave before must be measured together.
-        entries = sorted(set(entries) & set(store.entries_of_database(connection, asked.database)))
+        # Other rows are the window's to add up. What these gave before must be measured together.
+        entries = [row.entry for row in known.same_rows]
 
     def spent() -> str:
         count, last = store.last_from(connection, sharing)
@@ -552,9 +485,8 @@ def _whole(connection: sqlite3.Connection, path: Path) -> _Content:
 
 
 def _content(connection: sqlite3.Connection) -> _Content:
-    version, _ = store.version_of(connection)
-    faults = store.schema_faults(connection, version)
-    if not store.has_tables(connection, version):
+    faults = store.schema_faults(connection)
+    if not store.has_tables(connection):
         return _Content([], faults=faults)
     rows, key = store.read_rows(connection), store.read_key(connection)
     broken = faults_of(rows, store.read_head(connection), key)
@@ -568,29 +500,17 @@ def _content(connection: sqlite3.Connection) -> _Content:
         for entry in entries
         if isinstance(entry, ReleaseEntry) and (entry.fingerprint in wrong or entry.fingerprint not in identities)
     ]
-    if version == 1:
-        return _Content(rows, entries, faults)
     index = store.read_releases(connection)
-    faults += index_faults(entries, index, key) + _upgrade_faults(entries, index)
+    faults += index_faults(entries, index, key)
     if index.keys() - {entry.id for entry in entries}:
         faults.append("More releases are kept than there are entries.")
     if not faults:
         policies = [entry.id for entry in entries if isinstance(entry, PolicyEntry)]
         faults += store.search_faults(connection, identities, policies)
-    known = (
-        replace(e, further=index[e.id].further) if isinstance(e, ReleaseEntry) and e.id in index else e for e in entries
-    )
+    if faults:
+        return _Content(rows, entries, faults)
+    known = (_with_kept(e, index[e.id], key) if isinstance(e, ReleaseEntry) and e.id in index else e for e in entries)
     return _Content(rows, tuple(known), faults)
-
-
-def _upgrade_faults(entries: Sequence[Entry], index: Mapping[int, Indexed]) -> list[str]:
-    """What an upgrade added must still be what its entry says."""
-    return [
-        f"What was added to the entries before entry {entry.id}, to know them again, was changed."
-        for entry in entries
-        if isinstance(entry, UpgradeEntry)
-        and entry.index != index_digest(index[number] for number in sorted(index) if number < entry.id)
-    ]
 
 
 def _results_faults(connection: sqlite3.Connection, content: _Content) -> list[str]:
@@ -620,6 +540,7 @@ def _facts(release: Release, digests: Digests, asked: Indexed, key: bytes) -> di
         "asked": to_json(release.asked),
         "achieved": to_json(release.achieved),
         "joint": None if release.joint is None else to_json(release.joint),
+        "verified": release.verified,
         "n_databases": digests.n_databases,
         "n_individuals": int(release.n_individuals),
     }

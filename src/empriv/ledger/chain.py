@@ -11,10 +11,11 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from empriv.base.row_sketches import RowSketch
 from empriv.collecting.sql.forms import form_of
 from empriv.ledger.values import (
     Entry,
@@ -50,15 +51,13 @@ class Row:
 class Digests:
     """An `Identity` with every name replaced by a keyed digest.
 
-    ``labels``, ``sources`` and ``former`` are sorted digests of 32 bytes, one after the other; ``former`` are those of
-    labels as version 1 wrote them, empty where they are the same, and belong to no fingerprint.
+    ``labels`` and ``sources`` are sorted digests of 32 bytes, one after the other.
     """
 
     cut: str
     individual: str
     labels: bytes
     sources: bytes
-    former: bytes = b""
 
     @property
     def fingerprint(self) -> str:
@@ -73,7 +72,7 @@ class Digests:
     @property
     def databases(self) -> frozenset[str]:
         """Digests of the databases, as an entry has the one that it was released from."""
-        return frozenset(piece.hex() for piece in (*pieces(self.labels), *pieces(self.former)))
+        return frozenset(piece.hex() for piece in pieces(self.labels))
 
 
 def digests_of(identity: Identity, key: bytes) -> Digests:
@@ -87,7 +86,6 @@ def digests_of(identity: Identity, key: bytes) -> Digests:
         individual=keyed(key, "individual", identity.scope, *identity.individual),
         labels=many("database", identity.labels),
         sources=many("source", identity.sources),
-        former=b"" if identity.former == identity.labels else many("database", identity.former),
     )
 
 
@@ -101,7 +99,11 @@ class Indexed:
     fingerprint : of the databases audited
     question : query in its one form, component and law
     database : the label of the one released from
-    answer, people : its true answer, and those without each individual; None where nobody said
+    answer : its true answer with the question; None where nobody said
+    people : that and the answers without each individual, with the noise, whatever the query; None likewise
+    shape : digests of what people change the answer by, beside each other; empty where nobody does
+    rows : of the sketch of its rows; None where nobody made one
+    label : of the database, sealed
     further : whether it may be of the same database as an earlier release of the same question
     """
 
@@ -111,13 +113,15 @@ class Indexed:
     database: str
     answer: str | None
     people: str | None
+    shape: str
+    rows: str | None
+    label: str
     further: bool
 
     def commitment(self, key: bytes) -> str:
         """What the entry says of it. Other databases have other commitments: it does not tell equal answers."""
-        return keyed(
-            key, "content", self.question, self.database, self.answer or "", self.people or "", str(self.further)
-        )
+        content = (self.question, self.database, self.answer or "", self.people or "", self.shape, self.rows or "")
+        return keyed(key, "content", *content, self.label, str(self.further))
 
 
 def indexed(release: Release, digests: Digests, key: bytes, *, entry: int, further: bool) -> Indexed:
@@ -125,19 +129,69 @@ def indexed(release: Release, digests: Digests, key: bytes, *, entry: int, furth
     question = question_digest(release, key)
     content = release.content
     answer = None if content is None else keyed(key, "answer", question, content.answer)
-    people = None
+    people, shape, rows = None, "", None
     if content is not None and content.people is not None:
-        # The scope is left out: the same people with the same answers are the same under any name.
+        # The scope is left out: the same people with the same answers are the same under any name. So is the query:
+        # one that has the same answers with everyone and without each individual asks the same.
         unit = canonical(release.identity.individual, name="individual")
-        people = keyed(key, "people", question, content.answer, unit, content.people)
-    database = database_digest(label_text(release.database), scope=release.identity.scope, key=key)
-    return Indexed(entry, digests.fingerprint, question, database, answer, people, further)
+        law = canonical(_to_nine_digits(dict(release.law)), name="law")
+        people = keyed(key, "people", law, content.answer, unit, content.people)
+        shape = " ".join(keyed(key, "shape", unit, text) for text in content.shape)
+    if content is not None and content.rows is not None:
+        rows = keep_rows(content.rows, key).name
+    label = label_text(release.database)
+    database = database_digest(label, scope=release.identity.scope, key=key)
+    sealed = sealed_label(label.encode(), database, key).hex()
+    return Indexed(entry, digests.fingerprint, question, database, answer, people, shape, rows, sealed, further)
 
 
-def indexed_before(entry: ReleaseEntry, key: bytes) -> Indexed:
-    """The same for an entry of version 1, of whose content nothing is known."""
-    question = question_digest(entry, key)
-    return Indexed(entry.id, entry.fingerprint, question, entry.database, None, None, False)
+def sealed_label(content: bytes, database: str, key: bytes) -> bytes:
+    """A label that only the key shows, or what was sealed so: bytes mixed with HMACs of the database's digest."""
+    blocks = range(-(-len(content) // _SIZE))
+    stream = b"".join(bytes.fromhex(keyed(key, "label", database, str(block))) for block in blocks)
+    return bytes(one ^ other for one, other in zip(content, stream, strict=False))
+
+
+def _to_nine_digits(value: Any) -> Any:
+    """A law whose numbers are rounded: noise designed for sums in another order differs in the last digit."""
+    if isinstance(value, Mapping):
+        return {name: _to_nine_digits(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_nine_digits(part) for part in value]
+    if isinstance(value, str) and value.startswith(("0x", "-0x")):
+        value = float.fromhex(value)
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The sketch of a database's rows under keyed digests, which tell nobody without the key what the rows are.
+
+    Attributes
+    ----------
+    kind : how rows were digested
+    reach : of the sketch
+    digests : of its rows, signed integers, rising
+    """
+
+    kind: str
+    reach: float
+    digests: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """One digest of all of it."""
+        return _sha(canonical([self.kind, self.reach, list(self.digests)], name="rows").encode())
+
+
+def keep_rows(sketch: RowSketch, key: bytes) -> KeptRows:
+    """A sketch as the ledger keeps it."""
+    kind = keyed(key, "kind", sketch.kind)
+    given = (kind.encode() + int(digest).to_bytes(8, "big") for digest in sketch.digests)
+    digests = (int.from_bytes(hmac.digest(key, one, "sha256")[:8], "big", signed=True) for one in given)
+    # The last digest is a row's: three digits of it do.
+    reach = 1.0 if sketch.reach == 1.0 else min(float(f"{sketch.reach:.3g}"), 0.999)
+    return KeptRows(kind, reach, tuple(sorted(digests)))
 
 
 def question_digest(release: Release | ReleaseEntry, key: bytes) -> str:
@@ -145,11 +199,6 @@ def question_digest(release: Release | ReleaseEntry, key: bytes) -> str:
     form = form_of(release.query)
     law = canonical(dict(release.law), name="law")
     return keyed(key, "question", form, canonical(release.component, name="component"), law)
-
-
-def index_digest(rows: Iterable[Indexed]) -> str:
-    """One digest of what an upgrade added for the entries before it."""
-    return _sha(canonical([list(astuple(row)) for row in rows], name="index").encode())
 
 
 def database_digest(label: str, *, scope: str, key: bytes) -> str:

@@ -3,6 +3,10 @@
 Releases of one plan (a query, its noise, an audit) have the same prices, which are kept once, as an entry of their own.
 A release says which entry holds its prices, and its day. Earlier releases without prices, from before the policy had a
 window, count for everybody with what they achieved.
+
+Who writes the expression that cuts chooses the dates. A release whose date is not the data's own counts in every window
+of days, for as long as the window is from when it was released. In a window of releases, those that cost next to
+nothing take no place, so that they push none out.
 """
 
 from __future__ import annotations
@@ -17,23 +21,39 @@ from typing import Any
 
 import numpy as np
 
-from empriv.errors import InputError
+from empriv.errors import InputError, RefusalError
 from empriv.ledger import store
-from empriv.ledger.accounts import ANYBODY, Plans, Prices, broken, effect_of, releases_left, windows_with
+from empriv.ledger.accounts import (
+    ANYBODY,
+    Plans,
+    Prices,
+    broken,
+    effect_of,
+    every_window,
+    releases_left,
+    windows_with,
+)
 from empriv.ledger.chain import Indexed, body_of, keyed
 from empriv.ledger.values import Figures, Policy, Release, canonical, label_text
-from empriv.ledger.windows import PolicyWindow, day_of, window_of
+from empriv.ledger.windows import PolicyWindow, day_of, today, window_of
 from empriv.results import IntArray
 
+_ZONES = 1  # day that some place on earth is ahead
+_TENTH = 0.1
 _OFFSETS = 1_000_000  # days among which the day that others are counted from is chosen
 
 
 @dataclass(frozen=True, eq=False)
 class Spent:
-    """Earlier releases: where each stands, a day or a number, and the prices of each plan."""
+    """Earlier releases: where each stands, a day or a number, when it was made, and the prices of each plan.
+
+    ``undated`` are the plans of those that count in every window.
+    """
 
     places: IntArray
     kinds: IntArray
+    times: IntArray
+    undated: IntArray
     prices: tuple[Prices, ...] = field(repr=False)
 
 
@@ -47,7 +67,7 @@ class Spending:
     earlier : releases before it
     prices : its own
     alone : what its certificate says of it alone
-    here : where it stands among them
+    here : where it stands among them; None for a release that counts in every window
     entry : number that its entry will have
     held_by : number of the entry that holds its prices, or will
     written : the text of that entry, and what is kept with it, if it is new
@@ -60,7 +80,7 @@ class Spending:
     earlier: Spent = field(repr=False)
     prices: Prices = field(repr=False)
     alone: Figures
-    here: int
+    here: int | None
     entry: int
     held_by: int
     written: tuple[str, bytes] | None = field(repr=False)
@@ -77,8 +97,12 @@ class Spending:
             raise InputError(
                 "`database` must be a date: the policy's window counts days. Hint: a window of so many releases."
             )
-        day = None if day is None else day + _offset(key)
-        earlier = _spent(connection, window, key)
+        if window.days and day is not None and day > today() + _ZONES:
+            raise RefusalError(
+                "The ledger refuses a database that is dated after today: the policy's window counts days, and there "
+                "are no data of days to come. Hint: `database` must be the day that the rows are of."
+            )
+        day = day + _offset(key) if day is not None and release.dated and day <= today() + _ZONES else None
         plan = _plan_digest(release, key)
         held_by = store.prices_entry(connection, plan)
         written, entry = None, asked.entry
@@ -90,7 +114,8 @@ class Spending:
             written = (body_of(held_by, "prices", facts), content)
         else:
             prices = _kept(connection, held_by)
-        here = day if window.days and day is not None else len(earlier.places)
+        earlier = _spent(connection, window, prices)
+        here = day if window.days else 0  # earlier ones stand at -1, -2, ... from the latest back
         seen = release.content is None or release.content.people is not None
         return Spending(policy, window, earlier, prices, release.achieved, here, entry, held_by, written, day, seen)
 
@@ -104,8 +129,13 @@ class Spending:
         spent, policy = self.earlier, self.policy
         assert policy.epsilon is not None
         plans = Plans.of([*spent.prices, self.prices])
-        length = self.window.length
-        for counts in windows_with(self.here, spent.places, spent.kinds, len(plans.squares), length):
+        length, kinds = self.window.length, len(plans.squares)
+        if self.here is None:
+            lately = spent.times > today() - length
+            windows = every_window(spent.places[lately], spent.kinds[lately], kinds, length)
+        else:
+            windows = windows_with(self.here, spent.places, spent.kinds, kinds, length)
+        for counts in windows + np.bincount(spent.undated, minlength=kinds):
             number = int(counts.sum())
             limits = _limits(policy)
             if number == 1:  # its certificate is nearer than a price that a full window must hold
@@ -157,25 +187,24 @@ class Remaining:
     more: int | None
 
 
-def left_of(connection: sqlite3.Connection, policy: Policy, key: bytes) -> Remaining:
+def left_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
     """What is left of a policy with a window."""
     if policy.window is None or policy.epsilon is None:
         raise InputError("The policy must have a window. Hint: empriv ledger policy LEDGER --window 365d.")
     window = window_of(policy.window)
-    spent = _spent(connection, window, key)
-    if not len(spent.places):
+    last = _last_prices(connection)
+    if last is None:
         return Remaining(window.words, 0, Figures(policy.epsilon, 0.0, 0.0), policy, None)
-    # The plan of the last release comes last: it is the one that is asked for again.
-    last = int(spent.kinds[-1])
-    order = [kind for kind in range(len(spent.prices)) if kind != last] + [last]
-    kinds = np.argsort(order)[spent.kinds]
-    plans = Plans.of([spent.prices[kind] for kind in order])
-    latest = int(spent.places.max())
-    inside = spent.places > latest - window.length
-    account = plans.after(np.bincount(kinds[inside], minlength=len(order)).astype(float))
+    spent = _spent(connection, window, last)
+    # The prices of the last release come last: they are those that are asked for again.
+    plans = Plans.of([*spent.prices, last])
+    kinds = len(plans.squares)
+    inside = spent.places > spent.places.max(initial=0) - window.length
+    undated = np.bincount(spent.undated, minlength=kinds).astype(float)
+    account = plans.after(np.bincount(spent.kinds[inside], minlength=kinds) + undated)
     figures = Figures(policy.epsilon, account.delta(policy.epsilon), account.total_risk(policy.epsilon))
-    more = releases_left(plans, spent.places, kinds, window, _limits(policy), policy.epsilon)
-    return Remaining(window.words, int(np.count_nonzero(inside)), figures, policy, more)
+    more = releases_left(plans, spent.places, spent.kinds, window, _limits(policy), policy.epsilon, undated)
+    return Remaining(window.words, int(np.count_nonzero(inside)) + len(spent.undated), figures, policy, more)
 
 
 def _limits(policy: Policy) -> dict[str, float | None]:
@@ -187,25 +216,50 @@ def _offset(key: bytes) -> int:
     return int(keyed(key, "day")[:12], 16) % _OFFSETS
 
 
-def _spent(connection: sqlite3.Connection, window: PolicyWindow, key: bytes) -> Spent:
-    """Earlier releases in the order of their entries."""
-    rows = store.read_spent(connection, None if window.days else window.length)
+def _spent(connection: sqlite3.Connection, window: PolicyWindow, asked: Prices) -> Spent:
+    """Earlier releases that may be in a window with one that costs what is asked; the latest first."""
     kinds: dict[Any, int] = {}
     prices: list[Prices] = []
-    places, own = [], []
-    for number, (held_by, day, time, achieved) in enumerate(rows):
+    dated, undated, taken = [], [], 0
+    for held_by, day, time, achieved in store.read_spent(connection):
+        if not window.days and taken >= window.length:
+            break
         name = achieved if held_by is None else held_by
         if name not in kinds:
             kinds[name] = len(prices)
-            if held_by is None:
-                prices.append(_for_anybody(Figures(**json.loads(achieved))))
-            else:
-                prices.append(_kept(connection, held_by))
-        if day is None:
-            day = datetime.fromisoformat(time).date().toordinal() + _offset(key)
-        places.append(day if window.days else number)
-        own.append(kinds[name])
-    return Spent(np.array(places, np.int64), np.array(own, np.int64), tuple(prices))
+            prices.append(_prices_of(connection, held_by, achieved))
+        kind, released = kinds[name], datetime.fromisoformat(time).date().toordinal()
+        if not window.days:
+            takes = _takes_place(prices[kind], asked)
+            dated.append((-taken - 1, kind, released))  # what takes no place stands with the one before it
+            taken += takes
+        elif day is not None:
+            dated.append((day, kind, released))
+        elif released > today() - window.length:
+            undated.append(kind)
+    places, own, times = np.array(dated, np.int64).reshape(-1, 3).T
+    return Spent(places, own, times, np.array(undated, np.int64), tuple(prices))
+
+
+def _takes_place(prices: Prices, asked: Prices) -> bool:
+    """Whether a release costs somebody at least a tenth of what the one asked for costs the one it costs most."""
+    pairs = ((prices.squares, asked.squares), (prices.escapes, asked.escapes))
+    return any(own.max(initial=0.0) > 0 and own.max() >= _TENTH * other.max(initial=0.0) for own, other in pairs)
+
+
+def _last_prices(connection: sqlite3.Connection) -> Prices | None:
+    """Prices of the last release that costs anything, or of the last; None if there is none."""
+    last = None
+    for held_by, _, _, achieved in store.read_spent(connection):
+        prices = _prices_of(connection, held_by, achieved)
+        last = prices if last is None else last
+        if prices.squares.max(initial=0.0) > 0 or prices.escapes.max(initial=0.0) > 0:
+            return prices
+    return last
+
+
+def _prices_of(connection: sqlite3.Connection, held_by: int | None, achieved: str) -> Prices:
+    return _for_anybody(Figures(**json.loads(achieved))) if held_by is None else _kept(connection, held_by)
 
 
 def _prices(release: Release, key: bytes) -> Prices:

@@ -23,12 +23,13 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from empriv.base.row_sketches import KeptSketch
 from empriv.errors import LedgerError
-from empriv.ledger.chain import START, Digests, Indexed, Row, link, pieces
+from empriv.ledger.chain import START, Digests, Indexed, KeptRows, Row, link, pieces
 
 # "EPLG" in ASCII.
 APPLICATION_ID = 0x45504C47
-VERSION = 2
+VERSION = 3
 _AT_ONCE = 500  # digests in one question to SQLite
 _CHAIN = (
     "CREATE TABLE entries (id INTEGER PRIMARY KEY, body TEXT NOT NULL, previous TEXT NOT NULL UNIQUE, "
@@ -46,10 +47,17 @@ _INDEX = (
     "CREATE TABLE sources (digest BLOB NOT NULL, cut TEXT NOT NULL, number INTEGER NOT NULL, "
     "PRIMARY KEY (digest, cut, number)) WITHOUT ROWID",
     "CREATE TABLE releases (entry INTEGER PRIMARY KEY REFERENCES entries (id), fingerprint TEXT NOT NULL, "
-    "question TEXT NOT NULL, database TEXT NOT NULL, answer TEXT, people TEXT, further INTEGER NOT NULL)",
+    "question TEXT NOT NULL, database TEXT NOT NULL, answer TEXT, people TEXT, shape TEXT NOT NULL, rows TEXT, "
+    "label TEXT NOT NULL, further INTEGER NOT NULL)",
+    "CREATE TABLE sketches (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, "
+    "reach REAL NOT NULL, count INTEGER NOT NULL)",
+    "CREATE TABLE row_digests (digest INTEGER NOT NULL, sketch INTEGER NOT NULL, PRIMARY KEY (digest, sketch)) "
+    "WITHOUT ROWID",
     "CREATE TABLE policies (entry INTEGER PRIMARY KEY REFERENCES entries (id))",
     "CREATE INDEX releases_database ON releases (question, database)",
-    "CREATE INDEX releases_people ON releases (question, people) WHERE people IS NOT NULL",
+    "CREATE INDEX releases_people ON releases (people) WHERE people IS NOT NULL",
+    "CREATE INDEX releases_rows ON releases (rows)",
+    "CREATE INDEX releases_label ON releases (database)",
     "CREATE INDEX releases_question ON releases (fingerprint, question, database)",
     "CREATE INDEX releases_further ON releases (fingerprint) WHERE further",
 )
@@ -64,16 +72,15 @@ def _append_only(*tables: str) -> tuple[str, ...]:
     )
 
 
-_CHAIN_TRIGGERS = (
-    *_append_only("entries", "identities", "results", "secret"),
+_TRIGGERS = (
+    *_append_only("entries", "identities", "results", "secret", "numbers", "labels", "sources", "releases", "policies"),
+    *_append_only("sketches", "row_digests"),
     "CREATE TRIGGER head_no_delete BEFORE DELETE ON head BEGIN SELECT raise(ABORT, 'append only'); END",
     "CREATE TRIGGER head_forward BEFORE UPDATE ON head WHEN NEW.count IS NOT OLD.count + 1 "
     "BEGIN SELECT raise(ABORT, 'append only'); END",
 )
-_INDEX_TRIGGERS = _append_only("numbers", "labels", "sources", "releases", "policies")
-_TRIGGERS = (*_CHAIN_TRIGGERS, *_INDEX_TRIGGERS)
-_TABLES = {1: _CHAIN, 2: (*_CHAIN, *_INDEX)}
-_SCHEMA = {1: frozenset((*_CHAIN, *_CHAIN_TRIGGERS)), 2: frozenset((*_CHAIN, *_INDEX, *_TRIGGERS))}
+_TABLES = (*_CHAIN, *_INDEX)
+_SCHEMA = frozenset((*_TABLES, *_TRIGGERS))
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT}
@@ -192,7 +199,59 @@ def add_identity(connection: sqlite3.Connection, digests: Digests) -> None:
 
 def add_release(connection: sqlite3.Connection, row: Indexed) -> None:
     """Keep what a release is found by."""
-    connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(row))
+    connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(row))
+
+
+def add_rows(connection: sqlite3.Connection, rows: KeptRows) -> None:
+    """Keep the sketch of a database's rows, once."""
+    if connection.execute("SELECT 1 FROM sketches WHERE name = ?", (rows.name,)).fetchone() is not None:
+        return
+    facts = (rows.name, rows.kind, rows.reach, len(rows.digests))
+    added = "INSERT INTO sketches (name, kind, reach, count) VALUES (?, ?, ?, ?)"
+    number = connection.execute(added, facts).lastrowid
+    connection.executemany("INSERT INTO row_digests VALUES (?, ?)", [(digest, number) for digest in rows.digests])
+
+
+def shared_rows(connection: sqlite3.Connection, rows: KeptRows) -> dict[str, tuple[int, KeptSketch]]:
+    """Earlier sketches that share digests with this one: how many, and what is known of each, by name."""
+    asked = (
+        "SELECT name, sketches.count, reach, count(*) FROM row_digests JOIN sketches ON sketches.id = sketch "
+        f"WHERE digest IN ({','.join('?' * len(rows.digests))}) GROUP BY name"
+    )
+    found = connection.execute(asked, rows.digests)
+    return {str(name): (shared, KeptSketch(count, reach)) for name, count, reach, shared in found}
+
+
+def sketches_beyond(connection: sqlite3.Connection, rows: KeptRows, least: float, sample: int) -> set[str]:
+    """Names of the sketches of another kind, and of those that reach so little that a sample is too small.
+
+    ``least`` is the reach within which ``sample`` digests of these rows lie.
+    """
+    asked = (
+        "SELECT name FROM sketches WHERE kind <> ?1 OR "
+        "(NOT (reach = 1 AND ?2 = 1) AND (reach < ?3 OR count * min(1, ?2 / reach) < ?4))"
+    )
+    return {str(row[0]) for row in connection.execute(asked, (rows.kind, rows.reach, least, sample))}
+
+
+def releases_of_rows(connection: sqlite3.Connection, name: str) -> list[Indexed]:
+    """Releases from databases with this sketch of their rows."""
+    return list(_releases(connection, "rows = ?", name))
+
+
+def releases_without_rows(connection: sqlite3.Connection) -> list[Indexed]:
+    """Releases whose answers were told, and whose rows were not sketched."""
+    return list(_releases(connection, "rows IS NULL AND answer IS NOT NULL"))
+
+
+def releases_with_answers(connection: sqlite3.Connection) -> list[Indexed]:
+    """Releases whose answers were told."""
+    return list(_releases(connection, "answer IS NOT NULL"))
+
+
+def releases_from(connection: sqlite3.Connection, database: str) -> list[Indexed]:
+    """Releases from a database of this label, whatever was asked."""
+    return list(_releases(connection, "database = ?", database))
 
 
 def add_policy(connection: sqlite3.Connection, entry: int) -> None:
@@ -257,34 +316,26 @@ def read_releases(connection: sqlite3.Connection, first: int = 1, last: int = 2*
     return {row.entry: row for row in _releases(connection, "entry BETWEEN ? AND ?", first, last)}
 
 
-def released_from(connection: sqlite3.Connection, question: str, databases: Iterable[str]) -> list[Indexed]:
-    """Releases of a question from a database, which has one digest or several; the latest first."""
-    found = [
-        row for name in databases for row in _releases(connection, "question = ? AND database = ?", question, name)
-    ]
+def released_from(connection: sqlite3.Connection, question: str, database: str) -> list[Indexed]:
+    """Releases of a question from a database; the latest first."""
+    found = _releases(connection, "question = ? AND database = ?", question, database)
     return sorted(found, key=lambda row: -row.entry)
 
 
-def released_alike(connection: sqlite3.Connection, question: str, people: str) -> list[Indexed]:
-    """Releases of a question from databases of the same content, by whatever name."""
-    return list(_releases(connection, "question = ? AND people = ?", question, people))
+def released_alike(connection: sqlite3.Connection, people: str) -> list[Indexed]:
+    """Releases with the same answers and the same noise, by whatever name and query."""
+    return list(_releases(connection, "people = ?", people))
 
 
-def released_databases(connection: sqlite3.Connection, question: str, fingerprint: str) -> Iterator[str]:
-    """Databases that a question was released from, for one set of audited databases."""
-    asked = "SELECT database FROM releases WHERE fingerprint = ? AND question = ?"
-    return (str(row[0]) for row in connection.execute(asked, (fingerprint, question)))
+def released_for(connection: sqlite3.Connection, question: str, fingerprint: str) -> Iterator[Indexed]:
+    """Releases of a question, for one set of audited databases."""
+    return _releases(connection, "fingerprint = ? AND question = ?", fingerprint, question)
 
 
 def entries_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) -> list[int]:
     """Numbers of the releases for these sets of audited databases."""
     asked = "SELECT entry FROM releases WHERE fingerprint = ?"
     return sorted(row[0] for name in fingerprints for row in connection.execute(asked, (name,)))
-
-
-def entries_of_database(connection: sqlite3.Connection, database: str) -> list[int]:
-    """Numbers of the releases from one database."""
-    return [row[0] for row in connection.execute("SELECT entry FROM releases WHERE database = ?", (database,))]
 
 
 def prices_entry(connection: sqlite3.Connection, plan: str) -> int | None:
@@ -297,14 +348,14 @@ def prices_entry(connection: sqlite3.Connection, plan: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def read_spent(connection: sqlite3.Connection, last: int | None) -> list[tuple[int | None, int | None, str, str]]:
-    """Of each release, or the last so many: the entry of its prices, its day, its time, what it achieved as JSON."""
+def read_spent(connection: sqlite3.Connection) -> Iterator[tuple[int | None, int | None, str, str]]:
+    """Of each release, the latest first: the entry of its prices, its day, its time, what it achieved as JSON."""
     asked = (
         "SELECT json_extract(body, '$.prices'), json_extract(body, '$.day'), json_extract(body, '$.time'), "
         "json_extract(body, '$.achieved') FROM releases JOIN entries ON entries.id = releases.entry "
-        "ORDER BY entries.id DESC LIMIT ?"
+        "ORDER BY entries.id DESC"
     )
-    return connection.execute(asked, (-1 if last is None else last,)).fetchall()[::-1]
+    yield from connection.execute(asked)
 
 
 def last_from(connection: sqlite3.Connection, fingerprints: Iterable[str]) -> tuple[int, int]:
@@ -342,16 +393,12 @@ def overlaps(connection: sqlite3.Connection, digests: Digests) -> dict[str, int]
         for side in ("<", ">"):
             asked = f"SELECT number FROM sources WHERE digest = ? AND cut {side} ?"
             shared |= {row[0]: 0 for row in connection.execute(asked, (source, digests.cut))}
-    for given in (digests.labels, digests.former):
-        counts: dict[int, int] = {}
-        wanted = list(pieces(given))
-        for at in range(0, len(wanted), _AT_ONCE):
-            some = wanted[at : at + _AT_ONCE]
-            asked = f"SELECT number, count(*) FROM labels WHERE digest IN ({','.join('?' * len(some))}) GROUP BY number"
-            for number, count in connection.execute(asked, some):
-                counts[number] = counts.get(number, 0) + count
-        for number, count in counts.items():
-            shared[number] = max(shared.get(number, 0), count)
+    wanted = list(pieces(digests.labels))
+    for at in range(0, len(wanted), _AT_ONCE):
+        some = wanted[at : at + _AT_ONCE]
+        asked = f"SELECT number, count(*) FROM labels WHERE digest IN ({','.join('?' * len(some))}) GROUP BY number"
+        for number, count in connection.execute(asked, some):
+            shared[number] = shared.get(number, 0) + count
     asked = "SELECT fingerprint FROM numbers WHERE id = ?"
     names = {number: connection.execute(asked, (number,)).fetchone() for number in shared}
     return {str(names[number][0]): count for number, count in shared.items() if names[number] is not None}
@@ -376,25 +423,35 @@ def search_faults(connection: sqlite3.Connection, identities: dict[str, Digests]
         digests = identities[name]
         same = same and labels[number] == sorted(pieces(digests.labels))
         same = same and sources[number] == {(piece, digests.cut) for piece in pieces(digests.sources)}
+    digests_of: dict[int, list[int]] = {}
+    for number, digest in connection.execute("SELECT sketch, digest FROM row_digests ORDER BY sketch, digest"):
+        digests_of.setdefault(number, []).append(digest)
+    sketches = connection.execute("SELECT id, name, kind, reach, count FROM sketches").fetchall()
+    for number, name, kind, reach, count in sketches:
+        held = tuple(digests_of.pop(number, ()))
+        same = same and len(held) == count and KeptRows(str(kind), reach, held).name == name
+    named = {row[1] for row in sketches}
+    told = {row[0] for row in connection.execute("SELECT rows FROM releases WHERE rows IS NOT NULL")}
+    same = same and not digests_of and named == told
     kept = [row[0] for row in connection.execute("SELECT entry FROM policies ORDER BY entry")]
-    faults = [] if same else ["What databases are found by, their labels and sources, is missing or was changed."]
+    faults = [] if same else ["What databases are found by, their labels, sources and rows, is missing or was changed."]
     return faults if kept == policies else [*faults, "The list of policies is missing or was changed."]
 
 
-def schema_faults(connection: sqlite3.Connection, version: int) -> list[str]:
+def schema_faults(connection: sqlite3.Connection) -> list[str]:
     """Tables and triggers that are not as they were made."""
     found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
     faults = []
-    if _SCHEMA[version] - found:
+    if _SCHEMA - found:
         faults.append("Tables, or triggers that refuse changes, are missing or were changed.")
-    if found - _SCHEMA[version]:
+    if found - _SCHEMA:
         faults.append("There are tables or triggers that empriv did not make.")
     return faults
 
 
-def has_tables(connection: sqlite3.Connection, version: int) -> bool:
+def has_tables(connection: sqlite3.Connection) -> bool:
     """Whether all tables are as they were made, so that they can be read."""
-    return {row[0] for row in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_TABLES[version])
+    return {row[0] for row in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_TABLES)
 
 
 def version_of(connection: sqlite3.Connection) -> tuple[int, bool]:
@@ -408,23 +465,6 @@ def mark_damaged(connection: sqlite3.Connection, damaged: bool) -> None:
     version, marked = version_of(connection)
     if marked != damaged:
         connection.execute(f"PRAGMA user_version = {-version if damaged else version}")
-
-
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Add the tables of version 2 to a ledger of version 1, empty, and say so."""
-    for statement in (*_INDEX, *_INDEX_TRIGGERS):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def copy(source: Path, target: Path, *, timeout: float) -> None:
-    """A copy by SQLite itself, mode 0600; there must be no file of that name."""
-    try:
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError as error:
-        raise LedgerError(f"The copy {target.name!r} cannot be made: {error.strerror}.") from None
-    with opened(source, timeout=timeout) as given, opened(target, timeout=timeout, check=False) as made:
-        given.backup(made)
 
 
 def damage(connection: sqlite3.Connection) -> str | None:
@@ -443,7 +483,7 @@ def _initialise(connection: sqlite3.Connection, first: str, key: bytes) -> None:
     with transaction(connection, write=True):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
-        for statement in (*_TABLES[VERSION], *_TRIGGERS):
+        for statement in (*_TABLES, *_TRIGGERS):
             connection.execute(statement)
         connection.execute("INSERT INTO secret (id, content) VALUES (1, ?)", (key,))
         connection.execute("INSERT INTO head (id, count, hash) VALUES (1, 0, '')")
@@ -452,20 +492,23 @@ def _initialise(connection: sqlite3.Connection, first: str, key: bytes) -> None:
 
 
 def _releases(connection: sqlite3.Connection, where: str, *values: Any) -> Iterator[Indexed]:
-    rows = connection.execute(
-        f"SELECT entry, fingerprint, question, database, answer, people, further FROM releases WHERE {where}", values
-    )
-    for entry, fingerprint, question, database, answer, people, further in rows:
-        known = [None if one is None else str(one) for one in (answer, people)]
-        yield Indexed(entry, str(fingerprint), str(question), str(database), known[0], known[1], bool(further))
+    columns = "entry, fingerprint, question, database, answer, people, shape, rows, label, further"
+    for entry, *texts, further in connection.execute(f"SELECT {columns} FROM releases WHERE {where}", values):
+        fingerprint, question, database, answer, people, shape, rows, label = (
+            None if one is None else str(one) for one in texts
+        )
+        yield Indexed(
+            entry, fingerprint or "", question or "", database or "", answer, people, shape or "", rows, label or "",
+            bool(further),
+        )  # fmt: skip
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise LedgerError(f"The file {path.name!r} must be a ledger, got a file of another kind.")
     version, _ = version_of(connection)
-    if version not in _SCHEMA:
-        raise LedgerError(f"The ledger {path.name!r} has format version {version}; this empriv reads 1 and {VERSION}.")
+    if version != VERSION:
+        raise LedgerError(f"The ledger {path.name!r} has format version {version}; this empriv reads {VERSION}.")
 
 
 def _sentence(error: sqlite3.Error, path: Path) -> str:

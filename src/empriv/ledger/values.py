@@ -20,6 +20,7 @@ from empriv.errors import InputError
 from empriv.ledger.windows import window_of
 
 if TYPE_CHECKING:
+    from empriv.base.row_sketches import RowSketch
     from empriv.results import FloatArray, Results
 
 Answer = float | tuple[float, ...]
@@ -30,8 +31,6 @@ _MOMENT = re.compile(
     r"\s*(Z|UTC|(?P<sign>[+-])(?P<hours>\d\d)(:?(?P<minutes>\d\d))?)?",
     re.IGNORECASE | re.ASCII,
 )
-_MIDNIGHT_1 = re.compile(r"(\d{4,}-\d\d-\d\d)[T ]00:00(:00(\.0+)?)?")
-_WHOLE_1 = re.compile(r"(-?\d+)\.0+")
 _UNNAMED = frozenset(("a table in memory", "results"))
 
 
@@ -50,6 +49,9 @@ class Described(Protocol):
     @property
     def drawn(self) -> str | None: ...
 
+    @property
+    def computed(self) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -61,8 +63,8 @@ class Identity:
     sources : names of what the rows were read from, sorted and without doubles
     cut : how the rows were cut into databases: a column, an expression, or how they were drawn
     individual : columns that identify the unit of protection
-    scope : name of a body of data; databases of different scopes never overlap
-    former : the labels as ledgers of version 1 wrote them, to find what was released then
+    scope : name of a body of data; databases of different scopes never overlap by name
+    apart : whether each row is in one of the databases only, and in the values that it is stored with
     """
 
     labels: tuple[str, ...] = field(repr=False)
@@ -70,7 +72,7 @@ class Identity:
     cut: str
     individual: tuple[str, ...]
     scope: str = ""
-    former: tuple[str, ...] = field(default=(), repr=False)
+    apart: bool = True
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -98,13 +100,12 @@ def identity_of(labels: Iterable[Any], origin: Described | None = None, *, scope
     """
     if isinstance(labels, str | bytes):
         raise InputError(f"`labels` must be labels of databases, got {type(labels).__name__}.")
-    given = list(labels)
-    texts = tuple(sorted({label_text(label) for label in given}))
-    former = tuple(sorted({former_label_text(label) for label in given}))
+    texts = tuple(sorted({label_text(label) for label in labels}))
     if origin is None:
-        return Identity(texts, sources=("results",), cut="", individual=(), scope=scope, former=former)
+        return Identity(texts, sources=("results",), cut="", individual=(), scope=scope)
     cut = origin.database if origin.drawn is None else f"drawn: {origin.drawn}"
-    return Identity(texts, tuple(sorted(set(origin.sources))), cut or "", tuple(origin.individual), scope, former)
+    apart = origin.drawn is None and not origin.computed
+    return Identity(texts, tuple(sorted(set(origin.sources))), cut or "", tuple(origin.individual), scope, apart)
 
 
 def label_text(label: Any) -> str:
@@ -141,16 +142,6 @@ def _plain_moment(found: re.Match[str]) -> str | None:
     return day if time == "00:00:00" and not part else f"{day} {time}{'.' if part else ''}{part}"
 
 
-def former_label_text(label: Any) -> str:
-    """Text of a label in ledgers of version 1."""
-    text = str(label)
-    for form in (_MIDNIGHT_1, _WHOLE_1):
-        found = form.fullmatch(text)
-        if found is not None:
-            return found[1]
-    return text
-
-
 @dataclass(frozen=True)
 class Content:
     """What is released from, as the query sees it. A ledger keeps keyed digests of it, so that it knows it again.
@@ -160,11 +151,18 @@ class Content:
     answer : the true answer on the lattice that it is released on
     people : the answers without each individual, on that lattice; None for a database that was not audited
     results : digest of all results that were audited
+    shape : what everybody changes the answer by, beside the one who changes it most: the same for a question that is
+        shifted or scaled. In two roundings, of which one is alike where last digits differ; none where nobody does
+    telling : whether people change the answer by so many different amounts that other rows would not do for it
+    rows : the sketch of its rows, None if nobody made one
     """
 
     answer: str = field(repr=False)
     people: str | None = field(default=None, repr=False)
     results: str | None = field(default=None, repr=False)
+    shape: tuple[str, ...] = field(default=(), repr=False)
+    telling: bool = field(default=False, repr=False)
+    rows: RowSketch | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -271,6 +269,8 @@ class Release:
     plan : name of the prices, the same for all releases that have the same
     prices : what the release tells of each person by name, for a policy with a window; None if the ledger has them by
         ``plan`` already, or to take everybody for the one who is told most
+    dated : whether the date in the label is the data's own; otherwise a window of days goes by when it is released
+    verified : what was done to verify the answer, in words, for the record
     """
 
     identity: Identity
@@ -287,6 +287,8 @@ class Release:
     content: Content | None = field(default=None, repr=False)
     plan: str | None = field(default=None, repr=False)
     prices: PricesByName | None = field(default=None, repr=False)
+    dated: bool = True
+    verified: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
@@ -326,7 +328,7 @@ class Entry:
     ----------
     id : its place in the chain, from 1
     time : when it was written, in UTC
-    kind : "created", "policy", "prices", "release" or "upgraded"
+    kind : "created", "policy", "prices" or "release"
     previous, hash : hashes of the entry before and of this one
     """
 
@@ -356,13 +358,6 @@ class PriceEntry(Entry):
 
 
 @dataclass(frozen=True)
-class UpgradeEntry(Entry):
-    """The ledger was brought to a later version here; ``index`` is a digest of what was added for earlier entries."""
-
-    index: str
-
-
-@dataclass(frozen=True)
 class ReleaseEntry(Entry):
     """A release. Which databases it was from is told by digests only, keyed with a key that stays in the ledger.
 
@@ -376,13 +371,17 @@ class ReleaseEntry(Entry):
     n_individuals : how many individuals were audited
     answer : the noisy answer, or several
     results : SHA-256 of the results kept with it, or None
-    question : keyed digest of the query in its one form, the component and the law; None in version 1
+    question : keyed digest of the query in its one form, the component and the law
     content : keyed digest of what the ledger keeps apart: the true answer, those without each individual, `further`
     audited : keyed digest of the results that were audited
     prices : number of the entry that holds the prices of its plan, where the policy has a window
-    day : of its database, counted from a day that only the ledger knows; None where the policy has no window
+    day : of its database, counted from a day that only the ledger knows; None where the policy has no window, or where
+        the date is not the data's own
+    verified : what was done to verify the answer, in words
     further : whether it may be of the same database as an earlier release of the same question, and so counts beside
         it. It is not in an export, to which it would tell that two answers are the same
+    rows, label : digest of the sketch of the rows that it is of, the same for the same rows by any name, and what the
+        database was called; they are kept apart from the chain, and are not in an export either
     """
 
     verbatim: str
@@ -404,7 +403,10 @@ class ReleaseEntry(Entry):
     audited: str | None = None
     prices: int | None = None
     day: int | None = None
+    verified: str | None = None
     further: bool = False
+    rows: str | None = None
+    label: str = field(default="", repr=False)
 
 
 def canonical(value: Any, *, name: str) -> str:
@@ -454,8 +456,6 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
         return PolicyEntry(**link, policy=Policy(**facts["policy"]))
     if facts["kind"] == "prices":
         return PriceEntry(**link, plan=str(facts["plan"]), results=str(facts["results"]))
-    if facts["kind"] == "upgraded":
-        return UpgradeEntry(**link, index=str(facts["index"]))
     if facts["kind"] != "release":
         raise ValueError("unknown kind")
     joint = facts["joint"]
@@ -475,6 +475,7 @@ def entry_from_json(facts: Mapping[str, Any], *, previous: str, hash: str) -> En
         audited=facts.get("audited"),
         prices=facts.get("prices"),
         day=facts.get("day"),
+        verified=facts.get("verified"),
     )
 
 

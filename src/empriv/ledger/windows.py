@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 
 from empriv.errors import InputError
 
@@ -32,6 +32,11 @@ def window_of(text: str | int) -> PolicyWindow:
     if parts is None:
         raise InputError(f'`window` must be a number of days, as "365d", or of releases, as 52, got {text!r}.')
     return PolicyWindow(int(parts[1]), parts[2] is not None)
+
+
+def today() -> int:
+    """The day that it is in UTC, counted from the year 1."""
+    return datetime.now(UTC).date().toordinal()
 
 
 def day_of(label: str) -> int | None:

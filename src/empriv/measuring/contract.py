@@ -206,9 +206,10 @@ class RiskContract(ABC):
         return 0.95
 
     def given_presence(self) -> RiskContract:
-        """The risk on a database that the person is in; asked of one number, plain or `Given` what is known."""
+        """The risk on a database that the person is in, of tables and of several publications; of one number the cover
+        says more."""
         raise InputError(
-            "`when_present` must be asked of one number, plain or `Given` what is known, got another kind of risk."
+            "`given_presence` must be asked of a table or of several publications, got another kind of risk."
         )
 
     def repeated(self, times: int) -> RiskContract:
@@ -244,14 +245,18 @@ class RiskContract(ABC):
         """
         return np.zeros(len(epsilons))
 
-    def bounds(
-        self, epsilon: float | Several, level: float | None = None, method: str = "analytic", **options: Any
-    ) -> empriv.Bounds:
+    def bounds(self, epsilon: float | Several, level: float | None = None, *, noise: Any = 0.0) -> empriv.Bounds:
         """Lower bound, estimate and upper bound; the same as ``empriv.bounds(risk, ...)``, which documents them."""
         # A shortcut upwards, by the public name: measuring itself imports nothing of validating.
         import empriv
 
-        return empriv.bounds(self, epsilon, level, method, **options)
+        return empriv.bounds(self, epsilon, level, noise=noise)
+
+    def cover(self, epsilon: float, delta: float, noise: Any = 0.0, *, level: float | None = None) -> float:
+        """The largest move of the answer that is hidden; the same as ``empriv.cover(risk, ...)``."""
+        import empriv  # as above
+
+        return empriv.cover(self, epsilon, delta, noise=noise, level=level)
 
     @cached_property
     def _last_curves(self) -> dict[tuple[float, ...], FloatArray]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import singledispatch
 from typing import Any, TypeAlias
 
@@ -13,8 +12,6 @@ import numpy as np
 
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk, JointRisk, Risk, TableRisk
-from empriv.measuring.line.atoms import Pairs
-from empriv.measuring.line.blocks import largest_shifts
 from empriv.measuring.tables import TableFit
 from empriv.measuring.tables.fit import fit_table
 
@@ -54,8 +51,7 @@ def hidden_by_noise_alone(risk: Risk) -> set[int]:
     """Individuals, by position, whom no smoothing of the results hides.
 
     Those are people who change the last digits, and people without whom results spread less than `_NARROW` as much. No
-    bandwidth shows how little noise hides a pattern that is finer. A robust design, which relies on half the bandwidth
-    only, is safe for smaller changes of the spread.
+    bandwidth shows how little noise hides a pattern that is finer. It is asked of several publications alone.
     """
     pairs = risk.pairs
     rows = {row for row, _ in pairs.residues}
@@ -64,31 +60,10 @@ def hidden_by_noise_alone(risk: Risk) -> set[int]:
     return rows - {row for row, _ in pairs.own}
 
 
-def sharpened(risk: Risk) -> Risk:
-    """The same where results of those whom noise alone must hide are taken as they are, not smoothed."""
-    pairs, rows = risk.pairs, hidden_by_noise_alone(risk)
-    if not rows:
-        return risk
-    n, m = len(pairs.points) // pairs.draws, pairs.draws
-    exact = Pairs(
-        points=np.full(n * m, np.inf),
-        draws=m,
-        starts=np.array([0, n]),
-        entry_database=np.arange(n, dtype=np.int32),
-        entries=np.full((n, m), np.inf),
-        names=(),
-        mass=np.zeros(0),
-        mass_without=np.zeros((1, 0)),
-    )
-    own = tuple(sorted([*pairs.own, *((row, exact) for row in rows)], key=lambda individual: individual[0]))
-    sharp = replace(pairs, own=own, residues=(), sure_residues=(), ratios=None)
-    return Risk(risk.results, risk.density, sharp, largest_shifts(sharp, risk.density))
-
-
 @singledispatch
 def asks_presence(risk: Any) -> bool:  # noqa: ARG001 — dispatched on
-    """Whether noise must serve in a database that people are in too, unless somebody says otherwise."""
-    return False
+    """Whether noise must serve on the day that people are in too, unless somebody says otherwise."""
+    return True
 
 
 @singledispatch

@@ -1,15 +1,14 @@
-"""`Noise`: a law of noise with its certificate and its promise, to study, to save and to release answers with.
+"""`Noise`: a law of noise with what it was designed for, to study, to save and to release answers with.
 
-A law comes from `design`, its certificate from `certify`; drawing is in `drawing`. This module says what is promised,
-on what the promise rests, and what is refused.
+A law comes from `design`; what it achieves is the judge's bound (`judging`), computed anew whenever it is asked for the
+first time; drawing is in `drawing`. This module says what is promised, on what the promise rests, and what is refused.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -17,57 +16,51 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.arguments import finite_epsilon, probability, unit_name, whole_number
+from empriv.base.arguments import finite_epsilon, one_epsilon, one_of, probability, unit_name, whole_number
 from empriv.base.display import lines_html
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.errors import CertificateError, FileFormatError, InputError
 from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
-from empriv.measuring.given.presence import presence_of
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.measures import measure
 from empriv.measuring.series import HowOften, largest
-from empriv.noise.certify.certificate import Certificate, certify
+from empriv.noise import METHODS
 from empriv.noise.certify.composed import ComposedCertificate
-from empriv.noise.certify.there import PresentCertificate
 from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
+from empriv.noise.judging import LEVEL, PRESENCES, JudgedAnswer, by_noise_alone
 from empriv.noise.law import Law, decimal_at_most
 from empriv.noise.measured import one_number
 from empriv.results import FloatArray, Results
+from empriv.validate.bounds import bounds
 from empriv.validate.checks.robustness import subset
+from empriv.validate.covering import cover
 from empriv.words.sentences import amount
 
-TUNED = ("optimal", "calibrated", "paper")
-"""Methods whose laws are tuned to the estimate."""
-
 _ANOTHER_AUDIT = (
-    "Noise must keep its promise for the audit at hand, and this one does not: it was designed for another "
-    "density, or was altered. Nothing is released."
+    "Noise must keep its promise for the audit at hand, and this one does not: it was designed for other answers, or "
+    "was altered. Nothing is released."
 )
 _DAMAGED = "The file is damaged: its facts about the noise are not what empriv writes."
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Noise that makes a query private enough, and the proof.
+    """Noise that makes a query private enough, and what it achieves.
 
     Made by `empriv.design_noise`, and by `empriv.load` from a file.
 
     Attributes
     ----------
     law : what is drawn
-    certificate : what it achieves, computed from the law alone
-    risk : what was measured, and what the noise is for
+    judged : the answer that the noise is for, as the judge sees it
     method : how the law was designed
-    epsilon, delta, total_risk : the target
-    declared_bound : the user's bound on one individual's influence, on which the promise rests, or None
+    epsilon, delta : the target
+    declared_bound : the user's bound on what one individual may do to an answer, or None
     declared_granularity : whether the user chose the granularity; only then may answers be released
-    notes : what the promise rests on, in sentences
-    study : whether the law may miss its target, and is for study only
     times : publications, each from a database of its own, that together keep the target
     composed : what the law achieves over all of them, if there are several
-    present : what it achieves in a database that people are in; None if it was designed for a random one alone
     given : whether the risk's results are what is left of the answers given what is known, and hold no answers
     unit : of the answers
 
@@ -84,40 +77,14 @@ class Noise:
     """
 
     law: Law
-    certificate: Certificate = field(repr=False)
-    risk: Risk = field(repr=False)
+    judged: JudgedAnswer = field(repr=False)
     method: str
     epsilon: float
-    delta: float | None
-    total_risk: float | None = None
+    delta: float
     declared_bound: float | None = None
     declared_granularity: bool = False
-    notes: tuple[str, ...] = ()
-    study: bool = False
     times: int = 1
     composed: ComposedCertificate | None = field(default=None, repr=False)
-
-    def after(self, times: int, *, epsilon: float | None = None, delta: float | None = None) -> ComposedCertificate:
-        """What the noise achieves over so many publications, each from a database of its own (docs/series.md).
-
-        ``achieved_delta()`` of it is the upper figure at 95% confidence, ``estimated_delta()`` the estimate.
-        """
-        target = (self.delta or 0.0) if delta is None else probability("delta", delta)
-        at = self.epsilon if epsilon is None else finite_epsilon(epsilon)
-        return ComposedCertificate(self.risk, self.law, at, target, whole_number("times", times, least=1))
-
-    def how_often(self, *, epsilon: float | None = None, delta: float | None = None) -> HowOften:
-        """How often answers with this noise may be published, by default within the noise's own target."""
-        once = self.after(1, epsilon=epsilon, delta=delta)
-        return HowOften(
-            once.epsilon,
-            once.delta,
-            0.95,
-            largest(lambda times: once.of(times).achieved_delta() <= once.delta),
-            largest(lambda times: once.of(times).estimated_delta() <= once.delta),
-        )
-
-    present: PresentCertificate | None = field(default=None, repr=False)
     given: bool = False
     unit: str = ""
 
@@ -130,32 +97,112 @@ class Noise:
 
     @property
     def _target(self) -> str:
-        limits = (("delta", self.delta), ("total risk", self.total_risk))
         often = "" if self.times == 1 else f", {self.times:,} publications"
-        return f"epsilon {self.epsilon:g}{''.join(f', {name} {x:g}' for name, x in limits if x is not None)}{often}"
+        return f"epsilon {self.epsilon:g}, delta {self.delta:g}{often}"
+
+    # The noise as the judge takes it
 
     @property
-    def achieved_epsilon(self) -> float:
-        """Smallest epsilon at which every delta_i of the noisy answer is at most the target's delta."""
-        return self.certificate.achieved_epsilon()
+    def kernel(self) -> str:
+        """ "laplace" or "gaussian": the kind of the law's narrowest part, which counts for all of it."""
+        kind = self.law.parts[0].kind
+        return kind if kind == "gaussian" else "laplace"
 
     @property
-    def achieved_epsilon_i(self) -> FloatArray:
-        """The same for each individual."""
-        return self.certificate.achieved_epsilon_i()
+    def scale(self) -> float:
+        """Of the law's narrowest part; 0 for none."""
+        return self.law.parts[0].scale
 
     @property
-    def achieved_total_risk(self) -> float:
-        """Chance that somebody's privacy fails at the target's epsilon, if failures are independent."""
-        return self.certificate.achieved_total_risk(self.epsilon)
+    def step(self) -> float:
+        """What answers and noise are multiples of."""
+        return self.law.granularity
+
+    @property
+    def bound(self) -> float | None:
+        """The most that a person may move the answer for the promise to hold; None allows for twice as much as each
+        person was seen to."""
+        return self.judged.reach
+
+    @property
+    def risk(self) -> Risk:
+        """What was measured, and what the noise is for."""
+        return self.judged.risk
+
+    @property
+    def presence(self) -> str:
+        """Where the target is met: "both" in a random database and on the day that people are in, or "random"."""
+        return self.judged.presence
+
+    # What it achieves
 
     def achieved_delta(self, epsilon: float | None = None) -> float:
-        """Largest delta_i of the noisy answer, by default at the target's epsilon."""
-        return self.certificate.achieved_delta(self.epsilon if epsilon is None else epsilon)
+        """Upper bound of the largest delta_i of the noisy answer, by default at the target's epsilon; 95% confidence.
+
+        In a random database, and on the day that the person is in if ``presence`` asks for it; of several publications,
+        of all together. It is a bound and no estimate: the truth is mostly less.
+        """
+        at = self.epsilon if epsilon is None else one_epsilon(epsilon)
+        if self.composed is not None:
+            return replace(self.composed, epsilon=at).achieved_delta()
+        if at not in self._known:
+            self._known[at] = self.judged.upper(self.law, at)
+        return self._known[at]
 
     def achieved_delta_i(self, epsilon: float | None = None) -> FloatArray:
-        """delta_i of the noisy answer, by default at the target's epsilon."""
-        return self.certificate.achieved_delta_i(self.epsilon if epsilon is None else epsilon)
+        """The same for each individual in a random database, of one publication."""
+        return self.judged.upper_i(self.law, self.epsilon if epsilon is None else one_epsilon(epsilon))
+
+    @cached_property
+    def _known(self) -> dict[float, float]:
+        return {}
+
+    @cached_property
+    def holds(self) -> bool:
+        """Whether the bound meets the target: of one publication, and of all if there are several."""
+        if self.composed is not None and not self.composed.holds:
+            return False
+        return self.judged.meets_with(self.law, self.epsilon, self.delta)
+
+    @cached_property
+    def cover(self) -> float:
+        """The largest move of the answer that the noisy answer hides on the day that somebody makes it."""
+        if self.unconditional:
+            assert self.declared_bound is not None
+            return self.declared_bound
+        found = cover(self.risk, self.epsilon, self.delta, noise=self)
+        largest = self.judged.largest  # asked itself, where a cover is found by steps
+        seen = largest if largest > found and self.presence == "both" and self.holds else found
+        return seen if self.declared_bound is None else min(seen, self.declared_bound)
+
+    @property
+    def unconditional(self) -> bool:
+        """Whether the noise alone keeps the promise for all that somebody may do within the declared bound."""
+        if self.declared_bound is None or self.times > 1:
+            return False
+        return float(by_noise_alone(self.law, self.declared_bound, self.epsilon)) <= self.delta
+
+    def after(self, times: int, *, epsilon: float | None = None, delta: float | None = None) -> ComposedCertificate:
+        """What the noise achieves over so many publications, each from a database of its own (docs/series.md).
+
+        ``achieved_delta()`` of it is the upper figure at 95% confidence, ``estimated_delta()`` the estimate.
+        """
+        target = self.delta if delta is None else probability("delta", delta)
+        at = self.epsilon if epsilon is None else finite_epsilon(epsilon)
+        return ComposedCertificate(self.risk, self.law, at, target, whole_number("times", times, least=1))
+
+    def how_often(self, *, epsilon: float | None = None, delta: float | None = None) -> HowOften:
+        """How often answers with this noise may be published, by default within the noise's own target."""
+        once = self.after(1, epsilon=epsilon, delta=delta)
+        return HowOften(
+            once.epsilon,
+            once.delta,
+            LEVEL,
+            largest(lambda times: once.of(times).achieved_delta() <= once.delta),
+            largest(lambda times: once.of(times).estimated_delta() <= once.delta),
+        )
+
+    # The law
 
     @property
     def granularity(self) -> float:
@@ -189,30 +236,25 @@ class Noise:
         """Pseudo-random draws of the noise: for study, never for a release."""
         return self.law.sample(size, rng)
 
+    # Releasing
+
     def release(self, value: float) -> float:
         """A noisy answer, from the operating system's entropy; every call spends privacy anew.
 
-        What is promised holds for the results that the noise was certified for. Of noise that was loaded these are the
-        file's own, so that it promises nothing of other data: `Audit.release` certifies it anew for the audit at hand.
+        What is promised holds for the results that the noise was judged on. Of noise that was loaded these are the
+        file's own, so that it promises nothing of other data: `Audit.release` judges it anew for the audit at hand.
         """
         self.check_release()
         return release(self.law, value)
 
     def certified_for(self, risk: Any) -> Noise:
-        """The same noise, certified anew for this risk; nothing that it says of itself is taken on trust."""
-        certificate = certify(
-            one_number(risk), self.law, epsilon=self.epsilon, delta=self.delta, total_risk=self.total_risk
-        )
-        if not certificate.holds:
+        """The same noise, judged anew for this risk; nothing that it says of itself is taken on trust."""
+        one = one_number(risk)
+        composed = None if self.composed is None else replace(self.composed, risk=one, rows=None)
+        again = replace(self, judged=JudgedAnswer(one, self.presence, self.bound), composed=composed)
+        if not again.holds:
             raise CertificateError(_ANOTHER_AUDIT)
-        composed = None if self.composed is None else replace(self.composed, risk=certificate.risk, rows=None)
-        present = None if self.present is None else self._present_for(certificate.risk)
-        if (composed is not None and not composed.holds) or (present is not None and not present.holds):
-            raise CertificateError(_ANOTHER_AUDIT)
-        return replace(self, risk=certificate.risk, certificate=certificate, composed=composed, present=present)
-
-    def _present_for(self, risk: Risk) -> PresentCertificate:
-        return PresentCertificate(presence_of(risk), self.law, self.epsilon, self.delta, self.total_risk)
+        return again
 
     @property
     def claim(self) -> str:
@@ -220,33 +262,30 @@ class Noise:
         return json.dumps(self._facts(), sort_keys=True)
 
     def check_release(self) -> None:
-        """Refuse to release where the promise was not kept, or the granularity not declared."""
-        proof = self.certificate
-        target = (self.epsilon, self.delta, self.total_risk)
-        # What was certified may be sharper than what was measured: the same results and density all the same.
-        same = proof.risk.results is self.risk.results and proof.risk.density is self.risk.density
-        if proof.law != self.law or not same:
-            raise CertificateError("Noise must have a certificate of its own law and results, got that of others.")
-        if (proof.epsilon, proof.delta, proof.total_risk) != target:
-            raise CertificateError("Noise must have a certificate of its own target, got that of another.")
-        composed, present = self.composed, self.present
-        whole = self.times == 1 or (composed is not None and composed.times == self.times and composed.law == self.law)
-        if not whole:
+        """Refuse to release where the promise is not kept, or the granularity was not declared."""
+        composed = self.composed
+        if (self.times > 1) != (composed is not None) or (composed is not None and not self._is_own(composed)):
             raise CertificateError("Noise must have a certificate of its own publications, got that of others.")
-        if present is not None and (present.law != self.law or not present.holds):
+        if not self.holds:
             raise CertificateError(
-                "Noise must keep its promise in a database that people are in, and this one does not."
-            )
-        if self.study or not self.certificate.holds or (composed is not None and not composed.holds):
-            raise CertificateError(
-                "Noise must keep its promise to be released, and this one is for study: its certificate misses "
-                "the target, or was allowed to."
+                "Noise must keep its promise to be released, and this one is for study: its upper bound on delta is "
+                f"{self.achieved_delta():.2g}, above the target of {self.delta:g}."
             )
         if not self.declared_granularity:
             raise CertificateError(
                 "Noise must have a granularity that you declare, since one taken from the data would reveal something "
                 f"about them. Hint: design it with a granularity of {decimal_at_most(self.law.granularity):.12g}."
             )
+
+    def _is_own(self, composed: ComposedCertificate) -> bool:
+        return (composed.times, composed.law, composed.risk) == (self.times, self.law, self.risk) and (
+            composed.epsilon <= self.epsilon and composed.delta <= self.delta
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is promised, and on what it rests, in sentences."""
+        return _promise(self)
 
     def remeasure(
         self,
@@ -258,35 +297,36 @@ class Noise:
     ) -> Risk:
         """The risk of noisy answers, measured anew from draws of rounded results with noise.
 
-        ``most`` keeps so many individuals, the riskiest under noise.
+        ``most`` keeps so many individuals, those with the largest bounds under noise.
         """
         for name, number in (("draws", draws), ("most", most)):
             if number is not None:
                 whole_number(name, number, least=1)
         results = self.risk.results
         if most is not None and most < results.n_individuals:
-            results = subset(results, self.certificate.riskiest(most))
+            results = subset(results, np.argsort(-self.achieved_delta_i(), kind="stable")[:most])
         drawn = with_noise(results, self.law, draws=draws, rng=np.random.default_rng(rng))
         risk = measure(drawn, density=density)
         assert isinstance(risk, Risk)
         return risk
 
+    # Files
+
     def to_json(self) -> dict[str, Any]:
         """A dict fit for JSON, without identifiers or results."""
-        achieved = self.achieved_epsilon
         return {
             "format": "empriv noise",
             "version": 1,
             "empriv": version("empriv"),
             **self._facts(),
+            "kernel": self.kernel,
+            "scale": self.scale,
             "words": self.law.words,
             "expected_error": self.expected_error,
             "unit": self.unit,
-            "achieved_epsilon": achieved if math.isfinite(achieved) else None,
             "achieved_delta": self.achieved_delta(),
-            "achieved_delta_when_present": None if self.present is None else self.present.achieved_delta(),
-            "holds": self.certificate.holds and (self.composed is None or self.composed.holds),
-            "achieved_delta_of_all": None if self.composed is None else self.composed.achieved_delta(),
+            "holds": self.holds,
+            "unconditional": self.unconditional,
             "notes": list(self.notes),
         }
 
@@ -305,61 +345,33 @@ class Noise:
         if spec is None:
             raise InputError("`density` must be one of empriv's own to be saved: a file does not hold code.")
         meta, arrays = self.risk.results.to_parts()
-        facts = {
-            "empriv": version("empriv"),
-            "density": spec,
-            "notes": list(self.notes),
-            "unit": self.unit,
-            **self._facts(),
-        }
+        facts = {"empriv": version("empriv"), "density": spec, "unit": self.unit, **self._facts()}
         write_archive(path, kind="noise", meta={**meta, **facts}, arrays=arrays)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Noise:
-        """Read what `save` wrote; the certificate is computed anew, nothing is taken on trust."""
+        """Read what `save` wrote; what it achieves is computed anew, nothing is taken on trust."""
         meta, arrays = read_archive(path, kinds=("noise",))
         results = Results.from_parts(meta, arrays)
         try:
-            density = density_from_json(meta["density"])
-            law = Law.from_json(meta["law"])
-            target = {name: _number_or_none(meta[name]) for name in ("epsilon", "delta", "total_risk")}
-            notes, method = tuple(map(_text, meta["notes"])), _text(meta["method"])
-            flags = [meta["declared_granularity"], meta["study"], meta.get("given", False)]
-            both = meta.get("presence", "random") == "both"
-            bound = _number_or_none(meta["declared_bound"])
-            times = whole_number("times", meta.get("times", 1), least=1)
-            unit = unit_name(meta.get("unit", ""))
-            if target["epsilon"] is None or not all(isinstance(flag, bool) for flag in flags):
+            density, law = density_from_json(meta["density"]), Law.from_json(meta["law"])
+            epsilon, delta = finite_epsilon(_number(meta["epsilon"])), probability("delta", _number(meta["delta"]))
+            method = one_of("method", meta["method"], METHODS)
+            presence = one_of("presence", meta["presence"], PRESENCES)
+            reach, bound = (_positive_or_none(meta[name]) for name in ("reach", "declared_bound"))
+            flags = [meta["declared_granularity"], meta["given"]]
+            times, unit = whole_number("times", meta["times"], least=1), unit_name(meta["unit"])
+            if not all(isinstance(flag, bool) for flag in flags):
                 raise TypeError("facts")
             risk = measure_line(results, density)
-            certificate = certify(
-                risk, law, epsilon=target["epsilon"], delta=target["delta"], total_risk=target["total_risk"]
-            )
         except WRONG_FACTS as error:
             raise FileFormatError(_DAMAGED) from error
         noise = Noise(
-            law=law,
-            certificate=certificate,
-            risk=risk,
-            method=method,
-            epsilon=target["epsilon"],
-            delta=target["delta"],
-            total_risk=target["total_risk"],
-            declared_bound=bound,
-            declared_granularity=flags[0],
-            notes=notes,
-            study=flags[1],
-            given=flags[2],
-            times=times,
-            unit=unit,
-            composed=None
-            if times == 1
-            else ComposedCertificate(risk, law, target["epsilon"], target["delta"] or 0.0, times),
-        )
-        if both:  # asked when it is released: it takes longer than the rest
-            noise = replace(noise, present=noise._present_for(risk))
-        kept = certificate.holds and (noise.composed is None or noise.composed.holds)
-        if not noise.study and not kept:
+            law=law, judged=JudgedAnswer(risk, presence, reach), method=method, epsilon=epsilon, delta=delta,
+            declared_bound=bound, declared_granularity=flags[0], given=flags[1], times=times, unit=unit,
+            composed=None if times == 1 else ComposedCertificate(risk, law, epsilon, delta, times),
+        )  # fmt: skip
+        if method != "paper" and not noise.holds:  # the paper's keeps its promise by the estimate, and is for study
             raise CertificateError("Noise must keep its promise, and that in the file does not: it was altered.")
         return noise
 
@@ -369,88 +381,62 @@ class Noise:
             "method": self.method,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "total_risk": self.total_risk,
+            "presence": self.presence,
+            "reach": self.bound,
             "declared_bound": self.declared_bound,
             "declared_granularity": self.declared_granularity,
-            "study": self.study,
             "times": self.times,
-            "presence": "random" if self.present is None else "both",
             "given": self.given,
         }
 
 
-def certified(
-    risk: Risk,
-    law: Law,
-    *,
-    method: str,
-    epsilon: float,
-    delta: float | None,
-    total_risk: float | None = None,
-    declared_bound: float | None = None,
-    declared_granularity: bool = False,
-    notes: Sequence[str] = (),
-    study: bool = False,
-) -> Noise:
-    """A law with its certificate; one that misses its target is refused, unless it is for ``study``."""
-    certificate = certify(risk, law, epsilon=epsilon, delta=delta, total_risk=total_risk)
-    if not study and not certificate.holds:
-        raise CertificateError(
-            f"Noise must keep its promise, and that of method {method!r} does not at epsilon {epsilon:g}. "
-            "Hint: study=True gives it all the same, for study: it cannot be released."
-        )
-    promise = _promise(risk, method, delta, declared_bound)
-    if study and not certificate.holds:
-        promise = ("The certificate misses the target: nothing can be released.", *promise)
-    return Noise(
-        law=law,
-        certificate=certificate,
-        risk=risk,
-        method=method,
-        epsilon=float(epsilon),
-        delta=delta,
-        total_risk=total_risk,
-        declared_bound=declared_bound,
-        declared_granularity=declared_granularity,
-        notes=(*notes, *promise),
-        study=study,
-    )
-
-
-def _promise(risk: Risk, method: str, delta: float | None, declared_bound: float | None) -> tuple[str, ...]:
-    """On what the promise rests."""
-    if declared_bound is not None:
+def _promise(noise: Noise) -> tuple[str, ...]:
+    """What is promised, and on what it rests."""
+    if noise.composed is not None:
         return (
-            f"The promise rests on your bound alone: no individual moves an answer by more than {declared_bound:g}. "
-            "Where that is true it holds unconditionally.",
+            f"The promise is for {noise.times:,} publications, each from a database of its own, for people who are in "
+            "all of these databases or in none. It rests on the influences seen, at 95% confidence. It is for random "
+            "databases: for databases that people are known to be in, nothing was asked.",
         )
-    sentences = []
-    n = risk.results.n_databases
-    unseen = -math.expm1(math.log(0.05) / n)  # 1 - .05^(1/n)
-    if delta is not None and delta < unseen:
-        sentences.append(
-            f"The promise assumes no unseen influence: {n:,} databases cannot show what happens with a probability "
-            f"below {unseen:.2g}."
+    said = []
+    if not noise.holds:
+        said.append(
+            f"The upper bound on delta is {noise.achieved_delta():.2g}, above the target: nothing can be released. By "
+            "the paper's definition the estimate keeps it."
         )
-    if delta == 0.0:
-        sentences.append(
-            "At delta = 0 the promise is not unconditional: it holds for the influences seen and the density "
-            "estimated. Hint: a declared bound on one individual's influence makes it so."
+    if noise.unconditional:
+        return (
+            *said,
+            "The promise rests on your bound alone: no individual moves an answer by more than "
+            f"{noise.declared_bound:g}. Where that is true it holds whatever the data are.",
         )
-    if method in TUNED:
-        sentences.append("For study: tuned to the estimate, it misses the true target more often than a robust design.")
-    return tuple(sentences)
+    if noise.law.only_point:
+        assumed = tuple(bounds(noise.risk, noise.epsilon).notes) if noise.judged.largest > 0 else ()
+        return (*said, "The answer is published as it is, rounded.", *assumed)
+    where = "in a random database" + (" and on the day that people are in" if noise.presence == "both" else "")
+    said.append(
+        f"The promise is an upper bound at 95% confidence, {where}. Nothing is assumed of the law of the answers but "
+        "that the next database is like those seen."
+    )
+    reach = noise.bound
+    if reach is not None and noise.declared_bound is None:
+        said.append(
+            f"It is for people who move the answer by up to {amount(reach, noise.unit)}, the most that was seen. Hint: "
+            "a declared bound, or a capped query, makes that certain."
+        )
+    return tuple(said)
 
 
-def _number_or_none(value: Any) -> float | None:
-    if value is None:
-        return None
+def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("number")
     return float(value)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("text")
-    return value
+def _positive_or_none(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = _number(value)
+    if not 0 < number < np.inf:
+        raise ValueError("positive")
+    return number

@@ -10,6 +10,7 @@ Each wraps a query or another protocol. `Protocol.collect` returns `Results` for
 from empriv.protocols.hidden_cells import HiddenCells, check_hidden
 from empriv.protocols.protocol import Protocol
 from empriv.protocols.ready import (
+    cap_people,
     cell_noise,
     complementary,
     dominance,
@@ -31,6 +32,7 @@ from empriv.protocols.ready import (
 __all__ = [
     "HiddenCells",
     "Protocol",
+    "cap_people",
     "cell_noise",
     "check_hidden",
     "complementary",

@@ -15,6 +15,7 @@ from empriv.collecting.run_options import Run
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.templates import fill
 from empriv.collecting.sql.templates import query as tree
+from empriv.protocols.query_steps import capped_people
 
 _NUMBERS = ("integer", "decimal", "double")
 
@@ -37,6 +38,23 @@ def capped_text(query: str, column: str, at: float) -> str:
         capped = fill("CASE WHEN x > cap THEN cap ELSE x END", x=node.copy(), cap=exp.Literal.number(f"{at:.17g}"))
         node.replace(capped)
     return str(select.sql(dialect="duckdb"))
+
+
+def capped_people_text(query: str, individual: Sequence[str], at: float) -> str:
+    """The query with what each person adds capped, as a query of its own; see `protocols.cap_people`."""
+    select = capped_people(query_of(query), individual, at).select
+    assert select is not None
+    return str(select.sql(dialect="duckdb"))
+
+
+def adds_people_up(query: Any) -> bool:
+    """Whether the answer is one sum or one count, so that what a person adds is what they move it by."""
+    select = query_of(query).select
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or select.args.get("group"):
+        return False
+    item = select.expressions[0].unalias()
+    item = item.this if isinstance(item, exp.Filter) else item
+    return type(item) in (exp.Sum, exp.Count) and not item.find(exp.Distinct)
 
 
 def rounded_text(query: str, to: float) -> str:

@@ -25,7 +25,8 @@ from empriv.collecting.sql.templates import query as tree
 from empriv.errors import InputError
 from empriv.protocols.answer_steps import Added, AnswerStep, Designed, Rounded
 from empriv.protocols.cell_steps import CellStep
-from empriv.protocols.query_steps import Guard
+from empriv.protocols.places import adds_people_up
+from empriv.protocols.query_steps import CappedPeople, Guard
 from empriv.protocols.row_steps import RowStep
 from empriv.protocols.stepped import Open, SteppedSession, layers, name_rows, with_draws
 from empriv.results import Results
@@ -69,6 +70,13 @@ class Protocol:
     def randomised(self) -> bool:
         """Whether the same rows may give different answers."""
         return self.random_query or any(step.randomised for step in self.steps)
+
+    @property
+    def reach(self) -> float | None:
+        """The most that anybody can move the answer, seen or not: of a capped sum or count; None if nothing says so."""
+        caps = [step.at for step in self.steps if isinstance(step, CappedPeople)]
+        others = [step for step in self.steps if not isinstance(step, CappedPeople)]
+        return min(caps) if caps and not others and adds_people_up(self.query) else None
 
     def describe(self) -> str:
         """The protocol in one line."""
@@ -167,7 +175,7 @@ class Protocol:
             session = stack.enter_context(engine.session(data))
             rows = layers(session, [(step, f"{run.rng}:{step.kind}:{number}") for step, number in steps], data)
             if not drawn:
-                alone = Open(SteppedSession(session, rows, 0, 1))
+                alone = Open(SteppedSession(session, rows, 0, 1), engine)
                 return replace(run_query(data, query, replace(run, engine=alone)), databases=session.databases)
             name_rows(session, rows)
             size = int(session.fetch(tree(f"SELECT COUNT(*) AS n FROM {DATA}"))["n"].values[0])
@@ -179,7 +187,7 @@ class Protocol:
                 stretch = replace(
                     run, draws=1 if self.random_query else None, progress=False,
                     rng=int(np.random.SeedSequence([run.rng, first]).generate_state(1)[0]),
-                    engine=Open(SteppedSession(session, rows, first, count)),
+                    engine=Open(SteppedSession(session, rows, first, count), engine),
                 )  # fmt: skip
                 parts.append((run_query(data, query, stretch), count))
                 advance(count)

@@ -1,7 +1,8 @@
-"""Steps on the query itself: no answer (NULL) if it rests on too few rows or individuals.
+"""Steps on the query itself: no answer (NULL) if it rests on too few rows or individuals; what people add, capped.
 
 SQL items become CASE WHEN count >= k THEN item END, which the leave-one-out rewrite understands, for each group if
-there are groups; a Python function is called only if there are enough.
+there are groups; a Python function is called only if there are enough. Capped, what a query adds up is added up for
+each person first, in a subquery that the rewrite understands too.
 """
 
 from __future__ import annotations
@@ -60,7 +61,23 @@ class FewIndividuals:
         return f"no answer from fewer than {self.k} individuals"
 
 
-Guard = FewRows | FewIndividuals
+@dataclass(frozen=True)
+class CappedPeople:
+    """What each person adds in a database is kept between -at and at."""
+
+    at: float
+    kind: ClassVar[str] = "capped people"
+    randomised: ClassVar[bool] = False
+
+    def guarded(self, query: Query, individual: Sequence[str]) -> Query:
+        return capped_people(query, individual, self.at)
+
+    @property
+    def words(self) -> str:
+        return f"each person adds at most {self.at:g}"
+
+
+Guard = FewRows | FewIndividuals | CappedPeople
 
 
 @dataclass(frozen=True)
@@ -105,6 +122,58 @@ def _guarded(query: Query, count: str, least: int) -> Query:
         guarded = exp.Case().when(enough, item.copy())
         select.expressions[position].replace(exp.alias_(guarded, name, quoted=True))
     return replace(query, select=select)
+
+
+def capped_people(query: Query, individual: Sequence[str], at: float) -> Query:
+    """The query with what each person adds to its sums (to its counts, if it has no sums) kept between -at and at.
+
+    An average is the capped sum over the number of rows.
+    """
+    select, rule = query.select, "must be one SELECT of sums, counts or averages, without GROUP BY, to be capped"
+    if query.function is not None or not isinstance(select, exp.Select):
+        raise QueryError(f"The query {rule}.")
+    if any(select.args.get(name) for name in ("group", "having", "distinct", "qualify", "windows", "limit", "order")):
+        raise QueryError(f"The query {rule}.")
+    outer, inner, alias = select.copy(), select.copy(), _alias(query)
+    names = [f"{quoted(alias)}.{quoted(name)}" for name in individual]
+    found = [node for item in outer.expressions for node in item.find_all(exp.AggFunc, exp.Anonymous)]
+    if not found or any(
+        type(node) not in (exp.Sum, exp.Avg, exp.Count) or node.find(exp.Distinct) or node.find_ancestor(exp.Subquery)
+        for node in found
+    ):
+        raise QueryError(f"The query {rule}.")
+    sums = any(isinstance(node, exp.Sum | exp.Avg) for node in found)
+    columns = [f"{name} AS person_{place}" for place, name in enumerate(names)]
+    nobody = " OR ".join(f"people.person_{place} IS NULL" for place in range(len(names)))
+
+    def added(column: str, *, capped: bool) -> str:
+        x = f"people.{column}"
+        kept = f"CASE WHEN {nobody} THEN {x} WHEN {x} > cap THEN cap WHEN {x} < -cap THEN -cap ELSE {x} END"
+        return f"SUM({kept if capped else x})"
+
+    cap = exp.Literal.number(repr(at).removesuffix(".0"))
+    for place, node in enumerate(found):
+        filtered = node.parent if isinstance(node.parent, exp.Filter) else node
+        text, column = filtered.sql("duckdb"), f"added_{place}"
+        if isinstance(node, exp.Avg):
+            argument = node.this.sql("duckdb")
+            counted = text.replace(node.sql("duckdb"), f"COUNT({argument})")
+            text = text.replace(node.sql("duckdb"), f"SUM({argument})")
+            columns += [f"{text} AS {column}", f"{counted} AS {column}_n"]
+            written = f"{added(column, capped=True)} / NULLIF({added(f'{column}_n', capped=False)}, 0)"
+        else:
+            columns.append(f"{text} AS {column}")
+            capped = isinstance(node, exp.Sum) or not sums
+            written = added(column, capped=capped)
+            written = written if isinstance(node, exp.Sum) else f"COALESCE({written}, 0)"
+        filtered.replace(exp.paren(fill(written, cap=cap.copy())))
+    inner.set("expressions", [parse_one(column, dialect="duckdb") for column in columns])
+    inner.set("group", exp.Group(expressions=[parse_one(name, dialect="duckdb") for name in names]))
+    for clause in ("joins", "where"):
+        outer.set(clause, None)
+    origin = "from_" if "from_" in outer.args else "from"
+    outer.set(origin, exp.From(this=exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("people")))))
+    return replace(query, select=outer)
 
 
 def contributions(query: Query, column: str | None) -> Query:

@@ -14,7 +14,7 @@ from empriv.noise.noise import Noise
 from empriv.protocols.answer_steps import Added, Designed, Passed, Rounded, Sampler, opendp_mechanism
 from empriv.protocols.cell_steps import Complementary, Dominance, NamedCells
 from empriv.protocols.protocol import Protocol
-from empriv.protocols.query_steps import FewIndividuals, FewRows
+from empriv.protocols.query_steps import CappedPeople, FewIndividuals, FewRows
 from empriv.protocols.row_steps import Clipped, LocalNoise, NoiseLaw, Subsampled
 from empriv.protocols.scales import gaussian_scale, laplace_scale
 
@@ -96,6 +96,27 @@ def top_coded(query: Asked, column: str, *, at: float) -> Protocol:
     'avg(delay); delay at most 60'
     """
     return plain(query).then(Clipped(_column(column), None, finite_number("at", at)))
+
+
+def cap_people(query: Asked, *, at: float) -> Protocol:
+    """What each person adds to a sum or a count is kept between ``-at`` and ``at``, per person and database.
+
+    So nobody moves a sum or a count by more than ``at``, seen or not: `Protocol.reach` says so, and
+    ``design_noise(..., bound=at)`` takes it. Of an average the sum over the rows is capped, and its number of rows is
+    not, so that it declares no reach.
+
+    Parameters
+    ----------
+    query : SQL of sums, counts and averages, without GROUP BY
+    at : the most that a person adds; `empriv.advise` finds the largest that the answer hides
+
+    Examples
+    --------
+    >>> protocol = empriv.protocols.cap_people("sum(amount)", at=280)
+    >>> protocol.describe(), protocol.reach
+    ('sum(amount); each person adds at most 280', 280.0)
+    """
+    return plain(query).then(CappedPeople(positive_number("at", at)))
 
 
 def suppressed(query: Asked, *, fewer_than: int) -> Protocol:

@@ -18,10 +18,11 @@ import numpy.typing as npt
 from sqlglot import exp, parse_one
 
 from empriv.collecting.engines.data_view import find_column, quoted
-from empriv.collecting.engines.engine import Column, Integers, Rows, Session
+from empriv.collecting.engines.engine import Apart, Column, Engine, Integers, Rows, SentRows, Session
 from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
 from empriv.collecting.sources import Databases
 from empriv.collecting.sql.aggregates import Type
+from empriv.collecting.sql.printing import Names
 from empriv.collecting.sql.templates import in_place_of
 from empriv.errors import InputError
 from empriv.protocols.row_steps import RowStep
@@ -172,6 +173,10 @@ class SteppedSession:
         return self.inner.whose
 
     @property
+    def digests_rows(self) -> bool:
+        return False
+
+    @property
     def drawn(self) -> bool:
         return False  # steps are taken in each database
 
@@ -191,17 +196,17 @@ class SteppedSession:
     def label_individuals(self) -> None:
         self.inner.label_individuals()
 
-    def admit(self, statement: exp.Expr) -> None:
-        self.inner.admit(statement)
+    def admit(self, select: exp.Expr, written: tuple[str, Names] | None) -> None:
+        self.inner.admit(select, written)
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         return self.inner.types(_exchanged(statement))
 
-    def travels(self, statement: exp.Expr) -> str | None:
-        return self.inner.travels(_exchanged(statement))
-
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         return self.inner.fetch(_exchanged(statement))
+
+    def stream(self, statement: exp.Expr) -> SentRows:
+        return self.inner.stream(_exchanged(statement))
 
     def store(self, name: str, statement: exp.Expr) -> None:
         self.inner.store(name, _exchanged(statement))
@@ -253,6 +258,11 @@ class Open:
     """An engine whose session is already open."""
 
     kept: SteppedSession
+    engine: Engine
+
+    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> AbstractContextManager[Apart]:
+        """The rows of these databases after the steps, in a connection of their own."""
+        return self.engine.apart(session, data, chosen)
 
     def session(self, data: Databases) -> AbstractContextManager[SteppedSession]:  # noqa: ARG002 — they are open
         return nullcontext(self.kept)

@@ -24,34 +24,16 @@ from empriv.report.charts.chart import round_up
 from empriv.results import FloatArray, IntArray
 from empriv.scale.tallied import TalliedRisk
 from empriv.scale.tally import EDGES
-from empriv.validate.bounds.figures import Bounds
+from empriv.validate.bounds.figures import Bounds, upper_total_risk
 
 GRID = 40
-MOST_ROWS = 12_000  # up to this many individuals, the table shows all
-TOP_ROWS = 5_000  # of more, it shows this many
+MOST_ROWS = 12_000  # up to this many individuals, the file beside the page lists all
+TOP_ROWS = 5_000  # of more, it lists this many
 _AT_ONCE = 20_000_000  # delta_i held in memory
 _BOUNDS = 8  # asked-for epsilons with bounds of their own, which take longer than a whole curve of estimates
-_SINGLE = 300  # up to this many individuals, each is a dot of its own
 
 Naming = Callable[[Sequence[Any]], list[str]]
 HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
-
-
-@dataclass(frozen=True, eq=False)
-class PeopleCells:
-    """Individuals of about the same presence and influence.
-
-    Attributes
-    ----------
-    presence, influence : middle of each cell
-    count : individuals in it
-    owner : cell of each individual; -1 if no influence can be drawn
-    """
-
-    presence: FloatArray
-    influence: FloatArray
-    count: IntArray
-    owner: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +46,6 @@ class Curves:
     worst : position of the most exposed individual at each epsilon
     edges : of the histogram, rising from 0
     histogram : (epsilons, edges) individuals by delta_i: exactly 0, then above an edge and up to the next
-    cells : (cells, epsilons) largest delta_i in each cell
     table : (rows, epsilons) delta_i of the individuals in the table
     apart : whether no epsilon between these could be asked, so that nothing is drawn there
     """
@@ -75,7 +56,6 @@ class Curves:
     worst: IntArray
     edges: FloatArray
     histogram: IntArray
-    cells: FloatArray
     table: FloatArray
     apart: bool = False
 
@@ -88,7 +68,7 @@ class Material:
     ----------
     audit : what is reported
     epsilons : the grid, rising; its last may be infinite
-    start : position of the epsilon that the page opens at: the first target's, or the first asked for
+    start : position of the page's epsilon: the first target's, or the first asked for
     naming : names of individuals, from their labels, as the page shows them; None where nobody is named
     targets : pairs of epsilon and the delta that is allowed there
     """
@@ -101,7 +81,7 @@ class Material:
 
     @property
     def epsilon(self) -> float:
-        """The epsilon that the page opens at."""
+        """The page's epsilon."""
         return float(self.epsilons[self.start])
 
     @property
@@ -110,7 +90,7 @@ class Material:
 
     @property
     def stops(self) -> list[float]:
-        """The epsilons asked for and those of the targets, rising: the slider has ticks there."""
+        """The epsilons asked for and those of the targets, rising."""
         return sorted({*self.audit.epsilons, *(epsilon for epsilon, _ in self.targets)})
 
     @cached_property
@@ -138,20 +118,8 @@ class Material:
         return None if self.naming is None else self.naming(self.labels)
 
     @cached_property
-    def cells(self) -> PeopleCells:
-        return _cells(self.audit.results.presence, self.influence)
-
-    @cached_property
     def curves(self) -> Curves:
         return _curves(self.audit.measured, self)
-
-    @cached_property
-    def there(self) -> dict[float, float | None]:
-        """delta in a database that people are in, at the epsilons asked for; None where it is not measured."""
-        asked = self.audit.epsilons
-        if self.epsilon not in asked:
-            asked = tuple(sorted({*asked, self.epsilon}))
-        return {figure.epsilon: figure.delta_when_present for figure in self.audit.summary(asked).figures}
 
     @cached_property
     def bounded(self) -> Bounds:
@@ -191,11 +159,11 @@ class Material:
             return np.asarray(np.append(lower, 0.0)[right])
 
         upper = highest(bounds.upper, 1)
-        total_upper = highest(bounds.total_risk_upper, self.audit.n_individuals)
+        total_upper = highest(upper_total_risk(bounds), self.audit.n_individuals)
         return {
             "lower": np.minimum(lowest(bounds.lower), self.curves.delta),
             "upper": np.maximum(upper, self.curves.delta),
-            "total_risk_lower": np.minimum(lowest(bounds.total_risk_lower), self.curves.total_risk),
+            "total_risk_lower": np.minimum(lowest(bounds.lower), self.curves.total_risk),
             "total_risk_upper": np.maximum(total_upper, self.curves.total_risk),
             "own": np.isin(places, at).astype(float),
         }
@@ -223,7 +191,7 @@ def gather(
     Parameters
     ----------
     audit : what is reported
-    epsilons : where the slider may stop; default: about 40 from 0 on, the epsilons asked for among them; of a scan,
+    epsilons : where curves are measured; default: about 40 from 0 on, the epsilons asked for among them; of a scan,
         those that it was made for
     at : the epsilon at which charts are first drawn; default: that of the first target, or the first asked for
     naming : names of individuals, from their labels, if charts may name them
@@ -293,8 +261,6 @@ def _curves(risk: RiskContract, material: Material) -> Curves:
     epsilons, n = material.epsilons, risk.n_individuals
     total, histogram = np.empty(len(epsilons)), np.empty((len(epsilons), len(HISTOGRAM_EDGES)), np.int64)
     delta, worst = np.empty(len(epsilons)), np.zeros(len(epsilons), np.int64)
-    owner = material.cells.owner
-    cells = np.zeros((len(material.cells.count), len(epsilons)))
     table = np.empty((len(material.rows), len(epsilons)))
     for part in _parts(epsilons, n):
         delta_i = risk.delta_i(epsilons[part])
@@ -308,14 +274,12 @@ def _curves(risk: RiskContract, material: Material) -> Curves:
                 np.clip(np.searchsorted(HISTOGRAM_EDGES, values[values > 0], side="left") - 1, 0, None),
                 minlength=len(HISTOGRAM_EDGES) - 1,
             )
-            drawn = owner >= 0
-            np.maximum.at(cells[:, k], owner[drawn], values[drawn])
-    return Curves(delta, total, n - histogram[:, 0], worst, HISTOGRAM_EDGES, histogram, cells, table)
+    return Curves(delta, total, n - histogram[:, 0], worst, HISTOGRAM_EDGES, histogram, table)
 
 
 @_curves.register
 def _(risk: TalliedRisk, material: Material) -> Curves:
-    """Of everyone but the table, and the cells, which would need everybody's influence: nobody is in one."""
+    """Of everyone but the table."""
     epsilons = material.epsilons
     places, listed = risk.places(epsilons), _listed_delta_i(risk, epsilons)
     return Curves(
@@ -325,7 +289,6 @@ def _(risk: TalliedRisk, material: Material) -> Curves:
         worst=listed.argmax(axis=0),
         edges=EDGES,
         histogram=risk.tally.histogram[places],
-        cells=np.zeros((0, len(epsilons))),
         table=listed[material.rows],
         apart=True,
     )
@@ -339,22 +302,3 @@ def _parts(epsilons: FloatArray, n_individuals: int) -> Iterator[slice]:
         yield slice(start, min(start + step, last))
     if last < len(epsilons):
         yield slice(last, len(epsilons))
-
-
-def _cells(presence: IntArray, influence: FloatArray) -> PeopleCells:
-    """Each individual alone if there are few, else on a grid of presence by the logarithm of influence."""
-    shown = np.flatnonzero(np.isfinite(influence) & (influence > 0))
-    owner = np.full(len(influence), -1, np.int64)
-    if len(shown) <= _SINGLE:
-        owner[shown] = np.arange(len(shown))
-        return PeopleCells(presence[shown].astype(float), influence[shown], np.ones(len(shown), np.int64), owner)
-    across = max(1, math.ceil((int(presence[shown].max()) - int(presence[shown].min()) + 1) / 40))
-    column = presence[shown] // across
-    logs = np.log(influence[shown])
-    height = max((float(logs.max()) - float(logs.min())) / 24, 1e-9)
-    row = np.floor((logs - logs.min()) / height).astype(np.int64)
-    keys, owner[shown] = np.unique(column * 1000 + row, return_inverse=True)
-    count = np.bincount(owner[shown], minlength=len(keys))
-    middle = np.bincount(owner[shown], weights=presence[shown], minlength=len(keys)) / count
-    level = np.exp(np.bincount(owner[shown], weights=logs, minlength=len(keys)) / count)
-    return PeopleCells(middle, level, count, owner)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 from collections.abc import Callable, Iterator
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from empriv.base.progress import progress as progress_bar
+from empriv.base.storage import arrays_from_bytes, arrays_to_bytes
 from empriv.collecting.names import WHO
 from empriv.errors import InputError
 from empriv.results import Results
@@ -141,9 +139,8 @@ def _mark(session: ClusterSession, data: Databases, query: Query, component: str
 
 def _saved(session: ClusterSession, place: str, everyone: Results, absent: int, entries: Node) -> Node:
     """Save what was collected, and return the statement of the entries that were saved."""
-    buffer = io.BytesIO()
-    np.savez(buffer, q=everyone.q, outcomes=everyone.outcomes, databases=everyone.databases)
-    note = json.dumps({"absent": absent, "everyone": base64.b64encode(buffer.getvalue()).decode()})
+    arrays = arrays_to_bytes({"q": everyone.q, "outcomes": everyone.outcomes, "databases": everyone.databases})
+    note = json.dumps({"absent": absent, "everyone": base64.b64encode(arrays).decode()})
     session.save(place, entries, note)
     saved = _read(session, place)
     assert saved is not None
@@ -156,6 +153,6 @@ def _read(session: ClusterSession, place: str) -> tuple[Results, int, Node] | No
         return None
     entries, text = saved
     note = json.loads(text)
-    with np.load(io.BytesIO(base64.b64decode(note["everyone"])), allow_pickle=False) as arrays:
-        everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"])
+    arrays = arrays_from_bytes(base64.b64decode(note["everyone"]))
+    everyone = nobody_listed(arrays["q"], arrays["outcomes"], arrays["databases"])
     return everyone, int(note["absent"]), entries

@@ -333,7 +333,7 @@ class _Asked:
             riskiest.results, riskiest, tally.source, self.epsilons, self.deltas, self.level, self.bounds, source
         )
         bounds = bounds_of(risk, np.array(self.epsilons), BoundsAsked(self.level))
-        return np.array((bounds.estimate, bounds.upper, bounds.total_risk_upper))
+        return np.array((bounds.estimate, bounds.upper))
 
 
 def _given_or_none(adversary: Any) -> Given | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,19 +24,13 @@ from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.collecting.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
 from empriv.measuring import GivenRisk, Risk, measure_line
-from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_from_json, density_to_json
 from empriv.results import FloatArray, Results
-from empriv.scale.resampling import resampled_upper
-from empriv.scale.tallied import TalliedRisk, with_resampled
+from empriv.scale.tallied import TalliedRisk
 from empriv.scale.tally import Tally
-from empriv.validate.bounds import LEAST_DATABASES, Bounds
 from empriv.words.sentences import left_out_checks, nothing_known_in_scan
 from empriv.words.summary import Summary
-
-if TYPE_CHECKING:
-    from empriv.collecting.engines.engine import ClusterEngine
 
 _OTHER_DENSITY = (
     "`density` must be the one that the scan was made with: only the riskiest individuals are kept, and with another "
@@ -94,32 +88,6 @@ class Scan(Audit):
     def histogram(self, epsilon: float) -> dict[str, npt.NDArray[Any]]:
         """Individuals by delta_i: columns ``above``, ``up_to`` and ``individuals``; the first row are those at 0."""
         return self.risk.histogram(epsilon)
-
-    def bounds(
-        self,
-        epsilon: float | Several,
-        level: float | None = None,
-        method: str = "analytic",
-        *,
-        rng: int = 0,
-        progress: bool | None = None,
-        engine: ClusterEngine | None = None,
-    ) -> Bounds:
-        """Lower bound, estimate and upper bound at the scan's ``level``, at the epsilons asked for.
-
-        The upper bound is over all individuals. The lower one looks for its set among the riskiest only. It still
-        holds: at worst it is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest.
-
-        With ``method="bootstrap"``, databases are resampled (seed ``rng``) as a cross-check, for the riskiest only;
-        with a `SparkEngine`, in its executors.
-        """
-        if engine is None or method != "bootstrap" or self.n_databases < LEAST_DATABASES:
-            return super().bounds(epsilon, level, method, rng=rng, progress=progress)
-        analytic = super().bounds(epsilon, level)
-        resampled = resampled_upper(
-            self.riskiest, np.array(self.epsilons), self.level, engine=engine, rng=rng, progress=progress
-        )
-        return with_resampled(self.risk, epsilon, analytic, resampled)
 
     @property
     def measured_against(self) -> object:
@@ -191,7 +159,7 @@ class Scan(Audit):
         try:
             tally = Tally.from_parts(meta, arrays, Results.from_parts({**meta, "components": None}, arrays))
             source = arrays.get("made_from_bounds")
-            if source is not None and source.shape != (3, len(tally.worst)):
+            if source is not None and source.shape != (2, len(tally.worst)):
                 raise ValueError("made_from_bounds")
             if (len(meta["epsilons"]), len(meta["deltas"])) != (len(tally.worst), len(tally.epsilon_at)):
                 raise ValueError("epsilons and deltas")

@@ -20,12 +20,9 @@ from empriv.measuring.given.given_risk import GivenRisk, atoms_apart
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
 from empriv.scale.tally import Tally, histogram_of, outcome_histogram, riskiest_rows
-from empriv.validate.bounds.analytic import upper_bounds
-from empriv.validate.bounds.cross_fitted import CrossFitted, cross_fit
-from empriv.validate.bounds.figures import share_bounds
-from empriv.validate.bounds.moments import LEAST_DATABASES
+from empriv.validate.bounds import LEAST_DATABASES
+from empriv.validate.bounds.line_bounds import upper_of_people
 from empriv.validate.checks import robustness
-from empriv.validate.ground import ground_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,16 +124,9 @@ def _measured(yardstick: Yardstick, risk: Risk, stretch: Results, *, each: bool)
         assert isinstance(risk.made_from, Risk)
         source = _measured(yardstick.source, risk.made_from, stretch.made_from, each=False)
     influence = risk.influence()
-    n = risk.results.n_databases
     upper_i = np.ones_like(delta_i)
-    exponent, spread = np.zeros(len(grid)), np.zeros((len(grid), n))
-    cross = CrossFitted.nothing(len(grid), n)
-    if yardstick.bounds and n >= LEAST_DATABASES and stretch.n_individuals:
-        ground = ground_of(risk)
-        bounds = upper_bounds(ground, grid, yardstick.level)
-        cross = cross_fit(ground, grid)
-        upper_i, exponent, spread = np.maximum(bounds.upper_i, delta_i), bounds.exponent, bounds.spread
-        upper_i = np.maximum(upper_i, share_bounds(risk, grid, yardstick.level))
+    if yardstick.bounds and risk.results.n_databases >= LEAST_DATABASES and stretch.n_individuals:
+        upper_i = np.maximum(upper_of_people(risk, grid, yardstick.level).values, delta_i)
         # delta falls in epsilon: if a bound at a larger epsilon is higher, the one before it was too low.
         upper_i = np.maximum.accumulate(upper_i[:, ::-1], axis=1)[:, ::-1]
     capped_i = upper_i if source is None else np.minimum(upper_i, source.upper_i)
@@ -158,9 +148,6 @@ def _measured(yardstick: Yardstick, risk: Risk, stretch: Results, *, each: bool)
         histogram=histogram_of(delta_i),
         upper=upper_i.max(axis=0, initial=0.0),
         capped=capped_i.max(axis=0, initial=0.0),
-        exponent=exponent,
-        spread=spread,
-        cross=cross,
         epsilon_at=epsilon_at,
         not_numbers=outcome_histogram(stretch),
         leaks=robustness.leaks(atoms_apart(risk)),

@@ -14,26 +14,23 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.errors import InputError
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring import Risk, RiskContract
 from empriv.measuring.contract import Several, table_of
 from empriv.measuring.densities.selection import Score
 from empriv.noise.measured import one_number
 from empriv.results import FloatArray, IntArray, Outcome, Results
 from empriv.scale.tally import EDGES, Tally
-from empriv.validate.bounds.analytic import floor, narrowing, total_bound
-from empriv.validate.bounds.bootstrap import bootstrap_bounds
-from empriv.validate.bounds.figures import Bounds, BoundsAsked, bounds_of, draws_averaged, other_level
-from empriv.validate.bounds.lower import lower_bounds
-from empriv.validate.bounds.moments import LEAST_DATABASES
+from empriv.validate.bounds.figures import Bounds, BoundsAsked, bounds_of, no_noise, other_level
+from empriv.validate.bounds.line_bounds import floor, lower_of_people, upper_of_people
 from empriv.validate.checks.check import Check, checks_of, leak_check
 from empriv.validate.facts_by_kind import facts_of, figures, smallest_supported_delta
-from empriv.validate.ground import ground_of
 from empriv.words.facts import ExactLeak, NotNumbers, RiskFacts
 from empriv.words.findings import Finding
 from empriv.words.outcomes import outcome_name
 
 # Checks that look at everyone: the riskiest alone would give a different answer.
-_OF_EVERYONE = {"modes", "rare", "held-out", "exact-leak"}
+_OF_EVERYONE = {"modes", "exact-leak"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +77,6 @@ class TalliedRisk(RiskContract):
 
     def tells_epsilon(self, delta: float) -> bool:
         return delta in self.deltas
-
-    def given_presence(self) -> RiskContract:
-        """Refused: those who come out most exposed of all are looked at again, more closely."""
-        raise InputError(
-            "`when_present` must be asked of an audit, or of scan.riskiest: a scan sees some individuals at a time, "
-            "and given presence the most exposed of all are looked at more closely than the others."
-        )
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
         self.places(epsilons)  # another epsilon is refused first
@@ -161,70 +151,33 @@ class TalliedRisk(RiskContract):
 
 @bounds_of.register
 def _(risk: TalliedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    """The upper bound and the cross-fitted limits are over all individuals. The bound by betting looks for its set
-    among the riskiest only, which at worst is weaker. ``estimate_i`` and ``upper_i`` are those of the riskiest."""
+    """The upper bound is over all individuals. The lower one looks for its set among the riskiest only, which at worst
+    is weaker. Nobody's own bound is kept."""
+    no_noise(asked)
     places = risk.places(epsilon)
     if asked.level != risk.level:
         raise InputError(
             f"`level` must be the one that the scan was made with, {risk.level:g}, got {asked.level:g}. "
             "Hint: scan again with level=..."
         )
-    analytic = _analytic(risk, epsilon, places)
-    if asked.method == "analytic" or risk.results.n_databases < LEAST_DATABASES:
-        return analytic
-    resampled = bootstrap_bounds(
-        ground_of(risk.riskiest), np.array(risk.epsilons), risk.level, asked.rng, asked.progress
-    )
-    return with_resampled(risk, epsilon, analytic, resampled)
-
-
-def with_resampled(risk: TalliedRisk, epsilon: float | Several, analytic: Bounds, resampled: FloatArray) -> Bounds:
-    """Bounds with the upper ones ``resampled``: (riskiest, the risk's epsilons), from resampling databases."""
-    places, single = risk.places(epsilon), np.ndim(epsilon) == 0
-    upper_i = np.maximum.accumulate(np.maximum(resampled, risk.tally.riskiest_delta_i)[:, ::-1], axis=1)[:, ::-1]
-    upper = upper_i.max(axis=0, initial=analytic.floor)[places]
-    upper = np.maximum(upper, np.maximum(analytic.lower, analytic.limit))
-    total_upper = np.maximum(upper, analytic.total_risk_upper)
-    return replace(
-        analytic,
-        method="bootstrap",
-        upper=float(upper[0]) if single else upper,
-        upper_i=upper_i[:, places[0]] if single else upper_i[:, places],
-        total_risk_upper=float(total_upper[0]) if single else total_upper,
-        findings=(*analytic.findings, Finding("riskiest-resampled", {"count": len(upper_i)})),
-    )
-
-
-def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) -> Bounds:
     tally, grid, single = risk.tally, np.array(risk.epsilons), np.ndim(epsilon) == 0
-    ground, n = ground_of(risk.riskiest), risk.results.n_databases
-    lower = np.minimum(lower_bounds(ground, grid, risk.level), 1.0)
-    limits = tally.cross.limits(grid, risk.level)
-    total_lower = np.maximum(lower, limits.total)
-    least = floor(n, risk.level)
-    findings = []
-    upper, total_upper = np.ones(len(grid)), np.ones(len(grid))
+    n = risk.results.n_databases
+    findings: list[Finding] = []
+    upper = np.ones(len(grid))
     if n < LEAST_DATABASES:
         findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
     elif not risk.bounded:
         findings.append(Finding("not-asked"))
     else:
+        findings += upper_of_people(risk.riskiest, grid, risk.level).assumes
         # delta falls in epsilon: if the bound at a larger epsilon is higher, the one before it was too low.
-        upper = np.maximum(_falling(tally.upper), least)
-        total_upper = _falling(total_bound(tally.exponent, tally.spread, risk.level))
-    upper = np.maximum(upper, np.maximum(lower, limits.delta))
-    total_upper = np.max((total_upper, _falling(tally.total_risk), upper, total_lower), axis=0)
+        upper = _falling(tally.upper)
     if risk.source is not None:
-        own = upper
-        if risk.bounded and n >= LEAST_DATABASES:
-            upper = np.maximum(np.maximum(_falling(tally.capped), least), np.maximum(lower, limits.delta))
-        total_upper = np.max((np.minimum(total_upper, risk.source[2]), upper, tally.total_risk, total_lower), axis=0)
+        own, upper = upper, _falling(tally.capped) if risk.bounded and n >= LEAST_DATABASES else upper
         findings += _made_from(risk, places, own, upper)
-    if ground.refitted:
-        findings.append(Finding("other-density"))
-    findings += draws_averaged(ground.draws, n if risk.bounded else 0)
+    lower = lower_of_people(risk.riskiest, grid, risk.level)
+    upper = np.max((upper, np.full(len(grid), floor(n, risk.level)), lower, tally.worst), axis=0)
     findings += other_level(risk.level)
-    shown = tally.riskiest_delta_i
 
     def shaped(values: FloatArray) -> Any:
         return float(values[places[0]]) if single else values[places]
@@ -232,21 +185,11 @@ def _analytic(risk: TalliedRisk, epsilon: float | Several, places: list[int]) ->
     return Bounds(
         epsilon=shaped(grid),
         level=risk.level,
-        method="analytic",
-        lower=shaped(lower),
+        lower=shaped(np.minimum(lower, upper)),
         estimate=shaped(tally.worst),
         upper=shaped(upper),
-        limit=shaped(limits.delta),
-        estimate_i=shown[:, places[0]] if single else shown[:, places],
         upper_i=np.full((0,) if single else (0, len(places)), np.nan),
-        total_risk_lower=shaped(total_lower),
-        total_risk=shaped(tally.total_risk),
-        total_risk_upper=shaped(total_upper),
-        n_databases=n,
-        n_individuals=risk.n_individuals,
-        floor=least,
-        finest=narrowing(n) * ground.bandwidth if ground.smooth_points else float("nan"),
-        findings=tuple(findings),
+        assumes=tuple(findings),
     )
 
 
@@ -260,7 +203,7 @@ def _made_from(risk: TalliedRisk, places: list[int], own: FloatArray, upper: Flo
     decided = (risk.tally.riskiest_delta_i[:, places] == theirs) & (theirs > 0)
     if not (decided.any() or np.any(upper[places] < own[places])):
         return []
-    estimate, bound, _ = risk.source[:, places[0]].tolist()
+    estimate, bound = risk.source[:, places[0]].tolist()
     return [Finding("made-from", {"epsilon": risk.epsilons[places[0]], "estimate": estimate, "upper": bound})]
 
 
@@ -274,8 +217,8 @@ def _(risk: TalliedRisk) -> Risk:  # noqa: ARG001
 
 @checks_of.register
 def _(risk: TalliedRisk, epsilon: float, rng: int) -> list[Check]:
-    """The check for exact leaks looks at everyone. The others look at the results and the riskiest individuals; three
-    that would need everybody's influence at once are left out ("modes", "rare", "held-out")."""
+    """The check for exact leaks looks at everyone. The others look at the results and the riskiest individuals; the one
+    that would need everybody's influence at once is left out ("modes")."""
     leaks = [leak_check(outcome_name(code), count, share) for code, (count, share) in risk.tally.leaks.items()]
     return leaks + [check for check in checks_of(risk.riskiest, epsilon, rng) if check.code not in _OF_EVERYONE]
 

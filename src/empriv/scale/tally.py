@@ -5,7 +5,6 @@ Tallies of different individuals merge, in any order and grouping, into the tall
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,18 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.storage import WRONG_FACTS
+from empriv.base.storage import WRONG_FACTS, arrays_from_bytes, arrays_to_bytes
 from empriv.errors import FileFormatError
 from empriv.results import FloatArray, IntArray, Outcome, Results
-from empriv.validate.bounds.cross_fitted import FOLDS, CrossFitted, folds_of
 from empriv.validate.checks.robustness import subset
 from empriv.words.outcomes import outcome_code, outcome_name
 
 # Upper edges of the histogram of delta_i: the first counts those that are 0, the others rise by half a decade.
 EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))
-_SUMS = ("kept", "exposed", "histogram", "exponent", "spread", "not_numbers")
+_SUMS = ("kept", "exposed", "histogram", "not_numbers")
 _MOSTS = ("worst", "upper", "capped", "epsilon_at")
-_CROSS = {"cross_scores": "scores", "cross_values": "values", "cross_sums": "sums"}  # arrays of `Tally.cross`
 _SOURCE = "made_from_"  # arrays of what the riskiest's results were made from
 _RESULTS = ("individuals", "starts", "entry_database", "entry_q", "entry_outcomes")
 
@@ -44,8 +41,6 @@ class Tally:
     histogram : (epsilons, len(EDGES)) individuals by delta_i
     upper : (epsilons,) largest upper bound on a delta_i
     capped : (epsilons,) the same, nobody's bound above that of the answers that these were made from
-    exponent, spread : sums from which the bound on total risk follows, as in `validate.bounds.analytic.Upper`
-    cross : from which the cross-fitted lower limits follow
     epsilon_at : (deltas,) largest epsilon_i
     not_numbers : (outcomes,) how many results without an individual have each outcome, except numbers
     leaks : for each code of an exact leak, how many individuals it concerns and its largest share of results
@@ -64,9 +59,6 @@ class Tally:
     histogram: IntArray
     upper: FloatArray
     capped: FloatArray
-    exponent: FloatArray
-    spread: FloatArray
-    cross: CrossFitted
     epsilon_at: FloatArray
     not_numbers: IntArray
     leaks: Mapping[str, tuple[int, float]]
@@ -83,7 +75,6 @@ class Tally:
     def to_parts(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Facts fit for JSON, and arrays fit for ``.npy``."""
         arrays = {name: getattr(self, name) for name in (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")}
-        arrays |= {name: getattr(self.cross, field) for name, field in _CROSS.items()}
         about, of_results = self.riskiest.to_parts()
         arrays |= {name: array for name, array in of_results.items() if name in _RESULTS or name.startswith(_SOURCE)}
         leaks = {outcome_name(code): [count, share] for code, (count, share) in self.leaks.items()}
@@ -94,10 +85,6 @@ class Tally:
     def from_parts(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], riskiest: Results) -> Tally:
         """The inverse of `to_parts`, with the results of the riskiest."""
         try:
-            # A scan written before there were limits has none, and of what its answers were made from it knows nothing.
-            none = CrossFitted.nothing(*arrays["spread"].shape)
-            arrays = {**{name: getattr(none, field) for name, field in _CROSS.items()}, **arrays}
-            arrays = {"capped": arrays["upper"], **arrays}
             _check_shapes(arrays, riskiest)
             named = (*_SUMS, *_MOSTS, "riskiest_delta_i", "riskiest_influence")
             return Tally(
@@ -106,7 +93,6 @@ class Tally:
                 leaks={
                     outcome_code(name): (int(count), float(share)) for name, (count, share) in meta["leaks"].items()
                 },
-                cross=CrossFitted(**{field: arrays[name] for name, field in _CROSS.items()}),
                 riskiest=riskiest,
                 source=None,
                 **{name: arrays[name] for name in named},
@@ -118,19 +104,14 @@ class Tally:
 def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]], riskiest: Results) -> None:
     k, n = len(arrays["worst"]), riskiest.n_individuals
     shapes = {
-        **dict.fromkeys(("worst", "kept", "exposed", "upper", "capped", "exponent"), (k,)),
+        **dict.fromkeys(("worst", "kept", "exposed", "upper", "capped"), (k,)),
         "histogram": (k, len(EDGES)),
         "epsilon_at": arrays["epsilon_at"].shape[:1],
         "not_numbers": (len(Outcome),),
         "riskiest_delta_i": (n, k),
         "riskiest_influence": (n,),
-        "cross_scores": (k, FOLDS),
-        **dict.fromkeys(("cross_values", "cross_sums"), arrays["spread"].shape),
     }
     if any(arrays[name].shape != shape for name, shape in shapes.items()):
-        raise ValueError("shapes")
-    spread = arrays["spread"].shape  # databases whose previous answers are not known may have been left out
-    if len(spread) != 2 or spread[0] != k or not 1 <= spread[1] <= riskiest.n_databases:
         raise ValueError("shapes")
 
 
@@ -152,7 +133,6 @@ def merge(first: Tally, second: Tally, *, top: int) -> Tally:
     return Tally(
         n_individuals=first.n_individuals + second.n_individuals,
         n_entries=first.n_entries + second.n_entries,
-        cross=first.cross.joined(second.cross, folds_of(first.spread.shape[1])),
         leaks=leaks,
         riskiest=subset(riskiest, rows),
         riskiest_delta_i=delta_i[rows],
@@ -219,16 +199,12 @@ def outcome_histogram(results: Results) -> IntArray:
 def to_bytes(tally: Tally) -> bytes:
     """A tally as bytes, without pickle; `from_bytes` reads them."""
     meta, arrays = tally.to_parts()
-    buffer = io.BytesIO()
-    text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    np.savez(buffer, **{"meta": text, **arrays})  # type: ignore[arg-type]
-    return buffer.getvalue()
+    return arrays_to_bytes({"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8), **arrays})
 
 
 def from_bytes(content: bytes, everyone: Results) -> Tally:
     """The inverse of `to_bytes`."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as members:
-        arrays = {name: members[name] for name in members.files}
+    arrays = arrays_from_bytes(content)
     meta = json.loads(arrays.pop("meta").tobytes())
     try:
         riskiest = with_entries(everyone, {name: arrays[name] for name in _RESULTS})

@@ -6,7 +6,7 @@ To say more about a new kind of risk than what any kind has, register a function
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import singledispatch
 
 import numpy as np
@@ -21,9 +21,8 @@ from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import GivenTableRisk, TableRisk
 from empriv.results import FloatArray, Outcome, Results
-from empriv.validate.bounds.analytic import floor
+from empriv.validate.bounds.line_bounds import floor
 from empriv.words.facts import AdversaryFacts, Atom, ExactLeak, Figure, JointFacts, NotNumbers, RiskFacts
-from empriv.words.findings import Finding
 from empriv.words.outcomes import outcome_name
 from empriv.words.table_words import cells_in_words
 
@@ -60,17 +59,8 @@ def _(risk: GivenRisk, epsilons: Sequence[float]) -> RiskFacts:
         _of_any(risk, epsilons),
         atoms=atoms_in(risk.atoms),
         fits_density=True,
-        adversary=AdversaryFacts((*risk.findings, *_contexts(risk, epsilons[0])), risk.cautions, nothing),
+        adversary=AdversaryFacts(risk.findings, risk.cautions, nothing),
     )
-
-
-def _contexts(risk: GivenRisk, epsilon: float) -> list[Finding]:
-    """delta on average over what is known, and where it is largest; nothing where it has no contexts."""
-    worst = risk.worst_context(epsilon)
-    if worst is None:
-        return []
-    numbers = {"epsilon": float(epsilon), "average": risk.average(epsilon), "n": risk.left.original.n_databases}
-    return [Finding("given-contexts", numbers | asdict(worst))]
 
 
 @facts_of.register
@@ -152,8 +142,7 @@ def _(risk: RepeatedRisk, epsilons: Sequence[float]) -> RiskFacts:
     facts = facts_of(risk.single, epsilons)
     known = facts.adversary
     if known is not None:  # figures of one publication do not stand beside those of several
-        findings = tuple(finding for finding in known.findings if finding.code != "given-contexts")
-        known = replace(known, findings=findings, knowing_nothing=())
+        known = replace(known, knowing_nothing=())
     return replace(facts, figures=figures(risk, epsilons), times=risk.times, adversary=known)
 
 

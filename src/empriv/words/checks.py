@@ -5,7 +5,6 @@ A check is made without words (`validate.checks`); here it gets them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,15 +12,9 @@ from empriv.words import sentences as words
 from empriv.words.findings import SENTENCES
 from empriv.words.sentences import no_repeated_bound, number, people, percent
 
-JOINTLY = "jointly"
-"""Subject of a check of several numbers together."""
-
 TITLES = {
     "adversary": "What the adversary knows",
-    "bandwidth": "Sensitivity to bandwidth and kernel",
     "chance": "Chance on both sides",
-    "coming": "When people come",
-    "context": "Influence that depends on what is known",
     "curvature": "Curvature in what is known",
     "databases": "Number of databases",
     "dependent": "Individuals who move together",
@@ -31,23 +24,13 @@ TITLES = {
     "digits-together": "Last digits of cells together",
     "edge": "Edges of cells",
     "flat": "Flat cells",
-    "drift": "Influence on the databases that people are in",
     "exact-leak": "Exact leak",
-    "floor": "Smallest delta that can be supported",
-    "gap": "Influence that jumps",
-    "held-out": "Representative individuals",
     "iid": "Independent, identically distributed databases",
     "modes": "Representative individuals",
     "others": "Others when somebody is there",
     "parameters": "Parameters for what is known",
-    "peaks": "Two peaks in what is left",
-    "rare": "Representative individuals",
     "repeated": "Publishing again",
-    "residues": "Patterns in the last digits",
     "shape": "Spread that depends on what is known",
-    "spike": "Structure finer than the bandwidth",
-    "spread": "Individuals who widen the results",
-    "steps": "Steps that are not looked for",
     "tails": "Heavy tails",
     "ties": "Ties and lattices",
 }
@@ -55,9 +38,9 @@ TITLES = {
 Numbers = Mapping[str, Any]
 
 
-def check_title(code: str, subject: str = "") -> str:
+def check_title(code: str) -> str:
     """What was checked."""
-    return "Sensitivity to bandwidth" if code == "bandwidth" and subject == JOINTLY else TITLES[code]
+    return TITLES[code]
 
 
 def check_sentence(code: str, severity: str, numbers: Numbers, subject: str = "") -> str:
@@ -75,17 +58,6 @@ def _adversary(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: A
     return SENTENCES[subject](**numbers)
 
 
-def _bandwidth(severity: str, numbers: Numbers, subject: str) -> str:
-    low, high = number(min(numbers.values())), number(max(numbers.values()))
-    if subject == JOINTLY:
-        text = f"The joint delta is between {low} and {high} at half and double the bandwidth"
-    else:
-        text = f"delta is between {low} and {high} at half and double the bandwidth and with other kernels"
-    if severity == "info":
-        return f"{text}, against {number(numbers['as measured'])} as measured."
-    return f"{text}: the estimate depends on the smoothing."
-
-
 def _chance(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     draws = "1 draw" if numbers["m"] == 1 else f"{numbers['m']:,} draws"
     return (
@@ -93,24 +65,6 @@ def _chance(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG0
         f"{draws} on {words.databases(numbers['n'])} somebody who changes nothing would be given a delta of about "
         f"{number(numbers['alone'])}, and figures are too large by up to as much. Hint: take all random numbers from "
         "`rng`, those of single rows from `rng.for_individual(name)`; or ask for more draws."
-    )
-
-
-def _coming(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    if severity == "info":
-        return "The riskiest people come no more often at one time than at another."
-    return (
-        f"The riskiest people come more often at some times than at others (p = {numbers['p']:.3f}): figures for a "
-        "random day are an average over both. Hint: the figures for a day when they are there do not mix them."
-    )
-
-
-def _context(severity: str, numbers: Numbers, subject: str) -> str:
-    if severity == "info":
-        return "The riskiest people's influence does not depend on what is known."
-    return (
-        f"The riskiest people's influence depends on {subject} (p = {numbers['p']:.3f}): in some contexts they are "
-        "more exposed than on average. Hint: audit.against.contexts(epsilon) has the figure of each."
     )
 
 
@@ -123,32 +77,12 @@ def _curvature(severity: str, numbers: Numbers, subject: str) -> str:
     )
 
 
-def _peaks(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001 — as all sentences are asked
-    if severity == "info":
-        return "What is left shows no two peaks."
-    few = "with so few databases upper bounds may fall short there"
-    short = few if severity == "error" else "there may be two kinds of databases"
-    return (
-        f"What is left has two peaks (coefficient {numbers['coefficient']:.2f}, 0.56 at most for one): {short}. "
-        "Hint: name the quantity that tells the two apart, such as days closed."
-    )
-
-
-def _drift(severity: str, numbers: Numbers, subject: str) -> str:
-    if severity == "info":
-        return "The riskiest people's influence, where they are there, looks the same over time."
-    return (
-        f"The riskiest people's influence changes over time where they are there: {subject} (p = {numbers['p']:.3f}). "
-        "Hint: audit the later part alone, which stands for what comes."
-    )
-
-
 def _others(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     if severity == "info":
         return "The others' results do not depend on whether the riskiest people are there."
     return (
         "The others' results are different when the riskiest people are there "
-        f"(p = {numbers['p']:.3f}): figures given presence take them to be the same. Hint: count as known what brings "
+        f"(p = {numbers['p']:.3f}): the cover takes them to be the same. Hint: count as known what brings "
         "them together, such as the weekday."
     )
 
@@ -169,26 +103,6 @@ def _shape(severity: str, numbers: Numbers, subject: str) -> str:
     return (
         f"The spread of what is left depends on {subject} (p = {numbers['p']:.3f}): where it is least, people are more "
         "exposed than these figures say. Hint: spread=True."
-    )
-
-
-def _gap(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    if severity == "info":
-        return "The riskiest individuals' influence does not jump from one result to the next."
-    return (
-        "Somebody's influence jumps at some result, which leaves a gap there on one side; the upper bound counts it, "
-        f"and is {percent(numbers['ratio'] - 1)} larger for it, but the estimate blurs it. Hint: go by the upper "
-        "bound; such jumps come from thresholds in the query."
-    )
-
-
-def _spike(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    if severity == "info":
-        return "No structure finer than the bandwidth is seen."
-    return (
-        "Results crowd more closely than the bandwidth shows; the upper bound counts it, and is "
-        f"{percent(numbers['ratio'] - 1)} larger for it, but the estimate blurs it. Hint: go by the upper bound, or "
-        "round the answer coarser."
     )
 
 
@@ -251,20 +165,6 @@ def _exact_leak(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: 
     return words.exact_leak(subject, numbers["individuals"], numbers["share"])
 
 
-def _floor(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    return words.floor(numbers["n"], numbers["floor"])
-
-
-def _held_out(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    ratio = numbers["ratio"]
-    if severity == "info":
-        return (
-            f"The risk of a random half predicts the other half's within a factor of {ratio:.2g} in half of the splits."
-        )
-    times = f" by a factor of {ratio:.2g}" if math.isfinite(ratio) else ""
-    return f"The risk of a random half of the individuals misses the other half's{times}: it depends on a few."
-
-
 def _iid(severity: str, numbers: Numbers, subject: str) -> str:
     if severity == "error":
         return words.departure(numbers["statistic"], numbers["p"], subject)
@@ -283,46 +183,6 @@ def _modes(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG00
     return (
         f"Influences fall into {numbers['modes']} groups at least threefold apart, and fewer than 5 individuals are "
         f"in {numbers['small_modes']} of them: others of that kind may be riskier than any seen."
-    )
-
-
-def _rare(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    return f"{percent(numbers['share'])} of the summed risk belongs to individuals seen in one or two databases only."
-
-
-def _residues(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    if numbers["step"] is not None:
-        return (
-            f"The last digits follow steps of {number(numbers['step'])}, and somebody changes them in "
-            f"{percent(numbers['share'])} of the results: that is counted. Hint: round the answer much coarser than "
-            "that step, or add noise."
-        )
-    text = (
-        f"Patterns in the last digits that fewer than {percent(numbers['visible'])} of the results follow cannot be "
-        f"seen with {words.databases(numbers['n'])}"
-    )
-    if severity == "info":
-        return f"No pattern in the last digits tells somebody apart. {text}."
-    return f"{text}: figures leave them out. Hint: more databases; or round the answer, or add noise, which hides them."
-
-
-def _spread(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    if severity == "info":
-        return "The results spread about as much without each of the riskiest individuals."
-    return (
-        f"Without one of the riskiest individuals the results spread {percent(numbers['ratio'])} as much: this person "
-        "is measured with a bandwidth of their own. Hint: limit what one person can add, such as "
-        "sum(least(amount, 60)) for amounts up to 60."
-    )
-
-
-def _steps(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    if severity == "info":
-        return "The results keep to no steps but those that are looked for."
-    return (
-        f"The results keep to steps of about {number(numbers['step'])}, which are not among those looked for: somebody "
-        "who breaks them is more exposed than the figures say. Hint: round the answer much coarser than that, or add "
-        "noise."
     )
 
 
@@ -355,10 +215,7 @@ def _repeated(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: AR
 
 _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "adversary": _adversary,
-    "bandwidth": _bandwidth,
     "chance": _chance,
-    "coming": _coming,
-    "context": _context,
     "curvature": _curvature,
     "databases": _databases,
     "dependent": _dependent,
@@ -368,23 +225,13 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "digits-together": _digits_together,
     "edge": _edge,
     "flat": _flat,
-    "drift": _drift,
     "exact-leak": _exact_leak,
-    "floor": _floor,
-    "gap": _gap,
-    "held-out": _held_out,
     "iid": _iid,
     "modes": _modes,
     "others": _others,
-    "peaks": _peaks,
     "parameters": _parameters,
-    "rare": _rare,
     "repeated": _repeated,
-    "residues": _residues,
     "shape": _shape,
-    "spike": _spike,
-    "spread": _spread,
-    "steps": _steps,
     "tails": _tails,
     "ties": _ties,
 }

@@ -5,29 +5,55 @@ Terminal, page, notebook and JSON say these. A pure function of a `Case`, which 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from empriv.base.display import lines_html
 from empriv.words.sentences import amount, databases, number, percent, show_only, too_few_to_be_sure
 
-FAR = 10  # so many times the databases there are is too far to wait for
 PUBLISH, WITH_NOISE, NOT_YET, NO_TARGET = "Publish", "Publish with noise", "Do not publish yet", "No decision"
 CHANGED = "Publish changed"
 KINDS = {PUBLISH: "publish", WITH_NOISE: "change", CHANGED: "change", NOT_YET: "stop"}
 """How pages mark a decision; "open" where there is none."""
+RANDOM, DAY = "", "day"
+"""Where a target is judged: on a random database, and on one that somebody was in, by what they did there."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One target, ``limit``, held against both lower bounds, estimate and upper bound."""
+    """One target, ``limit``, held against lower bound, estimate and upper bound, on a random database or on the day."""
 
     name: str
     limit: float
-    lower: float  # by betting
-    cross_fitted: float
+    lower: float
     estimate: float
     upper: float
+    where: str = RANDOM
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What the answer hides of what people did on the days they did it, in its own units.
+
+    Attributes
+    ----------
+    cover : the largest move that is hidden, on a typical database
+    most : the most that anybody moved the answer; infinite where somebody changes whether there is one
+    days, beyond, exposed : person-days, those beyond the cover, and those shown not to be hidden
+    people : individuals with a day beyond it
+    varies : whether the cover differs from database to database
+    unit : of the answer
+    """
+
+    cover: float
+    most: float
+    days: int
+    beyond: int
+    exposed: int
+    people: int
+    varies: bool
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,7 +64,7 @@ class NoisyAnswer:
     ----------
     error : expected absolute noise, in the answer's units
     typical : size of a typical answer
-    achieved : delta of the most exposed individual with this noise
+    achieved : upper bound on delta of the most exposed individual with this noise
     holds : whether it keeps the target of the case
     unit : of the answer
     component : the number of several that these are of
@@ -65,8 +91,7 @@ class Case:
     judged : the target that decided, held against the figures; None without a target
     epsilon, level : where the target holds, and the confidence of the bounds
     delta, upper : the estimate at ``epsilon`` and its upper bound, for where there is no target
-    delta_there : the estimate in a database that people are in, if it was measured
-    there : whether these figures are of a database that people are in
+    hidden : what the answer hides of what people did, if that was judged
     obstacles : sentences of checks that rule out a pass; those that noise does not remove are ``lasting``
     n_databases, needed : how many there are, and how many would resolve it if more would do
     known : what readers are taken to know of a database; ``presence`` whether also that somebody is in it
@@ -82,8 +107,7 @@ class Case:
     delta: float
     upper: float
     n_databases: int
-    delta_there: float | None = None
-    there: bool = False
+    hidden: Hidden | None = None
     by_estimate: bool = False
     obstacles: Sequence[str] = ()
     lasting: Sequence[str] = ()
@@ -144,9 +168,9 @@ def decide(case: Case) -> Decision:
         return Decision(NOT_YET, NOT_YET, f"{as_it_is} Noise that hides it is too large: {cost}.", condition)
     if noise.how:
         changed = f"{CHANGED}: {noise.how[0].lower()}{noise.how[1:]} ({cost})"
-        after = f"After it, delta is {number(noise.achieved)} for the most exposed."
+        after = f"After it, delta is at most {number(noise.achieved)} for the most exposed."
         return Decision(CHANGED, changed, f"{as_it_is} {after}", condition)
-    hidden = f"With the noise, delta is {number(noise.achieved)} for the most exposed, by its certificate."
+    hidden = f"With the noise, delta is at most {number(noise.achieved)} for the most exposed."
     return Decision(WITH_NOISE, f"{WITH_NOISE} ({cost})", f"{as_it_is} {hidden}", condition)
 
 
@@ -157,11 +181,31 @@ def _figures(case: Case) -> str:
 
 def _failing(case: Case) -> str:
     """The same in plain words."""
-    there = "" if case.delta_there is None else f", and {percent(case.delta_there)} in a database that they are in"
-    return (
-        f"The most exposed person's privacy fails with a probability of {percent(case.delta)} in a random database"
-        f"{there}."
+    return f"The most exposed person's privacy fails with a probability of {percent(case.delta)} in a random database."
+
+
+def hides(hidden: Hidden) -> str:
+    """Cover and largest move, in the answer's units."""
+    most = (
+        "somebody changes whether there is an answer at all"
+        if math.isinf(hidden.most)
+        else f"the most that anyone moved it is {amount(hidden.most, hidden.unit)}"
     )
+    if hidden.cover <= 0:
+        return f"Nothing shows that the answer hides anyone who moves it; {most}."
+    where = "On a typical database the answer" if hidden.varies else "The answer"
+    return f"{where} hides anyone who moves it by up to {amount(hidden.cover, hidden.unit)}; {most}."
+
+
+def beyond_cover(hidden: Hidden) -> str:
+    """Whom it does not hide, on how many days."""
+    if not hidden.beyond:
+        return ""
+    days = "1 person-day" if hidden.beyond == 1 else f"{hidden.beyond:,} of {hidden.days:,} person-days"
+    share = f" ({percent(hidden.beyond / hidden.days)})" if hidden.days > hidden.beyond > 1 else ""
+    verb = "is" if hidden.beyond == 1 else "are"
+    shown = f", {hidden.exposed:,} of them as good as certainly" if 0 < hidden.exposed < hidden.beyond else ""
+    return f" {days}{share} {verb} beyond what it hides{shown}."
 
 
 def _reason(case: Case) -> str:
@@ -169,20 +213,22 @@ def _reason(case: Case) -> str:
     target = case.judged
     assert target is not None  # a case with an outcome has a target
     figure, limit = _FIGURE[target.name], number(target.limit)
-    at = f"at epsilon {case.epsilon:g}{_place(case)}"
+    at = f"at epsilon {case.epsilon:g}"
     allowed = f"the target allows {limit}"
     sure = f"with {percent(case.level)} confidence"
     if case.by_estimate and case.outcome != "unresolved":
         return f"By the estimate, {figure} {at} is {number(target.estimate)}; {allowed}."
+    cover = "" if case.hidden is None else f" {hides(case.hidden)}"
     if case.outcome == "pass":
-        return f"{figure.capitalize()} {at} is at most {number(target.upper)} {sure}; {allowed}."
+        return f"{figure.capitalize()} {at} is at most {number(target.upper)} {sure}; {allowed}.{cover}"
+    if case.hidden is not None and target.where == DAY:
+        return _reason_of_day(case, case.hidden, target)
     if case.outcome == "fail":
-        shown = target.lower if target.lower > target.limit else target.cross_fitted  # which is approximate
-        return f"{figure.capitalize()} {at} is at least {number(shown)} {sure}; {allowed}."
+        return f"{figure.capitalize()} {at} is at least {number(target.lower)} {sure}; {allowed}.{cover}"
     if target.upper <= target.limit and case.obstacles:
         return case.obstacles[0]
     if target.estimate > target.limit:
-        between = f"at least {number(max(target.lower, target.cross_fitted))}"
+        between = f"at least {number(target.lower)}"
         between += "" if target.upper >= 1 else f" and at most {number(target.upper)}"
         return (
             f"{figure.capitalize()} {at} is estimated at {number(target.estimate)}, and {allowed}; "
@@ -195,20 +241,28 @@ def _reason(case: Case) -> str:
             f"{figure.capitalize()} {at} is estimated at {number(target.estimate)}, and {allowed}; but nothing bounds "
             "it from above."
         )
-    within_reach = case.needed is not None and case.needed <= FAR * case.n_databases
-    more = "" if case.needed is None or not within_reach else f" About {databases(case.needed)} would do."
+    more = "" if case.needed is None else f" About {databases(case.needed)} would do."
     return (
         f"{too_few_to_be_sure(case.n_databases)}: {figure} {at} "
         f"is estimated at {number(target.estimate)} and may be {number(target.upper)}; {allowed}.{more}"
     )
 
 
-_PRESENCE = {False: "that the person is in the database", True: "that the person was sampled"}
+def _reason_of_day(case: Case, hidden: Hidden, target: Judged) -> str:
+    """What people did on the days they did it decided."""
+    more = "" if case.needed is None else f" About {databases(case.needed)} would do."
+    if case.outcome == "fail":
+        return f"{hides(hidden)}{beyond_cover(hidden)}"
+    if target.upper <= target.limit and case.obstacles:
+        return case.obstacles[0]
+    return f"{hides(hidden)}{beyond_cover(hidden)} It cannot be told whether those are hidden.{more}"
+
+
+_PRESENCE = {
+    False: "who came and what they did",
+    True: "who was sampled and what they add",
+}
 _FIGURE = {"delta": "the most exposed person's delta", "total_risk": "the total risk"}
-
-
-def _place(case: Case) -> str:
-    return ", in a database that they are in," if case.there else ""
 
 
 def _condition(case: Case) -> str:

@@ -13,17 +13,12 @@ from empriv.words.findings import Finding
 
 @dataclass(frozen=True)
 class Figure:
-    """The privacy at one epsilon: in a random database, as in the paper, and for people in a database they are in.
-
-    The latter are None where they were not measured.
-    """
+    """The privacy at one epsilon, on a random database, as in the paper."""
 
     epsilon: float
     delta: float
     total_risk: float
     n_exposed: int
-    delta_when_present: float | None = None
-    total_risk_when_present: float | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +148,7 @@ class Question:
     earlier : releases that it was measured together with
     nothing_known : why nothing was counted as known, if nobody said what is
     n_databases : of which it was asked; None where all of them were measured
+    verified : how it was verified that who is left out is really out; None if it was not
     """
 
     query: str
@@ -166,3 +162,4 @@ class Question:
     earlier: int = 0
     nothing_known: Finding | None = None
     n_databases: int | None = None
+    verified: str | None = None

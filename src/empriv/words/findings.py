@@ -35,6 +35,9 @@ class Finding:
 SENTENCES: dict[str, Callable[..., str]] = {
     # what bounds assume
     "no-upper-bound": sentences.no_upper_bound,
+    "smooth": sentences.smooth,
+    "not-smooth": sentences.not_smooth,
+    "nothing-assumed": sentences.nothing_assumed,
     "not-asked": sentences.not_asked,
     "other-density": sentences.other_density,
     "other-level": sentences.other_level,
@@ -47,12 +50,11 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "no-bound-of-kind": sentences.no_bound_of_kind,
     "repeated-bound": sentences.repeated_bound,
     "no-repeated-bound": sentences.no_repeated_bound,
-    "riskiest-resampled": sentences.riskiest_resampled,
     # why a verdict is as it is
     "estimate": sentences.estimate_meets,
     "bound": sentences.bound_meets,
     "lower-bound": sentences.lower_breaks,
-    "limit": sentences.limit_breaks,
+    "day": sentences.day,
     "estimate-alone": sentences.estimate_alone,
     # what an adversary knows, and how well that was measured
     "conditions": what_is_known.conditions,
@@ -66,11 +68,8 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "given": what_is_known.given,
     "given-ladder": what_is_known.given_ladder,
     "given-dropped": what_is_known.given_dropped,
-    "given-contexts": what_is_known.given_contexts,
     "nothing-known": what_is_known.nothing_known,
-    "in-random-database": what_is_known.in_random_database,
     "presence-not-measured": what_is_known.presence_not_measured,
-    "when-present": what_is_known.when_present,
     "sampled": what_is_known.sampled,
     "given-presence": what_is_known.given_presence,
 }

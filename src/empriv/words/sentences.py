@@ -94,31 +94,57 @@ def estimate(delta: float, epsilon: float, n: int) -> str:
     return f"Estimate: delta = {number(delta)} at epsilon = {epsilon:g}, from {databases(n)}. Not a guarantee."
 
 
-def upper(value: float, level: float, finest: float) -> str:
+def upper(value: float, level: float) -> str:
     if value >= 1:
         return f"Upper bound ({percent(level)}): none; delta may be as large as 1."
-    finer = "" if math.isnan(finest) else f" and a distribution without structure finer than {number(finest)}"
     most = number(value)
     most = "delta < 1" if most.startswith(">") else f"delta ≤ {most}"
-    return f"Upper bound ({percent(level)}, conditional): {most}. Assumes i.i.d. databases{finer}."
+    return f"Upper bound ({percent(level)}, conditional): {most}. Assumes i.i.d. databases."
 
 
 def lower(value: float, level: float) -> str:
-    text = f"Lower bound ({percent(level)}, needs only i.i.d.): {_at_least(value)}."
+    text = f"Lower bound ({percent(level)}, approximate): {_at_least(value)}."
     return text if value > 0 else f"{text} No loss demonstrated; this is not evidence of privacy."
 
 
-def total_between(lower: float, estimate: float, upper: float, level: float) -> str:
-    """``lower`` is the cross-fitted limit."""
-    above = "1, for there is no upper bound" if upper >= 1 else number(upper)
+def smooth(bandwidth: float) -> str:
     return (
-        f"Total risk: between {number(lower)} and {above} ({percent(level)}, approximate). "
-        f"The estimate, {number(estimate)}, is the paper's figure: it adds up every individual's sampling noise."
+        f"As it is, assumes a smooth distribution: no structure finer than {quantity(bandwidth)}. With noise, nothing "
+        "is assumed of it."
     )
 
 
-def limit(value: float, level: float) -> str:
-    return f"Cross-fitted lower limit ({percent(level)}, approximate): {_at_least(value)}."
+def not_smooth(people: int) -> str:  # noqa: ARG001 — nobody is pointed at
+    return (
+        "The answers keep to a pattern that is finer than a smooth distribution, such as whole fives: as it is there "
+        "is no upper bound. Hint: dither, a little noise with which nothing is assumed (empriv noise --dither)."
+    )
+
+
+def nothing_assumed() -> str:
+    return "With the noise, nothing is assumed about the distribution of the answers."
+
+
+def day(
+    epsilon: float, delta: float, cover: float, most: float, days: int, beyond: int, exposed: int, people: int,
+    varies: bool,
+) -> str:  # fmt: skip
+    """What the answer hides of what people did, without units."""
+    where = " on a typical database" if varies else ""
+    largest = "no measure: somebody changes whether there is one" if math.isinf(most) else quantity(most)
+    said = (
+        f"On the day: at epsilon {epsilon:g} and delta {number(delta)} the answer hides moves of up to "
+        f"{quantity(cover)}{where}; the largest was {largest}."
+    )
+    if not beyond:
+        return f"{said} Nobody moved it by more than is hidden, on any of {days:,} person-days."
+    who = "one individual" if people == 1 else f"{people:,} individuals"
+    shown = (
+        f"; for {exposed:,} it is shown that they are not hidden"
+        if exposed
+        else "; it cannot be told whether these are hidden"
+    )
+    return f"{said} {beyond:,} of {days:,} person-days ({percent(beyond / days)}), of {who}, are beyond it{shown}."
 
 
 def _at_least(delta: float) -> str:
@@ -211,21 +237,15 @@ def no_repeated_bound(n: int, several: bool) -> str:
 
 
 def other_density() -> str:
-    return "The upper bound uses the Laplace kernel with its one-SE bandwidth, whatever density the estimate uses."
+    return "The bounds do not use the density of the estimate: they are the same for any."
 
 
 def other_level(level: float) -> str:
     return f"The upper bound was validated at the level 95%, not at {percent(level)}."
 
 
-def draws(m: int, parts_left_out: bool) -> str:
-    averaged = f"The {m:,} draws of a database are averaged: bounds count databases, not draws."
-    if not parts_left_out:
-        return averaged
-    return (
-        f"{averaged} Two parts of the upper bound are left out, exact counts of rare results and gaps that somebody's "
-        "influence makes: where those decide, it may be too low."
-    )
+def draws(m: int) -> str:
+    return f"The {m:,} draws of a database are averaged: bounds count databases, not draws."
 
 
 def made_from(epsilon: float, estimate: float, upper: float) -> str:
@@ -278,24 +298,13 @@ def not_asked() -> str:
 
 def left_out_checks() -> str:
     return (
-        "A scan keeps the riskiest individuals and sums up the others: three checks that look at everybody at once "
-        '("modes", "rare", "held-out") were not made.'
+        "A scan keeps the riskiest individuals and sums up the others: the check that looks at everybody at once "
+        '("modes") was not made.'
     )
 
 
 def nothing_known_in_scan() -> str:
     return "A scan counts nothing as known unless adversary= says so: what everybody knows may make the risk larger."
-
-
-def not_everybody(kept: int, n: int) -> str:
-    return (
-        f"A scan keeps the riskiest individuals, here {kept:,} of {n:,}, and sums up the others: the chart of "
-        "influence against presence is left out, because it needs everybody at once."
-    )
-
-
-def riskiest_resampled(count: int) -> str:
-    return f"Databases were resampled for the {count:,} riskiest individuals alone."
 
 
 def many_parameters(parameters: int, n: int) -> str:
@@ -337,42 +346,36 @@ def target(name: str, limit: float, epsilon: float) -> str:
     return f"{name.replace('_', ' ')} at most {number(limit)} at epsilon {epsilon:g}"
 
 
-def estimate_meets(name: str, value: float, limit: float) -> str:
+def _of(name: str, where: str) -> str:
+    return name.replace("_", " ") + (" on the day that somebody was in" if where else "")
+
+
+def estimate_meets(name: str, value: float, limit: float, where: str = "") -> str:
     relation = "meets" if value <= limit else "exceeds"
-    return f"The estimated {name.replace('_', ' ')}, {number(value)}, {relation} the target of {number(limit)}."
+    return f"The estimated {_of(name, where)}, {number(value)}, {relation} the target of {number(limit)}."
 
 
-def bound_meets(name: str, value: float, limit: float, level: float) -> str:
+def bound_meets(name: str, value: float, limit: float, level: float, where: str = "") -> str:
     if value >= 1:
-        return (
-            f"There is no upper bound on {name.replace('_', ' ')}, so nothing says that it is at most {number(limit)}."
-        )
+        return f"There is no upper bound on {_of(name, where)}, so nothing says that it is at most {number(limit)}."
     relation = "meets" if value <= limit else "exceeds"
-    indicative = ", indicative," if name == "total_risk" else ","
     return (
-        f"The upper bound on {name.replace('_', ' ')} ({percent(level)}){indicative} {number(value)}, {relation} the "
-        f"target of {number(limit)}."
+        f"The upper bound on {_of(name, where)} ({percent(level)}), {number(value)}, {relation} the target of "
+        f"{number(limit)}."
     )
 
 
-def lower_breaks(name: str, value: float, limit: float, level: float) -> str:
+def lower_breaks(name: str, value: float, limit: float, level: float, where: str = "") -> str:
     return (
-        f"The lower bound on {name.replace('_', ' ')} ({percent(level)}), {number(value)}, is above the target of "
+        f"The lower bound on {_of(name, where)} ({percent(level)}), {number(value)}, is above the target of "
         f"{number(limit)}: the loss is demonstrated."
     )
 
 
-def limit_breaks(name: str, value: float, limit: float, level: float) -> str:
+def estimate_alone(name: str, value: float, limit: float, where: str = "") -> str:
     return (
-        f"The cross-fitted lower limit on {name.replace('_', ' ')} ({percent(level)}, approximate), {number(value)}, "
-        f"is above the target of {number(limit)}."
-    )
-
-
-def estimate_alone(name: str, value: float, limit: float) -> str:
-    return (
-        f"The estimated {name.replace('_', ' ')}, {number(value)}, exceeds the target of {number(limit)}, but the "
-        "bounds cannot tell."
+        f"The estimated {_of(name, where)}, {number(value)}, exceeds the target of {number(limit)}, but the bounds "
+        "cannot tell."
     )
 
 
@@ -382,11 +385,10 @@ def needed(n: int | None) -> str:
     return f"would need {databases(n)}"
 
 
-def side_by_side(by_estimate: str, when_present: str | None, by_bound: str, level: float, n_needed: str) -> str:
-    """``by_estimate`` is of a random database, as in the paper, ``when_present`` of one that people are in, or None."""
-    there = "" if when_present is None else f", in a database that they are in: {when_present}"
+def side_by_side(by_estimate: str, by_bound: str, level: float, n_needed: str) -> str:
+    """``by_estimate`` is of a random database, as in the paper."""
     more = f", {n_needed}" if n_needed else ""
-    return f"By the paper's definition: {by_estimate}{there}; at {percent(level)} confidence: {by_bound}{more}."
+    return f"By the paper's definition: {by_estimate}; at {percent(level)} confidence: {by_bound}{more}."
 
 
 def whenever(epsilon: float, level: float, lower: float, upper: float, looked_at: int, next_look: int) -> str:

@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import math
 
-from empriv.words.sentences import databases, number, percent
-
-REAL, UNTOLD, NONE = "real", "cannot be told", "none"
-"""What a difference may be judged to be."""
+from empriv.words.sentences import number
 
 HEADERS = ("protocol", "delta", "upper bound", "total risk", "mean error", "90% of errors", "bias", "no answer")
 
 
 def unpaired() -> str:
     return "They were measured on different databases, so a difference may be between the databases."
-
-
-def not_one_number() -> str:
-    return "Several numbers together, and adversaries who know part of the data, are not compared this way."
-
-
-def few(n: int, least: int) -> str:
-    return f"{databases(n)} cannot show a difference: at least {least} are needed."
-
-
-def held_together(level: float, count: int) -> str:
-    return (
-        f"{count:,} {'interval' if count == 1 else 'intervals'}, which hold all together at {percent(level)}. Each "
-        "holds what the draw of the databases and the smoothing may do; behaviour too rare to be seen in these "
-        "databases is in none of them."
-    )
 
 
 def densities_differ() -> str:
@@ -72,38 +53,6 @@ def errors_of_cells(
     )
     gone = "" if hidden == 0 else f"; {amount(hidden)} of {cells:,} cells hidden in a database on average"
     return f"{name}: {by_cell}{gone}."
-
-
-def difference_sentence(
-    verdict: str, figure: str, epsilon: float, names: tuple[str, str], interval: tuple[float, float, float]
-) -> str:
-    """How much more the first risks than the second: the difference, and its lower and upper bound."""
-    (first, second), (difference, lower, upper) = names, interval
-    at_epsilon = f"{figure.replace('_', ' ')} at epsilon {epsilon:g}"
-    if verdict == NONE:
-        return f"{first} and {second} have the same {at_epsilon} on these databases."
-    if verdict == REAL:
-        word = "less" if difference < 0 else "more"
-        size = sorted((abs(lower), abs(upper)))
-        return (
-            f"{first} has {word} {at_epsilon} than {second}, by {number(abs(difference))} "
-            f"({number(size[0])} to {number(size[1])})."
-        )
-    return (
-        f"Whether {first} or {second} has more {at_epsilon} cannot be told: the difference may be anything "
-        f"from {number(lower)} to {number(upper)}."
-    )
-
-
-def untold(left: int, same: int) -> str:
-    """How many differences are not real, and why."""
-    none = "1 is exactly none" if same == 1 else f"{same:,} are exactly none"
-    counts = [f"{left:,} cannot be told"] * (left > 0) + [none] * (same > 0)
-    return f"{', '.join(counts)}." if counts else ""
-
-
-def not_judged(reason: str) -> str:
-    return f"Differences are not judged. {reason}"
 
 
 def no_truth() -> str:

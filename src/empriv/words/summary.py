@@ -84,6 +84,8 @@ def summarise(facts: RiskFacts, question: Question) -> Summary:
             f"Measured together with {question.earlier:,} earlier "
             f"{'release' if question.earlier == 1 else 'releases'} from the same databases, each with its noise."
         )
+    if question.verified is not None:
+        notes.append(f"{question.verified[:1].upper()}{question.verified[1:]}.")
     below = any(figure.delta < facts.floor for figure in facts.figures)
     notes.append(words.floor(facts.n_databases, facts.floor, below=below))
     if facts.fits_density:
@@ -196,10 +198,8 @@ def _cut_words(question: Question, named: str, n_databases: int) -> str:
 
 def figure_line(figure: Figure) -> str:
     """The figures at one epsilon, in a line."""
-    there = figure.delta_when_present
-    present = "" if there is None else f", when present {number(there, 3)}"
     return (
-        f"epsilon {figure.epsilon:g}: delta {number(figure.delta, 3)}{present}, total risk "
+        f"epsilon {figure.epsilon:g}: delta {number(figure.delta, 3)}, total risk "
         f"{number(figure.total_risk, 3)}, exposed {people(figure.n_exposed)}"
     )
 
@@ -211,13 +211,11 @@ def figure_sentence(figure: Figure, times: int = 1) -> str:
         if times == 1
         else f"After {times:,} publications, at epsilon {figure.epsilon:g},"
     )
-    there = figure.delta_when_present
-    if figure.delta == 0 and not there:
+    if figure.delta == 0:
         return f"{where} nobody's privacy is seen to fail: the estimated delta is 0."
-    present = "" if there is None else f" in a random database and {percent(there)} in a database that they are in"
     return (
         f"{where} the most exposed individual's failure probability is "
-        f"{percent(figure.delta)}{present}, and the chance that anybody's privacy fails is "
+        f"{percent(figure.delta)} on a random database, and the chance that anybody's privacy fails is "
         f"{percent(figure.total_risk)} (if failures are independent)."
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from empriv.base.harmless import shortened
 from empriv.words.sentences import number
 
 _CALENDAR = {name: f"the {name}" for name in ("trend", "weekday", "month", "season", "previous answer")}
@@ -87,7 +86,7 @@ def given(names: Sequence[str], parameters: int, n: int, logarithm: bool, spread
     if logarithm:
         said += ", after taking logarithms"
     if spread:
-        said += "; the spread depends on it, and figures are for where it is least"
+        said += "; the spread depends on it, and what people did is measured beside that of its database"
     return f"{said}. Only what is left counts as protection."
 
 
@@ -108,17 +107,6 @@ def given_ladder(name: str, p: float) -> str:
 def given_dropped(count: int) -> str:
     which = "database was" if count == 1 else f"{count:,} databases were"
     return f"The first {which} left out, whose previous answers are not known."
-
-
-def given_contexts(
-    epsilon: float, average: float, n: int, name: str, value: str, databases: int, present: int, delta: float
-) -> str:
-    """delta on average over what is known, and in its worst context, with the databases behind each."""
-    return (
-        f"On average over what is known, delta is {number(average)} at epsilon {epsilon:g} ({n:,} databases). In the "
-        f"worst context of those who are most exposed, {name} {shortened(value, 60)}, it is {number(delta)} "
-        f"({databases:,} databases, with the person in {present:,} of them)."
-    )
 
 
 def nothing_known(why: str, n: int, least: int, p: float) -> str:
@@ -149,14 +137,6 @@ def given_presence() -> str:
     )
 
 
-def in_random_database() -> str:
-    return "In a random database:"
-
-
-def when_present() -> str:
-    return "In a database that they are in:"
-
-
 def sampled() -> str:
     return "Judged for the answer of one secret sample: who was sampled is protected, not what the whole table says."
 
@@ -170,7 +150,7 @@ def what_samples_hide() -> str:
 
 
 def presence_not_measured() -> str:
-    return "Judged in a random database alone: an audit of this kind has no figures for a database that people are in."
+    return "Judged on a random database alone: an audit of this kind does not say what is hidden on the day."
 
 
 def what_it_changed(ignoring: float, knowing: float, epsilon: float) -> str:

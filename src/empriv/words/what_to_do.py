@@ -29,6 +29,8 @@ def title(code: str, parameters: Mapping[str, Any]) -> str:
             return f"Round to {given['to']}"
         case "top-coding":
             return f"Cap {given['column']} at {given['at']}"
+        case "cap":
+            return f"Cap what each person adds at {given['at']}, dither"
         case "capped-noise":
             return f"Cap {given['column']} at {given['at']}, add noise"
         case "clipping":
@@ -40,7 +42,7 @@ def title(code: str, parameters: Mapping[str, Any]) -> str:
         case "waiting":
             return f"Wait for {databases(parameters['more']).replace(' ', ' more ', 1)}"
         case "classical":
-            return "Classical Laplace noise"
+            return "Classical noise"
     raise ValueError(code)
 
 
@@ -108,9 +110,9 @@ def recommended(name: str, error: float, unanswered: float, aim: str, meeting: i
 def saves(classical_error: float, error: float, typical: float, unit: str) -> str:
     """What the designed noise saves against the classical one."""
     times = classical_error / error if error else math.inf
-    less = f" The design needs {error_said(error, unit)}, {number(times)} times less." if error and times > 1 else ""
+    less = f" The design needs {error_said(error, unit)}, {number(times)} times less." if error and times >= 1.1 else ""
     return (
-        f"Classical Laplace noise for the same epsilon and the largest influence seen would be "
+        f"Classical noise at the same epsilon and delta for the largest move seen would be "
         f"{error_said(classical_error, unit)} on a typical {amount(typical, unit)}.{less}"
     )
 
@@ -162,6 +164,10 @@ def other_databases() -> str:
 
 def refused(title_said: str, reason: str) -> str:
     return f"{title_said} was not tried to the end. {reason}"
+
+
+def no_cap() -> str:
+    return "Capping what each person adds was not tried: it needs one sum or count in SQL, and a limit on delta."
 
 
 def no_noise(reason: str) -> str:

@@ -4,7 +4,6 @@
 //                                   answer has data-reload, the page is asked for anew, or the one that it names
 //   form data-live="/address" data-into="#id"   whatever is changed in the form is sent there, and the answer put into #id
 //   data-beside="field"                an error in such an answer goes beside its field, and those before it go away
-//   input data-shows="#id"            a slider's value is put into #id, or what data-stops, a list, calls it
 //   data-print="#frame"               prints the page in a frame, and so does Ctrl-P: on paper, a frame would be cut off
 "use strict";
 
@@ -21,14 +20,6 @@ function dress(root) {
   }
   for (const place of root.querySelectorAll("[data-poll]")) setTimeout(() => poll(place), 1000);
   for (const form of root.querySelectorAll("form[data-live]")) live(form);
-  for (const slider of root.querySelectorAll("[data-shows]")) {
-    const shown = document.querySelector(slider.dataset.shows);
-    const stops = slider.dataset.stops ? JSON.parse(slider.dataset.stops) : null;
-    slider.addEventListener("input", () => {
-      shown.textContent = stops ? stops[slider.value] : slider.value;
-      if (stops) slider.setAttribute("aria-valuetext", shown.textContent);
-    });
-  }
   for (const button of root.querySelectorAll("[data-print]")) {
     button.addEventListener("click", () => document.querySelector(button.dataset.print).contentWindow.postMessage("print", "*"));
   }

@@ -1,4 +1,4 @@
-"""The view ``data``: every row with its database and its individual, from any kind of source.
+"""The view of rows, which queries call ``data``: each with its database and its individual, from any kind of source.
 
 Text for an engine that speaks DuckDB's SQL; who is in a random database is decided by md5, which every engine has.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
 from empriv.collecting.names import (
-    DATA,
     DATABASE,
+    EVERYONE,
     INDIVIDUAL,
     MASTER,
     SAMPLES,
@@ -22,13 +21,14 @@ from empriv.collecting.names import (
     largest_distance,
 )
 from empriv.collecting.sources import Databases, Draws, Files, Frame
-from empriv.collecting.sql.closed_door import check_expression
+from empriv.collecting.sql.allowlist import row_expression
 from empriv.collecting.sql.pointing import listed, nearest
+from empriv.collecting.sql.printing import printed
 from empriv.errors import QueryError, SourceError
 
 
 def data_view(data: Databases, relations: list[str], columns_of: Callable[[str], Mapping[str, str]]) -> Iterable[str]:
-    """Statements that make the view ``data`` from one relation per part."""
+    """Statements that make the view `EVERYONE` from one relation per part."""
     columns = list(columns_of(relations[0]))
     for column in columns:
         if column.lower().startswith("empriv_"):
@@ -50,20 +50,20 @@ def data_view(data: Databases, relations: list[str], columns_of: Callable[[str],
                 f"SELECT {', '.join(map(quoted, columns))}, {value} AS {DATABASE}, {individual} AS {INDIVIDUAL} "
                 f"FROM {relation}{known}"
             )
-        yield f"CREATE TEMP VIEW {DATA} AS {' UNION ALL '.join(selects)}"
+        yield f"CREATE TEMP VIEW {EVERYONE} AS {' UNION ALL '.join(selects)}"
     elif data.draws is not None:
         yield from _drawn(data.draws, relations[0], columns, individual, known)
     else:
         assert data.database is not None
         yield (
-            f"CREATE TEMP VIEW {DATA} AS SELECT *, {_database(data.database, columns, data)} AS {DATABASE}, "
+            f"CREATE TEMP VIEW {EVERYONE} AS SELECT *, {_database(data.database, columns, data)} AS {DATABASE}, "
             f"{individual} AS {INDIVIDUAL} FROM {relations[0]}{known}"
         )
 
 
 def each_row(data: Databases) -> str:
     """The table that has each row once, in however many random databases it is."""
-    return DATA if data.draws is None or data.draws.repeats else MASTER
+    return EVERYONE if data.draws is None or data.draws.repeats else MASTER
 
 
 def labels(data: Databases, column: str) -> str:
@@ -81,7 +81,7 @@ def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, kno
     if draws.repeats:
         every = ", ".join(map(quoted, columns))
         yield (
-            f"CREATE TEMP VIEW {DATA} AS SELECT {every}, draw AS {DATABASE}, {individual} AS {INDIVIDUAL} "
+            f"CREATE TEMP VIEW {EVERYONE} AS SELECT {every}, draw AS {DATABASE}, {individual} AS {INDIVIDUAL} "
             f"FROM (SELECT * FROM {relation}{known}) AS r, RANGE({draws.count}) AS draws(draw)"
         )
         return
@@ -112,7 +112,7 @@ def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, kno
     if draws.split:
         drawn, test = "TRUE", f", {drawn} AND r.empriv_x IS NOT NULL AS is_test"
     yield (
-        f"CREATE TEMP VIEW {DATA} AS SELECT {every}{test}, d.draw AS {DATABASE}, r.{INDIVIDUAL} "
+        f"CREATE TEMP VIEW {EVERYONE} AS SELECT {every}{test}, d.draw AS {DATABASE}, r.{INDIVIDUAL} "
         f"FROM {MASTER} AS r JOIN {SAMPLES} AS d ON {drawn}"
     )
 
@@ -131,18 +131,16 @@ def _database(database: str, columns: list[str], data: Databases) -> str:
     if database in columns:
         return quoted(database)
     try:
-        tree = parse_one(database, dialect="duckdb")
-    except SqlglotError:
-        tree = None
-    if tree is None or isinstance(tree, exp.Query | exp.DDL | exp.DML | exp.Command):
-        raise SourceError(f"`database` must be a column or an SQL expression{nearest(database, columns)}")
-    try:
-        check_expression(tree)
+        tree = row_expression(database)
     except QueryError as error:
-        raise SourceError(f"`database` must follow from a row alone: {error}") from None
+        if re.fullmatch(r"[\w ]+", database):  # what was meant is a column
+            raise SourceError(f"`database` must be a column or an SQL expression{nearest(database, columns)}") from None
+        raise SourceError(
+            f"`database` must be a column, or an expression that follows from a row alone: {error}"
+        ) from None
     for column in tree.find_all(exp.Column):
         find_column(column.name, columns, "database", data)
-    return f"({tree.sql(dialect='duckdb')})"
+    return f"({printed(tree)})"
 
 
 def find_column(name: str, columns: Iterable[str], argument: str, data: Databases | None = None) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.names import DATABASE, EVERYONE, INDIVIDUAL
 from empriv.errors import QueryError
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from empriv.collecting.functions.chunks import FunctionQuery as Called
     from empriv.collecting.sources import Databases
     from empriv.collecting.sql.aggregates import Type
+    from empriv.collecting.sql.printing import Names
 
 Rows = list[tuple[Any, ...]]
 Batches = Iterator[Any]  # of Arrow
 
 # Which individual is in which database, by their codes.
 PRESENCE = (
-    f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {DATA}) AS p "
+    f"SELECT d.code AS d, i.code AS i FROM (SELECT DISTINCT {DATABASE}, {INDIVIDUAL} FROM {EVERYONE}) AS p "
     f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
     f"JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} ORDER BY d.code, i.code"
 )
@@ -65,6 +66,17 @@ class Integers:
     size: int
 
 
+@dataclass(frozen=True, eq=False)
+class SentRows:
+    """Rows on their way to another connection: an object that speaks Arrow, and DuckDB's types of its columns.
+
+    A type is empty where it is that of the column as it arrives.
+    """
+
+    rows: Any
+    types: Mapping[str, str]
+
+
 # In the place of integers: individuals are named by their labels, which an engine of many machines need not number.
 BY_LABEL = Integers(0, 0)
 
@@ -91,6 +103,10 @@ class Session(Protocol):
         """Columns of ``data`` that say whom a row belongs to."""
 
     @property
+    def digests_rows(self) -> bool:
+        """Whether it knows DuckDB's HASH, by which rows are digested."""
+
+    @property
     def drawn(self) -> bool:
         """Whether databases are random samples of individuals, whose rows are each once in `MASTER`."""
 
@@ -101,14 +117,14 @@ class Session(Protocol):
     def label_individuals(self) -> None:
         """Make the table ``empriv_individuals`` of codes and labels, if it is not there; databases have theirs."""
 
-    def admit(self, statement: exp.Expr) -> None:
-        """Refuse a query that, as the engine reads it, reaches beyond its rows; and close what it could reach."""
+    def admit(self, select: exp.Expr, written: tuple[str, Names] | None) -> None:
+        """Refuse a query that the engine refuses on empty tables, or reads otherwise; and close what it could reach.
+
+        ``written`` is the text as somebody wrote it, and what we read in it.
+        """
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         """Type of each column that the statement would give."""
-
-    def travels(self, statement: exp.Expr) -> str | None:
-        """What comes from another machine for a statement, in a sentence; None if the engine is where the rows are."""
 
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         """Run a statement whose columns are numbers, booleans or text."""
@@ -132,11 +148,57 @@ class Session(Protocol):
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Every pair of database and individual that has rows, as positions, in order."""
 
+    def stream(self, statement: exp.Expr) -> SentRows:
+        """The rows of a statement, in the order of the source where it has one, for another connection."""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Who is deleted from a database: a half of the people in one of the draws, one individual, or nobody."""
+
+    database: int
+    draw: int | None = None
+    half: int = 0
+    individual: int | None = None
+
+
+class Apart(Protocol):
+    """A connection of its own that holds the rows of a few databases and nothing else; people can be deleted from one.
+
+    Databases have the positions that they have in the session that they are of. People are dealt into halves 0 and 1 at
+    random, many times: the draws. They are numbered from 0.
+    """
+
+    @property
+    def individuals(self) -> npt.NDArray[Any]:
+        """Labels of those who have rows, as a `Session` gives them."""
+
+    def types(self, statement: exp.Expr) -> dict[str, Type]:
+        """Type of each column that the statement would give."""
+
+    def ask(self, statement: exp.Expr, gone: Sequence[Gone], *, shuffled: bool = False) -> list[Rows | None]:
+        """Run a query on the rows of a database that are left by each of these; None where it fails on them.
+
+        With ``shuffled``, the rows are in another order.
+        """
+
+    def without(self, gone: Gone) -> AbstractContextManager[None]:
+        """Within, the rows of those who are deleted, and of all other databases, are nowhere in the connection."""
+
+    def repeated(self, gone: Sequence[Gone]) -> AbstractContextManager[Session]:
+        """A session with the database of each of these once more, in which individuals are other ones.
+
+        For a draw they are the two halves; for one individual it is they, and all other rows are nobody's.
+        """
+
 
 class Engine(Protocol):
     """Opens sessions; must be possible to pickle."""
 
     def session(self, data: Databases) -> AbstractContextManager[Session]: ...
+
+    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> AbstractContextManager[Apart]:
+        """The rows of these databases of a session, in a connection of their own."""
 
 
 class ClusterSession(Session, Protocol):
@@ -175,8 +237,8 @@ class ClusterEngine(Protocol):
 
     def session(self, data: Databases) -> AbstractContextManager[ClusterSession]: ...
 
+    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> AbstractContextManager[Apart]:
+        """The rows of these databases of a session, in a connection of their own."""
+
     def parts(self) -> int:
         """Into how many parts individuals are dealt."""
-
-    def call_each(self, count: int, work: Callable[[int], bytes]) -> list[bytes]:
-        """Call a function of the numbers below ``count`` on the machines, and return its answers in order."""

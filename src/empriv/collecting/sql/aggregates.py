@@ -54,7 +54,7 @@ class Type:
 
 @dataclass(frozen=True)
 class Facts:
-    """What an engine knows of the arguments of a query's aggregates, by name (a0, a1 ...).
+    """What an engine knows of the arguments of a query's aggregates, by name (empriv_a0 ...).
 
     ``integer_bits`` is how long the integers are in which the engine adds up doubles exactly. ``drawn`` says that
     databases are random samples of individuals, from the rows of one table.
@@ -139,7 +139,7 @@ class Builder:
 
     def add(self, template: str, **nodes: Node | int) -> Node:
         """A state that adds up over individuals: an aggregate over rows."""
-        return _named(self.additive, "s", fill(template, **nodes))
+        return _named(self.additive, "empriv_s", fill(template, **nodes))
 
     def scale(self, node: Node) -> Node:
         """An aggregate over a database's rows that states may use."""
@@ -150,22 +150,22 @@ class Builder:
         for name, (other, other_side) in self.extremes.items():
             if other_side == side and same(other, x):
                 return exp.column(name)
-        name = f"m{len(self.extremes)}"
+        name = f"empriv_m{len(self.extremes)}"
         self.extremes[name] = (x, side)
         return exp.column(name)
 
     def distinct(self, x: Node) -> Node:
         """The number of distinct values."""
-        return _named(self.distincts, "u", x)
+        return _named(self.distincts, "empriv_u", x)
 
     def entropy(self, x: Node) -> tuple[Node, Node]:
         """The sum of c log2(c) over the counts c of values, in units of 2 ** -COUNT_BITS; and how many values."""
-        name = _named(self.entropies, "e", x).name
+        name = _named(self.entropies, "empriv_e", x).name
         return exp.column(f"{name}_sum"), exp.column(f"{name}_values")
 
     def mode(self, x: Node) -> Node:
         """The most frequent value; where several are, which is taken is for the engine to say."""
-        return _named(self.modes, "f", x)
+        return _named(self.modes, "empriv_f", x)
 
     def quantile(self, x: Node, num: int, den: int, continuous: bool) -> tuple[Node, Node]:
         """The order statistics below and above."""
@@ -182,7 +182,7 @@ class Builder:
         below = self.add("COUNT(CASE WHEN x < l THEN 1 END)", x=x, l=low)
         quantile = Quantile(x, num, den, continuous, low.name, high.name, room.name, self.count(x).name, below.name)
         names = [name for name, other in self.quantiles.items() if _same_quantile(other, quantile)]
-        name = names[0] if names else f"o{len(self.quantiles)}"
+        name = names[0] if names else f"empriv_o{len(self.quantiles)}"
         self.quantiles.setdefault(name, quantile)
         return exp.column(f"{name}_low"), exp.column(f"{name}_high")
 

@@ -1,12 +1,12 @@
 """Whether a query can be rewritten, and what it is made of then: the rows that it reads, and its aggregates.
 
-Rows may be those of a derived table whose every row follows from the rows of one individual (`by_person`). Tree in,
+Rows may be those of a derived table whose every row follows from the rows of one individual (`per_person`). Tree in,
 tree out: what becomes of the parts is for `rewrite`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -15,7 +15,8 @@ from sqlglot import exp
 from empriv.collecting.names import DATABASE, INDIVIDUAL
 from empriv.collecting.queries import Query
 from empriv.collecting.sql.aggregates import AGGREGATES, Aggregate, NotDecomposable
-from empriv.collecting.sql.by_person import carry, check_joins, source_of_rows, with_inlined
+from empriv.collecting.sql.allowlist import follows_from_row
+from empriv.collecting.sql.per_person import carry, check_joins, source_of_rows, with_inlined
 from empriv.collecting.sql.templates import Node, fill, text
 
 _REFUSED = {
@@ -27,6 +28,8 @@ _REFUSED = {
     "qualify": "QUALIFY",
     "sample": "a sample of the rows",
 }
+# Parts of a SELECT that are understood; its order does not matter, since each group is a result of its own.
+_UNDERSTOOD = {"expressions", "from_", "joins", "where", "group", "order", "with_"}
 # Estimates do not follow from what each individual has: they are had by running the query, unlike these.
 _EXACT = {"approx_count_distinct": "count(DISTINCT ...)", "approx_quantile": "quantile_cont"}
 
@@ -77,7 +80,7 @@ class Decomposition:
         """Arguments of all aggregates, by the names that they have in ``empriv_rows``."""
         texts = dict.fromkeys(text(x) for call in self.calls for x in call.arguments if not isinstance(x, exp.Literal))
         nodes = {text(x): x for call in self.calls for x in call.arguments}
-        return {f"a{number}": nodes[argument] for number, argument in enumerate(texts)}
+        return {f"empriv_a{number}": nodes[argument] for number, argument in enumerate(texts)}
 
     @property
     def summed(self) -> set[str]:
@@ -97,6 +100,8 @@ def decompose(query: Query, whose: Sequence[str] = ()) -> Decomposition:
     for part, words in _REFUSED.items():
         if select.args.get(part):
             raise NotDecomposable(f"it has {words}")
+    if any(value for part, value in select.args.items() if part not in _UNDERSTOOD):
+        raise NotDecomposable("it has a part that is not rewritten")
     group = select.args.get("group")
     if group is not None and any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
         raise NotDecomposable("it has grouping sets")
@@ -105,6 +110,11 @@ def decompose(query: Query, whose: Sequence[str] = ()) -> Decomposition:
     check_joins(select, source)
     if _reads_whole_rows(select):
         raise NotDecomposable("it reads whole rows")
+    if any(not follows_from_row(key) for key in query.groups):
+        raise NotDecomposable("it groups by more than an expression of one row")
+    for part in (select.args.get("where"), *(join.args.get("on") for join in select.args.get("joins") or ())):
+        if part is not None and part.find(exp.Window, exp.Columns) is not None:
+            raise NotDecomposable("it has a window function")
     calls: list[Call] = []
     for position in query.items:
         replace_calls(select.expressions[position].unalias().copy(), calls, query)
@@ -115,8 +125,8 @@ def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
     """Put ``empriv_call_0`` ... in the place of aggregates, and check that nothing else depends on rows."""
 
     def put(node: Node) -> Node:
-        if isinstance(node, exp.Subquery | exp.Exists) or node.find_ancestor(exp.Subquery, exp.Exists):
-            return node
+        if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
+            raise NotDecomposable("a result reads a table of its own")
         if node in query.groups:
             return exp.column(f"k{query.groups.index(node)}", table="empriv_key")
         if isinstance(node, exp.Window):
@@ -128,7 +138,7 @@ def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
         return exp.column(f"call{len(calls) - 1}", table="empriv_call")
 
     tree = tree.transform(put)
-    for node in tree.walk(prune=lambda node: isinstance(node, exp.Subquery | exp.Exists)):
+    for node in tree.walk():
         if isinstance(node, exp.AggFunc):
             name = text(node).partition("(")[0].lower()
             instead = f", as {_EXACT[name]} is" if name in _EXACT else ""
@@ -139,7 +149,23 @@ def replace_calls(tree: Node, calls: list[Call], query: Query) -> Node:
             raise NotDecomposable("it uses columns outside the aggregates that can be rewritten")
         if isinstance(node, exp.Column) and node.table == "empriv_key":
             raise NotDecomposable("a result is computed from a group key")
+    # Where a result is taken of states, columns that are not the query's own are in sight: only plain forms go there.
+    if not follows_from_row(tree):
+        raise NotDecomposable("a result is more than a formula of its aggregates")
     return tree
+
+
+def check_aliases(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse to rewrite a query that uses a name of its SELECT list elsewhere: a rewritten query has no such list."""
+    select = query.select
+    if not isinstance(select, exp.Select):
+        return
+    known = {name.lower() for own in columns.values() for name in own}
+    known |= {one.alias.lower() for one in select.find_all(exp.Alias) if one.find_ancestor(exp.Select) is not select}
+    named = {item.alias.lower() for item in select.expressions if item.alias} - known
+    for column in select.find_all(exp.Column):
+        if not column.table and column.name.lower() in named and column.find_ancestor(exp.Group, exp.Order) is None:
+            raise NotDecomposable("it uses a name of its SELECT list elsewhere")
 
 
 def _call(node: Node) -> Call | None:
@@ -170,6 +196,10 @@ def _call(node: Node) -> Call | None:
     if aggregate is None or len(arguments) != aggregate.arity or any(isinstance(x, exp.Order) for x in arguments):
         return None
     columns = arguments[:-1] if aggregate.constant else arguments
+    if aggregate.constant and not (isinstance(arguments[-1], exp.Literal) and not arguments[-1].is_string):
+        raise NotDecomposable("its quantile is not given as a number")
+    if any(not follows_from_row(x) for x in (*columns, *([] if condition is None else [condition]))):
+        raise NotDecomposable("an aggregate is of more than an expression of one row")
     if descending:
         if name == "quantile_disc" or not isinstance(arguments[1], exp.Literal):
             return None

@@ -7,7 +7,8 @@ from empriv.collecting.engines.engine import BeyondLimits, FailedOnRows, Refused
 from empriv.collecting.queries import Query
 from empriv.collecting.sql.advice import explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
-from empriv.collecting.sql.decomposing import Decomposition, decompose
+from empriv.collecting.sql.decomposing import Decomposition, check_aliases, decompose
+from empriv.collecting.sql.printing import readable
 from empriv.collecting.sql.reruns import Notice, Told, rerun, run_each
 from empriv.collecting.sql.rewrite import leave_one_out
 from empriv.collecting.sql.statement import admit, not_a_number, prepare, survey
@@ -18,11 +19,22 @@ from empriv.results import IntArray, Results
 
 def evaluate(session: Session, query: Query, *, show: bool | None = None, notice: Notice | None = None) -> Results:
     """Results of an SQL query."""
+    return answered(session, query, show=show, notice=notice)[0]
+
+
+def answered(
+    session: Session, query: Query, *, show: bool | None = None, notice: Notice | None = None, refuse: bool = True
+) -> tuple[Results, bool]:
+    """Results of an SQL query, and whether they come from one rewritten statement.
+
+    Without ``refuse``, groups may be of one individual each, and the query may fail on every database.
+    """
     admit(session, query)
     plan = None
     try:
         plan = decompose(query, session.whose)
-        return _run_once(session, plan, show, notice)
+        check_aliases(query, session.columns)
+        return _run_once(session, plan, show, notice, refuse), True
     except NotDecomposable as why:
         reason = str(why)
     except FailedOnRows:
@@ -35,8 +47,8 @@ def evaluate(session: Session, query: Query, *, show: bool | None = None, notice
             raise
         reason = "its derived table cannot be kept apart by individual"
     _check_types(session, query)
-    answers, groups = rerun(session, query, session.presence(), reason=reason, show=show, notice=notice)
-    return assemble(
+    answers, groups = rerun(session, query, session.presence(), reason=reason, show=show, notice=notice, refuse=refuse)
+    results = assemble(
         answers,
         databases=session.databases,
         individuals=session.individuals,
@@ -44,6 +56,7 @@ def evaluate(session: Session, query: Query, *, show: bool | None = None, notice
         n_groups=len(groups),
         cells=cells_of(query, groups),
     )
+    return results, False
 
 
 def explain(session: Session | None, query: Query) -> str:
@@ -68,17 +81,15 @@ def explain(session: Session | None, query: Query) -> str:
         if session is None:
             raise
         raise explained(session, query, error) from None
-    text = str(statement.sql(dialect="duckdb", pretty=True))
-    travels = None if session is None else session.travels(statement)
-    return text if travels is None else f"-- {travels}\n{text}"
+    return str(readable(statement).sql(dialect="duckdb", pretty=True))
 
 
-def _run_once(session: Session, plan: Decomposition, show: bool | None, notice: Notice | None) -> Results:
+def _run_once(session: Session, plan: Decomposition, show: bool | None, notice: Notice | None, refuse: bool) -> Results:
     def run(database: IntArray, individual: IntArray, reason: str) -> list[Told]:
         return run_each(session, plan.query, database, individual, reason=reason, show=show, notice=notice)
 
     integers = session.integers
-    statement = prepare(session, plan, integers)
+    statement = prepare(session, plan, integers, refuse=refuse)
     size = len(session.individuals) if integers is None else integers.size
     answers = statement.answers(statement.whole(), size, run)
     # Everyone has an answer where every row is read: then integers need not be looked up.

@@ -76,6 +76,22 @@ PURE = words(
     variant_keys variant_type variant_typeof wavg week weekday weekofyear weighted_avg xor year yearweek
     """
 )
+# Of many rows: aggregates, macros that are made of them, and what needs OVER.
+OF_MANY = words(
+    """
+    any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_max_nulls_last
+    arg_min arg_min_null arg_min_nulls_last argmax argmin array_agg avg bit_and bit_or bit_xor bitstring_agg bool_and
+    bool_or corr count count_if count_star countif covar_pop covar_samp cume_dist dense_rank entropy favg fill first
+    first_value fsum geomean geometric_mean group_concat histogram histogram_exact json_group_array json_group_object
+    json_group_structure kahan_sum kurtosis kurtosis_pop lag last last_value lead list listagg lttb mad max max_by mean
+    median min min_by mode nth_value ntile percent_rank product quantile quantile_cont quantile_disc rank rank_dense
+    regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy row_number sem skewness
+    stddev stddev_pop stddev_samp string_agg sum sumkahan var_pop var_samp variance variant_group_object wavg
+    weighted_avg
+    """
+)
+# Of one row, which give one value: those that make several rows of one, or take a lambda, are not among them.
+ROWWISE = (PURE - OF_MANY - {"generate_subscripts", "unnest"}) | {"coalesce", "ifnull"}
 # Written like calls, though the engine has them as syntax.
 SYNTAX = frozenset({"coalesce", "ifnull", "try", "grouping", "grouping_id", "unnest", "columns"})
 # Tables that follow from the arguments alone.

@@ -43,8 +43,12 @@ def rerun(
     reason: str,
     show: bool | None = None,
     notice: Notice | None = None,
+    refuse: bool = True,
 ) -> tuple[Answers, list[Group]]:
-    """Answers with everyone and for these pairs of database and individual, and the groups."""
+    """Answers with everyone and for these pairs of database and individual, and the groups.
+
+    Without ``refuse``, groups may be of one individual each, and the query may fail on every database.
+    """
     if query.groups and not query.keys:
         raise QueryError("The query must select the key that it groups by.")
     database, individual = pairs
@@ -55,12 +59,12 @@ def rerun(
     database, individual = database[order], individual[order]
     told = run_each(session, query, database, individual, reason=reason, show=show, notice=notice)
     failed = np.array([answer is None for answer in told])
-    if failed[individual < 0].all():
+    if refuse and failed[individual < 0].all():
         raise QueryError(
             "The query fails on every database. Hint: a text that is no number or date makes CAST fail; TRY_CAST gives "
             "NULL in its place."
         )
-    if query.groups and _name_individuals(individual, database, told):
+    if refuse and query.groups and _name_individuals(individual, database, told):
         raise QueryError(IDENTIFYING)
     return _answers(database, individual, told, query, n)
 
@@ -195,14 +199,15 @@ def _answers(
         np.tile(np.arange(groups), len(told)),
         tuple((values[:, :, k].ravel(), codes[:, :, k].ravel()) for k in range(len(query.items))),
     )
-    return answers, [tuple(map(_label, key)) for key in keys]
+    return answers, [tuple(map(label, key)) for key in keys]
 
 
 def _sortable(key: Key) -> tuple[Any, ...]:
     return tuple((part is None, str(type(part)), 0 if part is None else part) for part in key)
 
 
-def _label(part: Any) -> str:
+def label(part: Any) -> str:
+    """A key of a group as text."""
     return group_value(None if part is None else str(part).lower() if isinstance(part, bool) else str(part))
 
 

@@ -3,7 +3,7 @@
 States per database and individual are added up per database; the query's own expression is then taken of the total
 (with everyone) and of what is left of the total (without each individual). Tree in, tree out: nothing is run here.
 
-    empriv_rows      the rows that pass WHERE, with the arguments of the aggregates (a0, a1 ...) and group keys (k0 ...)
+    empriv_rows      the rows that pass WHERE, with the arguments of the aggregates (empriv_a0 ...) and group keys
     empriv_scales    what states need of a whole database: centres of squares, windows of quantiles
     empriv_own       states per individual and group, where databases are random samples of individuals
     empriv_partials  states per database, individual and group
@@ -31,14 +31,14 @@ from empriv.collecting.sql.decomposing import Call, Decomposition, replace_calls
 from empriv.collecting.sql.quantiles import on
 from empriv.collecting.sql.templates import Node, fill, in_place_of, query, text
 
-GROUP = "empriv_group"
+GROUP, KEY, RESULT = "empriv_group", "empriv_k", "empriv_q"
 _HASHES = ("empriv_x", "empriv_y")
 
 
 def leave_one_out(
     plan: Decomposition, facts: Facts, *, integers: Integers | None = None, again: bool = False
 ) -> exp.Select:
-    """The statement: database, individual, group if any, then q0, q1 ...
+    """The statement: database, individual, group if any, then empriv_q0, empriv_q1 ...
 
     ``flagged`` follows if some may be inexact, ``tied`` if which of several values is taken is for the engine to say.
 
@@ -165,7 +165,7 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
             for call in calls
         ]
         results.append(_put_results(tree, values))
-    keys = [f"k{k}" for k in range(len(plan.query.groups))]
+    keys = [f"{KEY}{k}" for k in range(len(plan.query.groups))]
     present = builder.add("COUNT(*)") if keys else None
 
     whose: tuple[Node, ...] = (plan.column(DATABASE), plan.column(INDIVIDUAL))
@@ -195,7 +195,7 @@ def _written(plan: Decomposition, facts: Facts, integers: Integers | None, *, ag
     columns: list[Node] = [exp.column(name) for name in (DATABASE, INDIVIDUAL, *([GROUP] if keys else []))]
     for number, result in enumerate(results):
         value = result if present is None else fill("CASE WHEN n > 0 THEN q END", n=present, q=result)
-        columns.append(exp.alias_(value, f"q{number}"))
+        columns.append(exp.alias_(value, f"{RESULT}{number}"))
     if builder.flags:
         columns.append(exp.alias_(exp.or_(*builder.flags), "flagged"))
     if builder.modes:

@@ -26,14 +26,14 @@ from sqlglot import exp
 from empriv.collecting.assemble import Answers, answer, assemble
 from empriv.collecting.engines.engine import BY_LABEL, Column, FailedOnRows, Integers, Session
 from empriv.collecting.names import ENTRY, MASTER
-from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query
+from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL, Query, as_written, check_keys
 from empriv.collecting.sql.advice import explained
 from empriv.collecting.sql.aggregates import Facts, NotDecomposable
-from empriv.collecting.sql.closed_door import check, check_tables
+from empriv.collecting.sql.allowlist import check, check_tables
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.exact_sums import Span
 from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Told
-from empriv.collecting.sql.rewrite import GROUP, Stages, instead_of_data, leave_one_out, passes, stages
+from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, passes, stages
 from empriv.collecting.sql.table_cells import (
     IDENTIFYING,
     Group,
@@ -62,6 +62,7 @@ class Statement:
     facts : what the survey found
     integers : how individuals are named: by integers, by label (`BY_LABEL`), or by their position (None)
     groups : the groups of GROUP BY; one without a name if there are none
+    refuse : whether results that a double cannot hold are refused
     """
 
     session: Session
@@ -69,6 +70,7 @@ class Statement:
     facts: Facts
     integers: Integers | None
     groups: list[Group]
+    refuse: bool = True
 
     def whole(self) -> exp.Select:
         """With everyone and without each individual, in one piece."""
@@ -89,12 +91,13 @@ class Statement:
         """
         n, query = len(self.session.databases), self.plan.query
         columns = self.session.fetch(_as_numbers(self.session, statement, query, (n, size)))
-        _refuse_beyond(columns)
+        if self.refuse:
+            _refuse_beyond(columns)
         answers = Answers(
             columns[_PAIR].values,
             n,
             columns[GROUP].values if query.groups else np.zeros(1, np.int64),
-            tuple(answer(columns[f"q{number}"]) for number in range(len(query.items))),
+            tuple(answer(columns[f"{RESULT}{number}"]) for number in range(len(query.items))),
         )
         self._look_again(answers, columns)
         self._settle(answers, columns, run)
@@ -151,13 +154,13 @@ class Statement:
                 return (
                     exp.select(
                         f"e.{INDIVIDUAL} AS {who}", f"e.{DATABASE} AS {where}",
-                        f"CASE WHEN f.code IS NULL THEN e.q{item} ELSE a.q{item} END AS {value}",
+                        f"CASE WHEN f.code IS NULL THEN e.{RESULT}{item} ELSE a.{RESULT}{item} END AS {value}",
                     ).from_("empriv_each AS e")
                     .join("empriv_flagged AS f", on=f"e.{DATABASE} = f.{DATABASE} AND e.{INDIVIDUAL} = f.{INDIVIDUAL}",
                           join_type="left")
                     .join("empriv_again AS a", on=f"a.{DATABASE} = f.code", join_type="left")
                 )  # fmt: skip
-        return exp.select(f"{INDIVIDUAL} AS {who}", f"{DATABASE} AS {where}", f"q{item} AS {value}").from_(
+        return exp.select(f"{INDIVIDUAL} AS {who}", f"{DATABASE} AS {where}", f"{RESULT}{item} AS {value}").from_(
             "empriv_each"
         )
 
@@ -213,7 +216,7 @@ class Statement:
         row[again] = np.arange(len(again))
         row = row[code * n_groups + group]
         for item, (values, codes) in enumerate(answers.items):
-            new_values, new_codes = answer(columns[f"q{item}"])
+            new_values, new_codes = answer(columns[f"{RESULT}{item}"])
             values[places], codes[places] = new_values[row], new_codes[row]
 
 
@@ -222,11 +225,18 @@ def admit(session: Session, query: Query) -> None:
     assert query.select is not None
     check(query.select, query.text)
     check_tables(query.select, list(session.columns), query.text)
-    session.admit(query.select)
+    check_keys(query, session.columns)
+    try:
+        session.admit(query.select, as_written(query.text))
+    except QueryError as error:
+        raise explained(session, query, error) from None
 
 
-def prepare(session: Session, plan: Decomposition, integers: Integers | None) -> Statement:
-    """Survey the rows, and make the tables of labels and groups that the statement reads."""
+def prepare(session: Session, plan: Decomposition, integers: Integers | None, *, refuse: bool = True) -> Statement:
+    """Survey the rows, and make the tables of labels and groups that the statement reads.
+
+    Without ``refuse``, groups may be of one individual each, and results may be beyond what a double holds exactly.
+    """
     try:
         facts = survey(session, plan)
     except FailedOnRows:
@@ -235,8 +245,8 @@ def prepare(session: Session, plan: Decomposition, integers: Integers | None) ->
         raise explained(session, plan.query, error) from None
     if integers is None:
         session.label_individuals()
-    groups: list[Group] = _store_groups(session, plan) if plan.query.groups else [("",)]
-    return Statement(session, plan, facts, integers, groups)
+    groups: list[Group] = _store_groups(session, plan, refuse=refuse) if plan.query.groups else [("",)]
+    return Statement(session, plan, facts, integers, groups, refuse)
 
 
 def survey(session: Session, plan: Decomposition) -> Facts:
@@ -303,7 +313,7 @@ def only_component(query: Query, position: int, name: str) -> tuple[Query, int]:
     result = select.expressions[query.items[item]].unalias()
     select.set("expressions", [fill("CASE WHEN COUNT(*) > 0 THEN q END", q=result)])
     for number, key in enumerate(query.groups):
-        chosen = exp.select(f"k{number}").from_("empriv_groups").where(f"code = {group}").subquery()
+        chosen = exp.select(f"{KEY}{number}").from_("empriv_groups").where(f"code = {group}").subquery()
         select = select.where(exp.NullSafeEQ(this=exp.paren(key.copy()), expression=chosen))
     return replace(query, select=select, items=(0,), keys=(), names=(name,), groups=()), 0
 
@@ -329,13 +339,13 @@ def _as_numbers(session: Session, statement: exp.Select, query: Query, pairs: tu
     With ``pairs``, the numbers of databases and individuals, these two are joined to one, as `Answers` has it.
     """
     types = session.types(statement)
-    outer: exp.Select = exp.select(*(name for name in types if not name.startswith("q")))
+    outer: exp.Select = exp.select(*(name for name in types if not name.startswith(RESULT)))
     if pairs is not None:
         width = "INTEGER" if pairs[0] * pairs[1] < 2**31 else "BIGINT"
         outer = exp.select(f"CAST({INDIVIDUAL} AS {width}) * {pairs[0]} + {DATABASE} AS {_PAIR}")
         outer = outer.select(*(name for name in types if name in (GROUP, "flagged", "tied")))
     beyond = []
-    for number, name in enumerate(name for name in types if name.startswith("q")):
+    for number, name in enumerate(name for name in types if name.startswith(RESULT)):
         kind, value = types[name].kind, exp.column(name)
         # A decimal is an integer of its last digits.
         limit = LARGEST_EXACT // 10 ** types[name].scale
@@ -382,9 +392,9 @@ def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp
     return (n == alone and n > 1) or same == n == 1 or same > 1
 
 
-def _store_groups(session: Session, plan: Decomposition) -> list[Group]:
+def _store_groups(session: Session, plan: Decomposition, *, refuse: bool = True) -> list[Group]:
     """Make the table of groups, and name them."""
-    keys = [f"k{k}" for k in range(len(plan.query.groups))]
+    keys = [f"{KEY}{k}" for k in range(len(plan.query.groups))]
     named = (exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True))
     distinct = _each_once(session, plan, *named).distinct()
     codes = exp.select(f"ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS code", *keys)
@@ -395,7 +405,7 @@ def _store_groups(session: Session, plan: Decomposition) -> list[Group]:
     # Each key alone, and all of them: two that are shared may name one individual together.
     alone = [[key] for key in plan.query.groups]
     for chosen in alone if len(alone) == 1 else [*alone, list(plan.query.groups)]:
-        if _names_individuals(session, plan, chosen):
+        if refuse and _names_individuals(session, plan, chosen):
             raise QueryError(IDENTIFYING)
     values = [
         [None if null else str(value) for value, null in zip(columns[k].values, columns[k].null, strict=True)]

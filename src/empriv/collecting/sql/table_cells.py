@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from empriv.collecting.queries import Query
+from empriv.collecting.queries import MOST_CELLS, Query
 from empriv.errors import QueryError
 from empriv.results import Cell
 
-MOST_CELLS = 1_000
 """Cells of one query. Every entry of `Results` holds all of them, and a few hundred databases carry fewer."""
 
 Group = tuple[str, ...]

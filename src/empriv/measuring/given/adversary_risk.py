@@ -165,10 +165,6 @@ class AdversaryRisk(RiskContract):
         found = self.search.by_condition(row, float(epsilon))
         return {"z": self.conditions.values, "effective": self.conditions.effective, "delta_i": found}
 
-    def along_conditions(self, epsilons: FloatArray, individual: Any) -> FloatArray:
-        """(conditions, epsilons) ``delta_i`` of `by_condition` at several epsilons."""
-        return np.stack([self.by_condition(float(e), individual)["delta_i"] for e in epsilons], axis=1)
-
     def cost(self, epsilon: float) -> Cost:
         """What `delta_i` costs at an epsilon, estimated from a few of the comparisons; for adversaries by weights."""
         if not isinstance(self.search, ViewSearch):

@@ -24,7 +24,7 @@ STATISTICS = (
 )
 PERMUTATIONS = 999
 
-# Power at the 5% level on two series of which one departs, printed by `python benchmarks/coverage.py --battery`:
+# Power at the 5% level on two series of which one departs, printed by `python benchmarks/battery.py`:
 # a trend of 1 sd from first to last database, AR(1) of 0.3, a shift of 1 sd half-way, a spread that doubles.
 POWER_SIZES = (10, 20, 30, 41, 60, 100, 150, 200, 365)
 POWER: dict[str, tuple[float, ...]] = {

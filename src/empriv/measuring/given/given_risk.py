@@ -13,7 +13,6 @@ from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from empriv.base.arguments import probability
 from empriv.errors import InputError
@@ -21,20 +20,13 @@ from empriv.measuring.contract import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.adversaries import Given
 from empriv.measuring.given.calendar import Times, calendar_terms, order_of, required_times
-from empriv.measuring.given.contexts import (
-    Context,
-    average_of,
-    context_curves,
-    contexts_of,
-    groups_of,
-    largest_in_context,
-)
 from empriv.measuring.given.ladder import Rung, climb
 from empriv.measuring.given.presence import PresenceRisk, presence_of
 from empriv.measuring.given.residuals import NOT_POSITIVE, Left, all_positive, taken_out
 from empriv.measuring.given.terms import Term, quantity_terms
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
+from empriv.measuring.line.moves import Moves, moves_of
 from empriv.measuring.line.residues import pairs_at_steps
 from empriv.measuring.line.risk import Risk, measure_line, pairs_of
 from empriv.results import FloatArray, IntArray, Results
@@ -96,79 +88,32 @@ class GivenRisk(Risk):
             return risk
         return replace(risk, made_from=self.made_from.of_people(results.made_from, people=people))
 
-    def averaged(self) -> Risk:
-        """The risk on average over what is known: the privacy of publishing result and knowledge together."""
-        return self if self.left.fit.spread is None else measure_line(self.left.averaged(), self.recipe)
-
-    def given_presence(self) -> PresenceRisk:
-        """The same on a database that the person is in."""
-        return presence_of(self, self.left)
-
     def without_logarithm(self) -> GivenRisk:
-        """The same knowledge taken out of the results themselves, for noise that is added to them."""
-        if not self.left.logarithm:
-            return self
+        """The same knowledge taken out of the results themselves, for noise that is added to them: their spread is
+        that of the calmest context, and influences are in units of the results."""
+        return self if not self.left.logarithm and self.left.fit.spread is None else self._in_units_of_results
+
+    @cached_property
+    def _in_units_of_results(self) -> GivenRisk:
         left = taken_out(
             self.whole,
             self._terms,
             order=None if self._times is None else self._times.order,
             lags=_lags(self.left),
             spread=True,
+            calmest=True,
         )
         return _given(left, self.adversary, self.steps, self.recipe, self.quantities, self.whole)
 
-    def contexts(self, epsilon: float, individual: Any = None) -> list[Context]:
-        """delta of one individual (the most exposed, unless given by label) in every context of what is known."""
-        if individual is None:
-            row = int(np.argmax(self.delta_i(float(epsilon)))) if self.n_individuals else 0
-        else:
-            row = self.results.position(individual)
-        return contexts_of(self.given_presence(), self.left, row, float(epsilon))
-
-    def in_context(self, name: str, value: str) -> PresenceRisk:
-        """The risk of everyone in one context, by the names that `contexts` gives them."""
-        for term in self.left.fit.terms:
-            for label, databases in groups_of(term, self.left.original.databases):
-                if (term.name, label) == (name, value):
-                    return self.given_presence().in_context(databases)
-        raise InputError(f"`name` and `value` must name one of the contexts, got {name!r} and {value!r}.")
-
-    def by_condition(self, epsilon: float, individual: Any = None) -> dict[str, npt.NDArray[Any]]:
-        """`contexts` as the columns ``z``, ``effective`` (databases) and ``delta_i``."""
-        contexts = self.contexts(epsilon, individual)
-        return {
-            "z": np.array([f"{context.name}: {context.value}" for context in contexts], dtype=np.str_),
-            "effective": np.array([float(context.databases) for context in contexts]),
-            "delta_i": np.array([context.delta for context in contexts]),
-        }
-
-    def along_conditions(self, epsilons: FloatArray, individual: Any) -> FloatArray:
-        """(conditions, epsilons) ``delta_i`` of `by_condition` at rising epsilons."""
-        return context_curves(self.given_presence(), self.left, self.results.position(individual), epsilons)
-
-    def worst_context(self, epsilon: float) -> Context | None:
-        """Where delta is largest, among the contexts of the most exposed people; None where there are none."""
-        every = [context for contexts in self._contexts_of_exposed(float(epsilon)) for context in contexts]
-        return max(every, key=lambda context: context.delta, default=None)
-
-    def average(self, epsilon: float) -> float:
-        """delta on average over what is known, of the most exposed people: the privacy of publishing result and
-        knowledge together. It is more than `averaged` has where somebody comes on Sundays alone."""
-        n, contexts = self.left.original.n_databases, self._contexts_of_exposed(float(epsilon))
-        return max([self.averaged().delta(float(epsilon)), *(average_of(own, n) for own in contexts)])
-
-    def _contexts_of_exposed(self, epsilon: float) -> list[list[Context]]:
-        if epsilon not in self._looked:
-            presence = self.given_presence()
-            sizes = self.delta_i(epsilon), largest_in_context(self.left)
-            orders = [np.argsort(-size, kind="stable") for size in sizes]
-            rows = dict.fromkeys(int(row) for order in orders for row in order[:_LOOKED_AT])
-            self._looked[epsilon] = [contexts_of(presence, self.left, row, epsilon) for row in rows]
-        return self._looked[epsilon]
-
-    @cached_property
-    def _looked(self) -> dict[float, list[list[Context]]]:
-        return {}
+    def moves(self) -> Moves:
+        """By how much everybody moved the answer, beside what is left of each database."""
+        left = self.left
+        if not left.logarithm:
+            return moves_of(left.original, left.units)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            scaled = np.log(left.original.q)[left.original.entry_database] - np.log(left.original.entry_q)
+        shown = np.abs(scaled.reshape(len(scaled), -1).mean(axis=1)) / left.units[left.original.entry_database]
+        return moves_of(left.original, left.units, shown=np.nan_to_num(shown))
 
     @property
     def in_time(self) -> IntArray:
@@ -291,6 +236,17 @@ def _given(
         quantities=tuple(quantities),
         whole=whole,
     )
+
+
+@singledispatch
+def on_their_days(risk: Risk) -> PresenceRisk:
+    """The risk on a database that the person is in, for publishing again and for the cells of tables."""
+    return presence_of(risk)
+
+
+@on_their_days.register
+def _(risk: GivenRisk) -> PresenceRisk:
+    return presence_of(risk, risk.left)
 
 
 @singledispatch

@@ -1,5 +1,8 @@
 """Given that they are there: how private the results are for people on a database that they are in.
 
+Of one number the cover says more (`validate.covering`); this is kept for cells of tables (`tables.table_presence`) and
+for publishing again (`series`), until these are judged by the cover too.
+
 By the paper's definition delta_i is averaged over databases, those without the person among them: somebody in 1 of 100
 has at most .01. Here *without* is the law of the others, and *with* is that law plus one of the influences that the
 person had when they were there. The others are taken not to depend on whether the person is there, so that every
@@ -408,7 +411,9 @@ def presence_of(risk: Risk, left: Left | None = None) -> PresenceRisk:
     """
     basis = risk if is_usual(risk.density) else measure_line(risk.results, people=risk.pairs.people)
     bandwidth = _bandwidth(basis.density) if isinstance(basis.density, Mixture) else 1.0
-    source = None if risk.made_from is None else risk.made_from.given_presence()
+    source = risk.made_from
+    if isinstance(source, Risk):
+        source = presence_of(source, None if left is None else getattr(source, "left", None))
     return PresenceRisk(risk.results, basis, bandwidth, left, made_from=source)
 
 

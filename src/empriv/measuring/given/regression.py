@@ -87,6 +87,14 @@ class Fit:
         return np.ones(len(self.level)) if self.spread is None else self.spread.least / self.spread.scale
 
     @property
+    def units(self) -> FloatArray:
+        """(n,) what one unit of what is left is on each database, in units of the results: s(x)/least, by the lower
+        confidence limit of s(x) there; at least 1, and 1 where all spread alike."""
+        if self.spread is None:
+            return np.ones(len(self.level))
+        return np.asarray(self.spread.scale * np.exp(-_Z * self.spread.error) / self.spread.least)
+
+    @property
     def left(self) -> FloatArray:
         """(n,) the randomness that is left, in the units of the calmest context."""
         return self.residuals * self.calm

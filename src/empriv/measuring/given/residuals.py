@@ -26,8 +26,9 @@ class Left:
 
     Attributes
     ----------
-    results : residuals with everyone and without each individual, in the units of the results (of their logarithm, if
-        that was taken) in the calmest context
+    results : residuals with everyone and without each individual, in units of what is left of each database: those of
+        the results (of their logarithm, if that was taken) in the calmest context
+    units : (n,) what one such unit is on each database; 1 where all spread alike
     original : the results themselves, on the same databases in the same order
     fit : what was taken out
     logarithm : whether logarithms were taken
@@ -37,6 +38,7 @@ class Left:
     """
 
     results: Results
+    units: FloatArray
     original: Results
     fit: Fit
     logarithm: bool
@@ -49,11 +51,7 @@ class Left:
         if self.logarithm and not all_positive(results):
             raise InputError(NOT_POSITIVE)
         original = _on(results, self.places)
-        return replace(self, original=original, results=_taken_out(original, self.fit, self.logarithm))
-
-    def averaged(self) -> Results:
-        """The same where every database keeps its own spread: on average over what is known, not in the worst case."""
-        return _taken_out(self.original, self.fit, self.logarithm, own_spread=True)
+        return replace(self, original=original, results=_taken_out(original, self.fit, self.units, self.logarithm))
 
     def moved(self, others: FloatArray, left: FloatArray, influences: FloatArray) -> FloatArray:
         """(N, influences) what is left of ``others + influence``; ``left`` is what is left of ``others`` (N,)."""
@@ -89,6 +87,7 @@ def taken_out(
     lags: Sequence[int] | None = None,
     logarithm: bool = False,
     spread: bool | None = None,
+    calmest: bool = False,
 ) -> Left:
     """Fit what is known, and take it out.
 
@@ -100,10 +99,14 @@ def taken_out(
     previous : how many of the previous answers are known
     lags : which of them enter; by default all
     logarithm, spread : as for `fitted`
+    calmest : take influences to be as large beside what is left of every database as where that is least, for noise
+        that is added to the results: one unit is then one of the results everywhere
     """
     lags = range(1, previous + 1) if lags is None else lags
     order = np.arange(results.n_databases) if order is None else order
     y = _by_database(results, logarithm)[order]
+    if max(lags, default=0) >= len(y):
+        raise InputError(f"`previous` must be less than the number of databases, {len(y)}, got {max(lags)}.")
     past = [np.concatenate((np.full(lag, np.nan), y[:-lag])) for lag in lags]
     kept = np.flatnonzero(np.all(np.isfinite(past), axis=0)) if past else np.arange(len(y))
     places = order[kept]
@@ -114,8 +117,9 @@ def taken_out(
     ]
     fit = fitted(y[kept], known, spread=spread)
     original = _on(results, places)
-    residual = _taken_out(original, fit, logarithm)
-    return Left(residual, original, fit, logarithm, max(lags, default=0), len(order) - len(kept), places)
+    units = np.ones(len(kept)) if calmest else fit.units
+    residual = _taken_out(original, fit, units, logarithm)
+    return Left(residual, units, original, fit, logarithm, max(lags, default=0), len(order) - len(kept), places)
 
 
 def all_positive(results: Results) -> bool:
@@ -128,7 +132,7 @@ def _on(results: Results, places: IntArray) -> Results:
     return results if np.array_equal(places, np.arange(results.n_databases)) else results.on_databases(places)
 
 
-def _taken_out(original: Results, fit: Fit, logarithm: bool, *, own_spread: bool = False) -> Results:
+def _taken_out(original: Results, fit: Fit, units: FloatArray, logarithm: bool) -> Results:
     n, entries = original.n_databases, len(original.entry_database)
     q, entry_q = original.q.reshape(n, -1), original.entry_q.reshape(entries, original.draws or 1)
     y, entry_y = _scaled(q, logarithm), _scaled(entry_q, logarithm)
@@ -136,8 +140,8 @@ def _taken_out(original: Results, fit: Fit, logarithm: bool, *, own_spread: bool
     # of one draw without the rounding that a difference from the level would bring back
     left = fit.left[:, None] if y.shape[1] == 1 else (y - fit.level[:, None]) * calm
     at = original.entry_database
-    # The influence is as large as it was: the randomness is that of the calmest context, or the database's own.
-    influence = (y[at] - entry_y) * (calm[at] if own_spread else 1.0)
+    # Beside the randomness that is left of that database, by the lower confidence limit of its spread.
+    influence = (y[at] - entry_y) / units[at, None]
     alone = (entry_y - fit.level[at, None]) * calm[at]  # where there is no number with everyone
     entry_left = np.where(np.isfinite(y[at]), left[at] - influence, alone)
     return replace(original, q=left.reshape(original.q.shape), entry_q=entry_left.reshape(original.entry_q.shape))

@@ -16,7 +16,7 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.contract import largest_of
 from empriv.measuring.densities.density import Mixture, Model
-from empriv.measuring.line import generic, laplace, mixtures, panels, parabolas, sides
+from empriv.measuring.line import generic, laplace, mixtures, parabolas, sides
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
 from empriv.measuring.line.quick import QuickBlock
@@ -136,7 +136,7 @@ def jobs(
     rows = rows[~alone]
     size = len(pairs.points)
     if not isinstance(model, Mixture):
-        groups: list[tuple[IntArray, int, panels.Near | None]] = [(rows, 4096 if model is None else 1, None)]
+        groups: list[tuple[IntArray, int, sides.Near | None]] = [(rows, 4096 if model is None else 1, None)]
     elif closed_form(model):
         # Similar individuals share a block, which needs no more of the curve than its most exposed individual.
         groups = [(rows[np.argsort(-shifts[rows], kind="stable")], max(1, _KNOTS // (2 * size)), None)]
@@ -164,7 +164,7 @@ def closed_form(model: Mixture) -> bool:
 
 def _mixture_groups(
     pairs: Pairs, model: Mixture, shifts: FloatArray, rows: IntArray
-) -> Iterator[tuple[IntArray, int, panels.Near | None]]:
+) -> Iterator[tuple[IntArray, int, sides.Near | None]]:
     """Individuals by the size of their shifts: those who move points little share nodes."""
     size = len(pairs.points)
     if not model.kernel.kinks and model.refit is None and np.isfinite(pairs.points).any():
@@ -173,7 +173,7 @@ def _mixture_groups(
             within_reach = rows[shifts[rows] <= reach]
             if len(within_reach) > sides.ShiftMatrices.degree_for(reach):
                 rows = rows[shifts[rows] > reach]
-                near = panels.Near(model, side, reach)
+                near = sides.Near(model, side, reach)
                 moved = float(np.mean(pairs.starts[within_reach + 1] - pairs.starts[within_reach])) * pairs.draws
                 # held for each individual
                 values = max(2 * size, 5 * len(near.nodes), moved * sides.ShiftMatrices.degree_for(reach))
@@ -183,7 +183,7 @@ def _mixture_groups(
         yield group, max(1, _VALUES // (40 * size)), None
 
 
-def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: panels.Near | None) -> Callable[[], Block]:
+def _maker(pairs: Pairs, model: Model | None, rows: IntArray, near: sides.Near | None) -> Callable[[], Block]:
     """The function that cuts these individuals' results into cells."""
 
     def make() -> Block:
@@ -214,7 +214,7 @@ def _residue_maker(pairs: Pairs, model: Model | None, row: int, steps: FloatArra
 
 
 def _mixture(
-    model: Mixture, points: FloatArray, without: FloatArray, near: panels.Near | None
+    model: Mixture, points: FloatArray, without: FloatArray, near: sides.Near | None
 ) -> mixtures.MixtureBlock | QuickBlock:
     """The block of these individuals, compiled where it can be."""
     bandwidths = model.bandwidths[None, :]
@@ -241,8 +241,6 @@ def _mixture(
 
     if parabolas.serves(model):
         return parabolas.ParabolaBlock(in_numpy, points, without, model.bandwidth)
-    if near is not None and near.panels is not None:
-        return panels.PanelBlock(in_numpy, with_all, side, near.panels)
     return in_numpy()
 
 

@@ -1,8 +1,8 @@
-"""Compiled kernels, where they were built: `_laplace.c`, `_epanechnikov.c` and `_panels.c`, called through ctypes
-without the interpreter's lock.
+"""Compiled kernels, where they were built: `_laplace.c` and `_epanechnikov.c`, called through ctypes without
+the interpreter's lock.
 
-They are optional. Where the package was installed without a C compiler, `sticks`, `reach`, `epanechnikov` and `panels`
-are None, and numpy does the same work (`laplace.ScanBlock`, `screening.reach_in_numpy` and `mixtures`, which are their
+They are optional. Where the package was installed without a C compiler, `sticks`, `reach` and `epanechnikov` are
+None, and numpy does the same work (`laplace.ScanBlock`, `screening.reach_in_numpy` and `mixtures`, which are their
 oracles) more slowly.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.native import BYTES, DOUBLE, DOUBLES, INTS, LONG, LONGS, library
+from empriv.base.native import DOUBLE, DOUBLES, INTS, LONG, LONGS, library
 from empriv.results import FloatArray, IntArray
 
 Sticks = Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
@@ -111,36 +111,6 @@ def _epanechnikov(parabolas: ctypes.CDLL) -> BothSticks:
     return sticks
 
 
-def _panels(smooth: ctypes.CDLL) -> Callable[..., tuple[FloatArray, FloatArray, FloatArray]]:
-    function = smooth.empriv_panel_sticks
-    function.argtypes = [LONG, LONG, LONG, *[DOUBLES] * 6, LONG, *[DOUBLES] * 5, BYTES, DOUBLES]
-    function.restype = None
-
-    def sticks(
-        places: FloatArray,
-        edges: FloatArray,
-        transform: FloatArray,
-        weights: FloatArray,
-        density: FloatArray,
-        without: FloatArray,
-        e: FloatArray,
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Hockey sticks (rows, 2, len(e)) of p over p_i and of p_i over p, and the least and largest ratio p/p_i.
-
-        ``places`` are the nodes, ``edges`` the ends of panels, ``density`` (nodes,) and ``without`` (rows, nodes).
-        """
-        rows, panels, degree = len(without), len(edges) - 1, len(weights) - 1
-        out, low, high = np.empty((rows, 2, len(e))), np.empty(rows), np.empty(rows)
-        scratch, flags = np.empty(2 * panels * (2 * degree + 4) + len(places)), np.empty(2 * panels, np.int8)
-        function(
-            rows, panels, degree, places, edges, transform, weights, density, without, len(e), e, out, low, high,
-            scratch, flags, np.empty(7 * len(places)),
-        )  # fmt: skip
-        return out, low, high
-
-    return sticks
-
-
 _library = library("empriv.measuring.line._laplace")
 _parabolas = library("empriv.measuring.line._epanechnikov")
 epanechnikov = None if _parabolas is None else _epanechnikov(_parabolas)
@@ -149,5 +119,3 @@ sticks_apart = (
     None if _library is None or not hasattr(_library, "empriv_laplace_sticks_apart") else _sticks_apart(_library)
 )
 reach = None if _library is None or not hasattr(_library, "empriv_laplace_reach") else _reach(_library)
-_smooth = library("empriv.measuring.line._panels")
-panels = None if _smooth is None else _panels(_smooth)

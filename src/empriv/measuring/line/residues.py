@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.native import DOUBLES, INTS, LONG, LONGS
+from empriv.base.native import DOUBLES, INTS, LONG, LONGS, library
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.line.atoms import Pairs, lattice
 from empriv.results import FloatArray, IntArray
@@ -149,11 +148,9 @@ class _Compiled:
 
     def sums(self, values: FloatArray, steps: FloatArray) -> FloatArray:
         """(rows, steps, 2) sums of cosines and sines over (rows, N) results."""
-        function = self.library.empriv_residue_sums
-        function.argtypes, function.restype = [LONG, LONG, DOUBLES, LONG, DOUBLES, DOUBLES], None
         out = np.empty((len(values), len(steps), 2))
         filled = np.pad(values, ((0, 0), (0, -values.shape[1] % _LANES)))  # a zero has cosine 1
-        function(*filled.shape, filled, len(steps), 1.0 / steps, out)
+        self.library.empriv_residue_sums(*filled.shape, filled, len(steps), 1.0 / steps, out)
         out[:, :, 0] -= filled.shape[1] - values.shape[1]
         return out
 
@@ -167,11 +164,8 @@ class _Compiled:
         each: FloatArray,
     ) -> FloatArray:
         """The same without each of these individuals; ``each`` (N, steps, 2) is what every result adds."""
-        function = self.library.empriv_residue_sums_without
-        function.argtypes = [LONG, LONGS, LONGS, INTS, DOUBLES, LONG, *[DOUBLES] * 5]
-        function.restype = None
         out, room = np.empty((len(rows), len(steps), 2)), np.empty(int(np.diff(starts).max(initial=0)) + _LANES)
-        function(
+        self.library.empriv_residue_sums_without(
             len(rows), np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(starts, np.int64),
             np.ascontiguousarray(where, np.int32), np.ascontiguousarray(entries).reshape(-1), len(steps), 1.0 / steps,
             each, each.sum(axis=0), room, out,
@@ -180,8 +174,15 @@ class _Compiled:
 
 
 def _load() -> _Compiled | None:
-    spec = find_spec("empriv.measuring.line._residues")
-    return None if spec is None or spec.origin is None else _Compiled(ctypes.CDLL(spec.origin))
+    compiled = library("empriv.measuring.line._residues")
+    if compiled is None:
+        return None
+    # Set once: threads that set them at each call would see each other's half-made converters.
+    compiled.empriv_residue_sums.argtypes = [LONG, LONG, DOUBLES, LONG, DOUBLES, DOUBLES]
+    compiled.empriv_residue_sums_without.argtypes = [LONG, LONGS, LONGS, INTS, DOUBLES, LONG, *[DOUBLES] * 5]
+    for function in (compiled.empriv_residue_sums, compiled.empriv_residue_sums_without):
+        function.restype = None
+    return _Compiled(compiled)
 
 
 _compiled = _load()

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,11 @@ from empriv.measuring.densities.selection import Score
 from empriv.measuring.line import mixtures
 from empriv.measuring.line.atoms import Pairs, split
 from empriv.measuring.line.blocks import Block, closed_form, jobs, largest_shifts
+from empriv.measuring.line.moves import Moves, moves_of
 from empriv.measuring.line.residues import seen_steps, sure_steps
 from empriv.measuring.line.screening import log_reach
 from empriv.measuring.line.spreads import spread_ratios
 from empriv.results import FloatArray, IntArray, Results
-
-if TYPE_CHECKING:
-    from empriv.measuring.given.presence import PresenceRisk
 
 
 def measure_line(
@@ -167,11 +165,9 @@ class Risk(RiskContract):
             return np.zeros_like(x)
         return self.density.pdf(x, self.pairs.dense(np.array([row]))[0])
 
-    def given_presence(self) -> PresenceRisk:
-        """The risk on a database that the person is in, where the paper's is averaged over all databases."""
-        from empriv.measuring.given.presence import presence_of  # which is made of risks
-
-        return presence_of(self)
+    def moves(self) -> Moves:
+        """By how much everybody moved the answer, on every database that they were in."""
+        return moves_of(self.results)
 
     # How it is computed
 

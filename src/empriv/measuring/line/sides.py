@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from empriv.measuring.densities.density import Mixture
 from empriv.measuring.densities.kernels import Kernel
 from empriv.results import FloatArray, IntArray
 
@@ -136,7 +138,7 @@ class ShiftMatrices:
         return int(np.ceil(2 + 37 / np.arcsinh(2 / reach)))
 
     @staticmethod
-    def of(side: Side, nodes: FloatArray, reach: float, *, density_only: bool = False) -> ShiftMatrices:
+    def of(side: Side, nodes: FloatArray, reach: float) -> ShiftMatrices:
         degree = ShiftMatrices.degree_for(reach)
         angles = (np.arange(degree) + 0.5) * np.pi / degree
         shifts = reach * np.cos(angles)
@@ -147,15 +149,13 @@ class ShiftMatrices:
         z = ((nodes[None, :] - points[:, None]) / h[:, None])[:, None, :] + shifts[:, None]  # (N, degree, nodes)
         scale = (weights / h)[:, None, None]
         pdf = side.kernel.pdf(z)
-        parts = [pdf * scale]
-        if not density_only:
-            slope, cdf = side.kernel.slope(z, pdf), side.kernel.cdf(z)
-            parts += [slope * (scale / h[:, None, None]), cdf * weights[:, None, None]]
+        slope, cdf = side.kernel.slope(z, pdf), side.kernel.cdf(z)
+        parts = [pdf * scale, slope * (scale / h[:, None, None]), cdf * weights[:, None, None]]
         matrix = np.matmul(transform, np.concatenate(parts, axis=2))
         return ShiftMatrices(nodes, reach, matrix.reshape(len(points) * degree, -1), degree)
 
     def evaluate(self, shifts: FloatArray) -> FloatArray:
-        """(rows, 3 · nodes) density, slope and distribution, for shifts (rows, N) in bandwidths; or density alone."""
+        """(rows, 3 · nodes) density, slope and distribution, for shifts (rows, N) in bandwidths."""
         rows, n = shifts.shape
         row, point = np.nonzero(shifts)
         if 4 * len(row) > shifts.size:
@@ -247,6 +247,24 @@ def far_nodes(
 
 def _offsets(kernel: Kernel) -> FloatArray:
     return np.array(sorted({sign * z for z in (*kernel.nodes, kernel.reach) for sign in (-1.0, 1.0)}))
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """What people share who move no result by more than ``reach`` bandwidths; made when it is asked for."""
+
+    model: Mixture
+    side: Side  # with everyone
+    reach: float
+
+    @cached_property
+    def nodes(self) -> FloatArray:
+        present = self.side.weights[0] > 0
+        return common_nodes(self.model.kernel, self.side.points[0][present], self.model.bandwidths[present])
+
+    @cached_property
+    def matrices(self) -> ShiftMatrices:
+        return ShiftMatrices.of(self.side, self.nodes, self.reach)
 
 
 def tail_limit(with_all: Side, without: Side, direction: int) -> FloatArray:

@@ -16,6 +16,8 @@ import numpy as np
 from empriv.base.arguments import probability, whole_number
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.selection import Score
+from empriv.measuring.given.given_risk import on_their_days
+from empriv.measuring.line.risk import Risk
 from empriv.measuring.series.of_kinds import LookedAt
 from empriv.results import FloatArray, Results
 
@@ -114,7 +116,8 @@ class RepeatedRisk(RiskContract):
 
     @cached_property
     def _when_present(self) -> RiskContract:
-        return repeated_of(self.single.given_presence(), self.times)
+        there = on_their_days(self.single) if isinstance(self.single, Risk) else self.single.given_presence()
+        return repeated_of(there, self.times)
 
 
 def repeated_of(risk: RiskContract, times: int) -> RiskContract:

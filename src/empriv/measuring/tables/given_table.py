@@ -65,10 +65,6 @@ class GivenTableRisk(TableRisk):
         """delta_i in every context, as other adversaries have it: none is told apart."""
         return {"z": np.zeros(0, np.str_), "effective": np.zeros(0), "delta_i": np.zeros(0)}
 
-    def along_conditions(self, epsilons: FloatArray, individual: Any) -> FloatArray:  # noqa: ARG002 — as above
-        """``delta_i`` of `by_condition` at rising epsilons."""
-        return np.zeros((0, len(epsilons)))
-
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What was counted as known, as codes and numbers."""

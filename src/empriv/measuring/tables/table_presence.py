@@ -13,6 +13,7 @@ import numpy as np
 
 from empriv.base.progress import progress
 from empriv.measuring.contract import RiskContract
+from empriv.measuring.given.presence import presence_of
 from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, Results
 
@@ -40,14 +41,14 @@ class TablePresenceRisk(RiskContract):
             for name, rows in table.touching.items():
                 if table.may_tell_more_alone(name):
                     cell = table.components[name]
-                    alone = replace(cell.given_presence(), exact=_EXACT).delta_i(epsilons)[rows]
+                    alone = replace(presence_of(cell), exact=_EXACT).delta_i(epsilons)[rows]
                     # on other days they are elsewhere in the table
                     share = cell.results.presence[rows] / np.maximum(table.days_there[rows], 1.0)
                     out[rows] = np.maximum(out[rows], alone * np.minimum(share, 1.0)[:, None])
                 advance(1)
             for line, risks in table.along_lines():
                 for risk in risks.values():
-                    present = replace(risk.given_presence(), exact=_EXACT, digits=False)
+                    present = replace(presence_of(risk), exact=_EXACT, digits=False)
                     out[line.rows] = np.maximum(out[line.rows], present.delta_i(epsilons))
                 advance(1)
             several = table.several.rows
@@ -64,4 +65,4 @@ class TablePresenceRisk(RiskContract):
 
     @property
     def each_number(self) -> dict[str, RiskContract]:
-        return {name: risk.given_presence() for name, risk in self.on_random_day.components.items()}
+        return {name: presence_of(risk) for name, risk in self.on_random_day.components.items()}

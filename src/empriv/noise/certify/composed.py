@@ -8,8 +8,10 @@ influences are stretched until the pair is that far apart.
 
 People whose Gaussian curve is far below the worst are not composed exactly: that curve is their figure. Those whom
 noise alone must hide have no smooth pair, since they change patterns finer than any bandwidth, or outcomes with a mass
-of their own. For them the curve of delta over epsilon that `certify` gives of one publication is composed: a pair of
+of their own. For them the curve of delta over epsilon that the noise alone leaves of their moves is composed: a pair of
 laws with that curve tells at least as much as theirs.
+
+One publication is judged by `noise.judging`. This is for several, until these are judged like one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from empriv.measuring.line.risk import Risk
 from empriv.measuring.series.composition import certain_after, composed_delta, gaussian_delta
 from empriv.measuring.series.effects import blocks_of, looks_of, moments
 from empriv.measuring.series.sizes import NARROW, WIDE, mean_influence, moving, near_edges
-from empriv.noise.certify.certificate import certify
+from empriv.noise.judging import by_noise_alone
 from empriv.noise.law import WHOLE, Law
 from empriv.noise.measured import hidden_by_noise_alone
 from empriv.results import FloatArray, IntArray
@@ -36,7 +38,6 @@ _FINE = 8  # cells in the narrowest width
 _MOST_CELLS = 3_000
 _TAIL = 9.0  # standard deviations of a Gaussian beyond the last result
 _Z = 1.6448536269514722
-_UNFOLLOWED = 0.01  # of the delta of one publication: losses that are rarer are taken for certain
 _MOST_LOSS = 5.0  # above twice epsilon: one publication of a greater loss tells all
 _LOSSES, _LOSSES_SPAN = 48, 300.0  # losses of a curve that is composed, and the greatest over the least
 _SHORT = 15.0  # over n: by how much of itself a normal quantile is short where databases are few
@@ -115,21 +116,28 @@ class ComposedCertificate:
         return deltas
 
     def _by_curves(self, rows: IntArray) -> FloatArray:
-        """delta_i of all publications together, from the certificate of one."""
-        # what it does not follow is counted as often as there are publications
-        one = certify(self.risk, self.law, epsilon=self.epsilon, delta=self.delta / self.times)
-        beyond = one.epsilon_i_of(rows, _UNFOLLOWED * self.delta / self.times)
-        last = min(float(beyond.max()), 2.0 * self.epsilon + _MOST_LOSS)
-        if not last > 0:
-            return np.zeros(len(rows))
+        """delta_i of all publications together, from what the noise alone leaves of one."""
+        last = 2.0 * self.epsilon + _MOST_LOSS
         epsilons = np.append(0.0, np.geomspace(last / _LOSSES_SPAN, last, _LOSSES))
-        curves = one.curves_of(rows, epsilons)
+        curves = np.stack([self._alone(row, epsilons) for row in rows.tolist()])
         out = np.zeros(len(rows))
         # people of like curves share the one above all of theirs
         for alike in np.array_split(np.argsort(-curves.sum(axis=1), kind="stable"), min(EXACT, len(rows))):
             p, q = pair_of_curve(epsilons, curves[alike].max(axis=0))
             out[alike] = composed_delta(p, q, self.times, np.array([self.epsilon]))[0]
         return out
+
+    def _alone(self, row: int, epsilons: FloatArray) -> FloatArray:
+        """(epsilons,) what the noise alone leaves of one publication: by joint convexity at most the mean over the
+        databases of what it leaves of the move there; all of it where there is a number on one side only."""
+        pairs = self._one_look.pairs
+        before, after = pairs.points, pairs.dense(np.array([row]))[0]
+        numbers = np.isfinite(before) & np.isfinite(after)
+        move = np.abs(np.subtract(before, after, out=np.zeros(len(before)), where=numbers))
+        lost = np.isfinite(before) != np.isfinite(after)
+        sizes, counts = np.unique(move, return_counts=True)
+        told = counts @ by_noise_alone(self.law, sizes[:, None], epsilons[None, :])
+        return np.asarray((told + np.count_nonzero(lost)) / len(before))
 
     @cached_property
     def _unsmoothed(self) -> IntArray:

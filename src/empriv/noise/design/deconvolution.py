@@ -1,60 +1,67 @@
 """The paper's noise: a scale from the distance between results, and the kernel deconvolved out of a Laplace law.
 
 The distance is the bottleneck distance, under which the paper's proposition is true; the Hausdorff distance, under
-which it is stated, is kept for comparison (docs/errata.md). `certify` says what the noise achieves.
+which it is stated, is kept to show that (docs/errata.md). `noise.judging` says what the noise achieves.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from empriv.measuring.densities.density import Mixture
 from empriv.measuring.densities.kernels import Kernel
-from empriv.noise.design.constraints import Cases
-from empriv.results import FloatArray, IntArray
-
-DISTANCES = ("bottleneck", "hausdorff")
+from empriv.measuring.line.atoms import Pairs
+from empriv.measuring.line.risk import Risk
+from empriv.noise.law import Law
+from empriv.results import FloatArray
 
 _LARGEST_TABLE = 4096  # cells on each side
 _REGULARISER = 1e-6
 
 
-def largest_distance(cases: Cases, distance: str) -> float:
-    """Largest distance over individuals between the results with everyone and those without one.
+def paper_law(risk: Risk, pairs: Pairs, moved: FloatArray, epsilon: float, granularity: float) -> Law:
+    """Laplace(largest distance/epsilon) with the kernel deconvolved where that is possible, on the lattice.
 
-    Both distances are at most the individual's largest influence, so the search goes down the influences and stops
-    when none that is left can be larger. Where bandwidths differ between pairs, sorting would match kernels of
-    different widths: the pairs stay as they are.
+    ``moved`` (people,) is the most that each moved the answer.
     """
-    influences = cases.influences
-    widths = cases.widths[cases.codes == 0]
-    numbers_only = not cases.categories
-    sortable = numbers_only and len(widths) > 0 and bool(np.all(widths == widths[0]))
-    if not sortable:
-        return float(influences.max(initial=0.0))
-    order = np.argsort(-influences, kind="stable")
-    q = np.sort(cases.points)
-    best = 0.0
+    scale = largest_distance(pairs, moved) / epsilon
+    density = risk.density
+    mixture = density if isinstance(density, Mixture) and density.refit is None else None
+    widths = np.zeros(0) if mixture is None else mixture.bandwidths[np.isfinite(risk.pairs.points)]
+    narrowest = float(widths.min(initial=np.inf))
+    if scale < granularity * 2.0**-8:
+        return Law.of(granularity, [("point", 1.0, 0.0)])
+    if mixture is None or not 0 < narrowest < np.inf:
+        return Law.of(granularity, [("laplace", 1.0, scale)])
+    if mixture.kernel.log_lipschitz * scale <= narrowest:
+        return Law.of(granularity, [("point", 1.0, 0.0)])
+    if mixture.kernel.name == "laplace":
+        share = laplace_share(narrowest, scale, granularity)
+        return Law.of(granularity, [("point", share, 0.0), ("laplace", 1.0 - share, scale)])
+    deconvolution = fourier(mixture.kernel, narrowest, scale, granularity)
+    if deconvolution is None:
+        return Law.of(granularity, [("laplace", 1.0, scale)])
+    share, table = deconvolution
+    return Law.of(granularity, [("laplace", share, scale), ("table", 1.0 - share, 0.0, table)])
+
+
+def largest_distance(pairs: Pairs, moved: FloatArray) -> float:
+    """Largest bottleneck distance over individuals between the results with everyone and those without one.
+
+    It is at most the individual's largest influence, so the search goes down the influences and stops when none that is
+    left can be larger. Where some results are no numbers, the pairs stay as they are.
+    """
+    if not (np.isfinite(pairs.points).all() and np.isfinite(pairs.entries).all()):
+        return float(moved.max(initial=0.0))
+    order = np.argsort(-moved, kind="stable")
+    q, best = np.sort(pairs.points), 0.0
     for start in range(0, len(order), 256):
         rows = order[start : start + 256]
-        if influences[rows[0]] <= best:
+        if moved[rows[0]] <= best:
             break
-        without = np.sort(_without(cases, rows), axis=1)
-        if distance == "bottleneck":
-            distances = np.abs(without - q).max(axis=1)
-        else:
-            distances = np.array([hausdorff(q, row) for row in without])
+        distances = np.abs(np.sort(pairs.dense(rows), axis=1) - q).max(axis=1)
         best = max(best, float(distances.max()))
     return best
-
-
-def _without(cases: Cases, rows: IntArray) -> FloatArray:
-    results = cases.risk.results
-    n = results.n_databases
-    out = np.repeat(cases.points.reshape(1, n, cases.draws), len(rows), axis=0)
-    for k, i in enumerate(rows):
-        span = slice(results.starts[i], results.starts[i + 1])
-        out[k, results.entry_database[span]] = cases.entries[span]
-    return out.reshape(len(rows), -1)
 
 
 def hausdorff(a: FloatArray, b: FloatArray) -> float:

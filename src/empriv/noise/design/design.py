@@ -1,93 +1,78 @@
-"""`design_noise`: the law of noise that makes a query private enough, for every individual at once.
+"""`design_noise`: the noise that makes a query private enough, for every individual at once.
 
-Choices are checked here, and the methods with a scale of their own are made into laws: the classical scale, the
-paper's, and Gaussian noise. Those that look for the least noise (calibrated, optimal, robust) are in `least`.
-`certify` computes anew what a law achieves, and a law that misses its target is widened or refused.
+One bound judges an answer with noise and without (`noise.judging`); the least noise is found by bisecting its scale
+(`least`). Beside it stand the paper's noise, classical noise and none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from empriv.base.arguments import one_of, whole_number
-from empriv.base.progress import progress as progress_bar
+from empriv.base.arguments import finite_epsilon, one_of, positive_number, whole_number
 from empriv.errors import CertificateError, InputError
-from empriv.measuring.densities.density import Mixture
-from empriv.measuring.given.presence import presence_of
+from empriv.judge.least import dither as dither_noise
+from empriv.judge.noise_kernels import NoiseKernel, classical
+from empriv.measuring.line.risk import Risk
 from empriv.noise import METHODS
 from empriv.noise.design.again import least_again
-from empriv.noise.design.constraints import Cases
-from empriv.noise.design.deconvolution import DISTANCES, fourier, laplace_share, largest_distance
-from empriv.noise.design.least import ATTEMPTS, least
-from empriv.noise.design.programme import smallest_scale
-from empriv.noise.design.search import Aim, HopelessError, least_noise
-from empriv.noise.design.task import NONE, WIDER, Task
-from empriv.noise.design.widened import for_presence
-from empriv.noise.law import Law
-from empriv.noise.measured import asks_presence, holds_no_answers, unit_of
+from empriv.noise.design.bisecting import least_noise
+from empriv.noise.design.deconvolution import paper_law
+from empriv.noise.judging import PRESENCES, JudgedAnswer
+from empriv.noise.law import Law, check_granularity, decimal_at_most, own_rounding, suggested_granularity
+from empriv.noise.measured import asks_presence, holds_no_answers, one_number, unit_of
 from empriv.noise.noise import Noise
 
-__all__ = ["FAMILIES", "METHODS", "design_noise"]
+__all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
 
-FAMILIES = ("laplace", "gaussian")
-PRESENCES = ("both", "random")
+_LARGEST_EPSILON = 50.0
+_STEPS = 64  # granularities in the scale of noise, where nobody declared one
+
+_HOPELESS = (
+    "Noise must be able to hide an individual, which it cannot here: somebody decides on some database whether there "
+    "is an answer at all (NULL, NaN, an error). Hint: a query that always gives a number, such as coalesce(sum(x), 0); "
+    "or presence='random', where that may happen seldom enough for the target."
+)
 
 
 def design_noise(
     risk: Any,
     *,
     epsilon: float,
-    delta: float | None = None,
-    total_risk: float | None = None,
-    method: str = "robust",
+    delta: float,
+    method: str = "least",
     granularity: float | None = None,
     bound: float | None = None,
-    distance: str = "bottleneck",
-    family: str = "laplace",
-    shape: str | None = None,
-    times: int = 1,
-    rng: int | np.random.Generator = 0,
-    study: bool = False,
     presence: str | None = None,
-    progress: bool | None = None,
+    dither: bool = False,
+    times: int = 1,
 ) -> Noise:
-    """The least noise, by a method, under which every individual's delta_i at ``epsilon`` is at most ``delta``.
+    """Noise under which the upper bound of every individual's delta_i at ``epsilon`` is at most ``delta``.
 
     Parameters
     ----------
     risk : a `Risk`, or an `Audit` (of one measured together with earlier releases, the query alone)
-    epsilon, delta : the target; without ``delta`` it is 0, or with a ``total_risk`` none of its own
-    total_risk : largest chance that anybody's privacy fails, if failures are independent
-    method : "robust" (default): the programme of "optimal", constrained also on joint resamples of the databases, at
-        half the bandwidth and a smaller epsilon, because a design tuned to an estimate misses the truth more often
-        than not; "optimal": a point mass and Laplace laws of several scales, the smallest expected error for the
-        estimate; "calibrated": the smallest single scale for the estimate; "paper": Laplace(largest distance/epsilon)
-        with the kernel deconvolved; "classical": Laplace(largest influence/epsilon)
+    epsilon, delta : the target
+    method : "least" (default): Laplace or Gaussian noise, whichever has the smaller expected error, of the least scale
+        that the judge accepts, and never more than "classical"; "classical": the same of the least scale that hides the
+        largest move (or ``bound``) whatever the data are, the analytic Gaussian mechanism among them; "paper":
+        Laplace(bottleneck distance/epsilon) with the kernel deconvolved, which keeps the paper's promise by the
+        estimate and is released only if the judge accepts it too; "as-it-is": none, which assumes that the law of the
+        answers is smooth
     granularity : a decimal such as 0.01, or a power of two, that does not depend on the data; None takes a suggestion
         that does, and such a design is for study, not for release
-    bound : a declared bound on the influence of any individual on any database, seen or not. Laplace(bound/epsilon)
-        then keeps epsilon whatever the data: "classical" gives it, and so does "robust" where it is no wider
-    distance : of "paper": "bottleneck", or "hausdorff" as printed, which is refused where its promise is broken
-    family : of "calibrated": "laplace" or "gaussian"
-    shape : "unimodal" asks for a symmetric law that falls away from 0; all methods but "paper" with a kernel other than
-        Laplace give such laws anyway, and that one is refused
-    times : publications, each from a database of its own, that together keep the target; by "robust", certified by
-        their exact composition
-    rng : seed of the resamples; nothing that is released is drawn from it
-    study : return a design that misses its target instead of raising; it cannot be released
-    presence : "both" asks that the target be met in a random database and in one that people are in, as the verdict on
-        an audit does; "random" in a random one alone, as in the paper. Default: both for an audit, random for a risk
-    progress : show a progress bar; None shows it if the work takes long
+    bound : a declared bound on how much anybody can move an answer, seen or not: a capped query has one. What is
+        promised then covers all such people; where the noise alone keeps it, it holds whatever the data are
+    presence : "both" asks that the target be met in a random database and on the day that people are in, as the
+        verdict does; "random" in a random one alone, as in the paper. Default: as the audit asks, else both
+    dither : at least as much noise as lets the bound assume nothing of the answers' law
+    times : publications, each from a database of its own, that together keep the target; by "least"
 
     Returns
     -------
     Noise
-        With a certificate that was computed from the law itself.
 
     Examples
     --------
@@ -95,161 +80,153 @@ def design_noise(
     >>> q = rng.normal(100.0, 10.0, 60)
     >>> risk = empriv.measure(q, q - rng.exponential(2.0, (3, 60)))
     >>> noise = empriv.design_noise(risk, epsilon=0.1, delta=0.05, granularity=0.25)
-    >>> print(f"{noise.expected_error:.0f}, achieves delta {noise.achieved_delta():.3f}")
-    11, achieves delta 0.026
+    >>> noise.achieved_delta() <= 0.05
+    True
     """
-    task = Task.of(
-        risk,
-        epsilon=epsilon,
-        delta=delta,
-        total_risk=total_risk,
-        method=method,
-        granularity=granularity,
-        bound=bound,
-        study=study,
-    )
+    one = one_number(risk)
+    finite_epsilon(epsilon)
+    if not 0 < epsilon <= _LARGEST_EPSILON:
+        raise InputError(f"`epsilon` must be positive and at most {_LARGEST_EPSILON:g}, got {epsilon}.")
+    if not (isinstance(delta, int | float | np.number) and 0.0 <= delta < 1.0):
+        raise InputError(f"`delta` must lie in [0, 1), got {delta}.")
+    one_of("method", method, METHODS)
+    usual = "both" if asks_presence(risk) else "random"
+    presence = usual if presence is None else one_of("presence", presence, PRESENCES)
     times = whole_number("times", times, least=1)
-    _check_choices(task, method=method, distance=distance, family=family, shape=shape)
-    if presence is not None:
-        one_of("presence", presence, PRESENCES)
-    if presence == "both" and times > 1:
-        raise InputError("`presence` must be 'random' for several publications, which are composed for all databases.")
-    noise = replace(
-        _designed(task, times, distance, family, rng, progress), given=holds_no_answers(risk), unit=unit_of(risk)
-    )
-    both = times == 1 and (asks_presence(risk) if presence is None else presence == "both")
-    return for_presence(task, noise, presence_of(task.risk)) if both else noise
-
-
-def _designed(
-    task: Task, times: int, distance: str, family: str, rng: int | np.random.Generator, progress: bool | None
-) -> Noise:
-    """The design for a random database."""
-    with progress_bar(ATTEMPTS, "Designing noise", show=progress) as advance:
-        try:
-            if times > 1:
-                return least_again(task, times, advance)
-            if task.bound is not None and task.method == "classical":
-                return task.finish(task.bounded(), "The scale is the declared bound over epsilon.")
-            if task.method == "classical":
-                return _classical(task)
-            if task.method == "paper":
-                return _paper(task, distance)
-            if task.method == "calibrated" and family == "gaussian":
-                return _gaussian(task)
-            return least(task, rng, advance)
-        except HopelessError:
+    declared = None if granularity is None else check_granularity(granularity)
+    if dither and method != "least":
+        raise InputError(f"`dither` must be for the method 'least', got {method!r}.")
+    judged = JudgedAnswer(one, presence, None if bound is None else _checked_bound(one, bound))
+    design = _Design(judged, float(epsilon), float(delta), dither)
+    facts: dict[str, Any] = {
+        "epsilon": float(epsilon), "delta": float(delta), "method": method,
+        "declared_granularity": declared is not None, "given": holds_no_answers(risk), "unit": unit_of(risk),
+    }  # fmt: skip
+    if times > 1:
+        if bound is not None or method != "least" or dither or not delta:
             raise InputError(
-                "Noise must be able to hide an individual, which it cannot here: results that are not numbers "
-                "(NULL, NaN, an error) come and go with somebody too often for this target. "
-                "Hint: a query that always gives a number, or a larger `delta`."
-            ) from None
+                "`times` must go with a delta above 0 and the method 'least' alone: what is composed are the "
+                "influences seen."
+            )
+        step = _step_for(one) if declared is None else declared
+        composed = least_again(one, float(epsilon), float(delta), times, step)
+        return _kept(Noise(composed.law, JudgedAnswer(one, "random"), times=times, composed=composed, **facts))
+    law, reach = design.made(method, declared)
+    asked = judged if reach == judged.reach else JudgedAnswer(one, presence, reach)
+    return _kept(Noise(law, asked, declared_bound=bound, **facts))
 
 
-def _check_choices(task: Task, *, method: str, distance: str, family: str, shape: str | None) -> None:
-    one_of("distance", distance, DISTANCES)
-    one_of("family", family, FAMILIES)
-    if shape not in (None, "unimodal"):
-        raise InputError(f"`shape` must be None or 'unimodal', got {shape!r}.")
-    density = task.risk.density
-    mixture = density if isinstance(density, Mixture) else None
-    if distance != "bottleneck" and method != "paper":
-        raise InputError(f"`distance` must be left alone for the method {method!r}: only 'paper' has one.")
-    if family != "laplace" and method != "calibrated":
-        raise InputError(f"`family` must be 'laplace' for the method {method!r}: only 'calibrated' has another.")
-    if family == "gaussian" and task.largest == 0.0:
-        raise InputError("`delta` must be positive for Gaussian noise, whose tails keep no epsilon at delta = 0.")
-    if shape == "unimodal" and method == "paper" and mixture is not None and mixture.kernel.name != "laplace":
-        raise InputError(
-            "`shape` must be None for the paper's deconvolution of this kernel, which need not be unimodal."
+def _kept(noise: Noise) -> Noise:
+    """The noise, if it keeps its promise; the paper's keeps its own, by the estimate, and is given all the same."""
+    if noise.method == "paper" or noise.holds:
+        return noise
+    if noise.method == "as-it-is":
+        raise CertificateError(
+            f"The answer as it is must be private enough to be released so, and its upper bound on delta is "
+            f"{noise.achieved_delta():.2g} at epsilon {noise.epsilon:g}. Hint: dither=True adds the least noise that "
+            "is enough."
         )
-    if (
-        method == "optimal"
-        and task.largest == 0.0
-        and mixture is not None
-        and mixture.kernel.name == "gaussian"
-        and not np.isfinite(mixture.bandwidth)
-    ):
+    raise CertificateError(_HOPELESS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """What is asked for."""
+
+    judged: JudgedAnswer
+    epsilon: float
+    delta: float
+    dither: bool
+
+    def made(self, method: str, granularity: float | None) -> tuple[Law, float | None]:
+        """The law, and the most that is promised to be hidden: None for twice as much as was seen of each person."""
+        judged = self.judged
+        if method in ("as-it-is", "paper") or not self._hidden > 0:
+            step = _step_for(judged.risk) if granularity is None else granularity
+            if method == "paper":
+                return paper_law(judged.risk, judged.pairs, judged.moved, self.epsilon, step), judged.reach
+            return Law.of(step, [("point", 1.0, 0.0)]), judged.reach
+        find = self._classical if method == "classical" else self._least
+        if granularity is None:  # as if there were no lattice; then one that is fine for it
+            granularity = suggested_granularity(16 * find(0.0)[0].scale / _STEPS)
+        kernel, reach = find(granularity)
+        return _law(kernel, granularity), reach
+
+    @property
+    def _hidden(self) -> float:
+        """The most that classical noise hides: what was declared, or the largest move."""
+        return self.judged.largest if self.judged.reach is None else self.judged.reach
+
+    def _widest(self, step: float) -> list[NoiseKernel]:
+        """Classical noise of each kind; at delta = 0 only Laplace noise serves."""
+        kinds = ("laplace", "gaussian") if self.delta > 0 else ("laplace",)
+        return [classical(self.epsilon, self.delta, self._hidden, kind, step) for kind in kinds]
+
+    def usual(self, step: float) -> NoiseKernel:
+        """Classical noise of the smaller error."""
+        return min(self._widest(step), key=lambda kernel: kernel.error)
+
+    def _classical(self, step: float) -> tuple[NoiseKernel, float | None]:
+        return self.usual(step), self._hidden
+
+    def _least(self, step: float) -> tuple[NoiseKernel, float | None]:
+        """The smaller error of both kinds, each judged with itself as the kernel; never more than classical noise.
+
+        Where nothing less than classical noise does, so few databases support nothing better at this delta: the noise
+        alone keeps the promise, for moves as large as were seen.
+        """
+        judged = self.judged
+        found = least_noise(judged, self._widest(step), self.epsilon, self.delta)
+        if found is None or found.error > self.usual(step).error:
+            return self._classical(step)
+        dithered = dither_noise(judged.pairs.points, draws=judged.pairs.draws, step=step) if self.dither else None
+        if dithered is None or dithered.error <= found.error:
+            return found, judged.reach
+        if dithered.error >= self.usual(step).error:
+            return self._classical(step)
+        return (dithered if judged.meets(dithered, self.epsilon, self.delta) else found), judged.reach
+
+
+def classical_noise(noise: Noise) -> NoiseKernel | None:
+    """Classical noise at the same epsilon, delta, largest move and lattice, to compare with; None for several
+    publications and where nobody moves the answer."""
+    move = noise.judged.largest if noise.bound is None else noise.bound
+    if noise.times > 1 or not move > 0:
+        return None
+    return _Design(JudgedAnswer(noise.risk, noise.presence, move), noise.epsilon, noise.delta, False).usual(noise.step)
+
+
+def _law(kernel: NoiseKernel, granularity: float) -> Law:
+    return Law.of(granularity, [(kernel.kind, 1.0, kernel.scale)])
+
+
+def _checked_bound(risk: Risk, bound: float) -> float:
+    positive_number("bound", bound)
+    influence = risk.influence()
+    if np.any(influence[np.isfinite(influence)] > bound * (1 + 1e-9)):
         raise InputError(
-            "`method` must not be 'optimal' at delta = 0 for a Gaussian kernel of variable bandwidth: the widest "
-            "kernel rules the tails of the estimate, and the optimum is next to no noise. "
-            "Hint: method='robust', or delta > 0."
+            "`bound` must be at least every influence that was observed, got one that is smaller than somebody's. "
+            "Hint: a bound comes from the query and the rows it may meet, such as a cap on what each person adds."
         )
+    return float(bound)
 
 
-# Methods
+def _step_for(risk: Risk) -> float:
+    """A power of two far below the noise that would dither the answer."""
+    pairs = JudgedAnswer(risk).pairs
+    dithered = dither_noise(pairs.points, draws=pairs.draws)
+    influence = risk.influence()
+    influence = influence[np.isfinite(influence) & (influence > 0)]
+    width = dithered.scale if dithered is not None else float(influence.min()) if len(influence) else 1.0
+    return suggested_granularity(16 * width / _STEPS)
 
 
-def _classical(task: Task) -> Noise:
-    influence = task.risk.influence()
-    largest = float(influence[np.isfinite(influence)].max(initial=0.0))
-    return _widened(task, lambda wider: task.law([(1.0, wider * largest / task.epsilon)]))
+def offered_granularity(risk: Any) -> float:
+    """A granularity in people's own terms: far below the noise, and no finer than the answers are themselves.
 
-
-def _widened(task: Task, make: Callable[[float], Law], *notes: str) -> Noise:
-    """The first law that holds as its scale is widened step by step: rounding costs a little."""
-    for wider in WIDER:
-        with suppress(CertificateError):  # a design for study never raises it: it is returned as it is
-            return task.finish(make(wider), *notes)
-    raise CertificateError(
-        f"The {task.method} design must keep its target, but no widening up to {WIDER[-1]:g} times makes it. "
-        "Hint: results that are not numbers cannot be hidden by noise."
-    )
-
-
-def _paper(task: Task, distance: str) -> Noise:
-    cases = Cases.of(task.risk, granularity=task.granularity)
-    scale = largest_distance(cases, distance) / task.epsilon
-    density = task.risk.density
-    widths = cases.widths[cases.codes == 0]
-    kernel = density.kernel if isinstance(density, Mixture) and density.refit is None else None
-    smooth = kernel is not None and len(widths) > 0 and float(widths.min()) > 0 and bool(np.all(cases.entry_widths > 0))
-    narrowest = float(widths.min()) if smooth else 0.0
-
-    def deconvolved(wider: float) -> Law:
-        wide = scale * wider
-        if kernel is None or not smooth:
-            return task.law([(1.0, wide)])
-        if kernel.log_lipschitz * wide <= narrowest:
-            return task.law([(1.0, 0.0)])
-        if kernel.name == "laplace":
-            share = laplace_share(narrowest, wide, task.granularity)
-            return task.law([(share, 0.0), (1.0 - share, wide)])
-        deconvolution = fourier(kernel, narrowest, wide, task.granularity)
-        if deconvolution is None:
-            return task.law([(1.0, wide)])
-        share, table = deconvolution
-        return Law.of(task.granularity, [("laplace", share, wide), ("table", 1.0 - share, 0.0, table)])
-
-    words = f"Scale from the {distance} distance, the kernel deconvolved where that is possible."
-    if distance == "hausdorff":  # as printed: not widened
-        return task.finish(deconvolved(1.0), words)
-    for wider in (1.0, 1.001, 1.003, 1.01):
-        with suppress(CertificateError):
-            return task.finish(deconvolved(wider), words)
-    return _widened(
-        task,
-        lambda wider: task.law([(1.0, wider * scale)]),
-        "Deconvolving the kernel missed the target; Laplace noise of the same scale is used whole.",
-    )
-
-
-def _gaussian(task: Task) -> Noise:
-    """The smallest Gaussian scale that the certificate accepts: asked directly, from a Laplace design's scale on."""
-
-    def law(scale: float) -> Law:
-        return Law.of(task.granularity, [("gaussian", 1.0, scale)])
-
-    def holds(scale: float) -> bool:
-        return scale >= task.granularity / 8 and task.certificate(law(scale)).holds
-
-    none = task.law([(1.0, 0.0)])
-    if task.certificate(none).holds:
-        return task.finish(none, NONE)
-    cases = Cases.of(task.risk, granularity=task.granularity)
-    start = max(largest_distance(cases, "bottleneck") / task.epsilon, task.granularity)
-    single = least_noise([Aim(cases, task.epsilon)], task.largest, mixed=False, start=start)[0][1]
-    scale = smallest_scale(holds, max(single, task.granularity), tolerance=1e-3)
-    if scale is None:
-        raise HopelessError
-    return task.finish(law(scale))
+    It is taken from the data, so it is an offer: whoever releases declares it.
+    """
+    one = one_number(risk)
+    numbers = one.results.q[one.results.outcomes == 0]
+    own = None if holds_no_answers(risk) else own_rounding(np.ravel(numbers))
+    return max(decimal_at_most(4 * _step_for(one)), own or 0.0)

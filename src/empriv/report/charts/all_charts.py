@@ -12,20 +12,19 @@ from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_of
 from empriv.errors import InputError
 from empriv.report.charts.answers import results_chart
-from empriv.report.charts.by_knowledge import adversary_chart
 from empriv.report.charts.chart import Chart
-from empriv.report.charts.curves import delta_chart, sensitivity_chart, total_risk_chart
+from empriv.report.charts.curves import delta_chart, total_risk_chart
 from empriv.report.charts.known import known_chart
 from empriv.report.charts.laws import density_chart, outcomes_chart
-from empriv.report.charts.people import delta_i_chart, influence_chart
+from empriv.report.charts.people import delta_i_chart
 from empriv.report.charts.publications_chart import publications_chart
-from empriv.report.charts.scores import scores_chart
 from empriv.report.charts.table_chart import table_chart
 from empriv.report.charts.together import pair_chart
 from empriv.report.gather import Material, gather
 
-IN_VIEW, AGAIN, TABLE = ("results", "delta"), "publications", "table"
-"""Charts that a page shows at once; publishing again and a table have sections of their own, the others are folded."""
+IN_VIEW, AGAIN, TABLE, BY_ITSELF = ("results", "delta"), "publications", "table", "density"
+"""Charts that a page shows at once; publishing again and a table have sections of their own, the others are folded, and
+the paper's densities are on no page."""
 
 CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "results": results_chart,
@@ -37,11 +36,7 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "table": table_chart,
     "joint": pair_chart,
     "known": known_chart,
-    "adversary": adversary_chart,
     "delta_i": delta_i_chart,
-    "influence": influence_chart,
-    "scores": scores_chart,
-    "sensitivity": sensitivity_chart,
 }
 
 
@@ -74,8 +69,8 @@ def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
 
 
 def charts_of(material: Material) -> Iterator[Chart]:
-    """All charts that an audit has, in the order of the page."""
-    for make in CHARTS.values():
-        drawn = make(material)
+    """All charts of the page that an audit has, in its order."""
+    for name, make in CHARTS.items():
+        drawn = None if name == BY_ITSELF else make(material)
         if drawn is not None:
             yield drawn

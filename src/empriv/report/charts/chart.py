@@ -31,7 +31,6 @@ BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE = "#0072b2", "#d55e00", "#009e73", "
 INK, FAINT, LINE = "#333333", "#767676", "#e2e2e2"
 # From nobody exposed to certain failure: dark means exposed, and each step differs in lightness.
 HEAT = ("#d5dbe0", "#f6d58a", "#f2a43a", "#d96a1e", "#a63212", "#5c1408")
-HEAT_STEPS = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)  # a delta_i above each has the colour after it
 
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 _CONFIG: dict[str, Any] = {
@@ -65,7 +64,6 @@ class Chart:
     caption : how to read it
     spec : Vega-Lite, as a dict
     data : columns of the table behind it
-    live : what the report's script needs to redraw it at another epsilon, or None if epsilon does not matter
     hover : places along the chart, as shares of its width, with what is said where the pointer is; or None
 
     Examples
@@ -82,7 +80,6 @@ class Chart:
     caption: str
     spec: dict[str, Any] = field(repr=False)
     data: Mapping[str, Sequence[Any]] = field(repr=False)
-    live: dict[str, Any] | None = field(default=None, repr=False)
     hover: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property
@@ -129,7 +126,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Scale:
-    """Where values lie on an axis: Vega-Lite and the report's script get the same description.
+    """Where values lie on an axis.
 
     ``kind`` is "linear", "log" or "symlog"; ``ticks`` are labelled, if given.
     """
@@ -148,9 +145,6 @@ class Scale:
         if self.ticks is not None:
             shown["values"] = list(self.ticks)
         return {"field": name, "type": "quantitative", "scale": scale, "axis": shown}
-
-    def live(self, length: int) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high, "kind": self.kind, "length": length}
 
 
 def spec_of(*, width: int = WIDTH, height: int = HEIGHT, **content: Any) -> dict[str, Any]:

@@ -1,26 +1,20 @@
-"""Charts along epsilon: delta, total risk, and delta under other smoothings. The report's slider moves a cursor."""
+"""Charts along epsilon: delta and total risk."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from empriv.measuring import Risk, RiskContract
-from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import (
     BLUE,
     GREEN,
-    HEIGHT,
     INK,
     ORANGE,
     PURPLE,
     SKY,
     VERMILION,
-    WIDTH,
     Chart,
     Scale,
     layer,
@@ -31,33 +25,23 @@ from empriv.report.charts.chart import (
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray
-from empriv.scale.tallied import TalliedRisk
-from empriv.validate.checks import robustness
 from empriv.words.sentences import number, percent
 
 _LINES = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE)
-_RISKIEST = 10  # at each end of the epsilons asked for, measured again under other smoothings
-_MANY_POINTS = 2_000  # with more of them only the riskiest: a Gaussian's time grows with their square
-_MOST_VARIABLE = 200  # points with bandwidths of their own; the check at one epsilon tries more
 _LONG = 18  # letters of a name from which a legend has one column
 _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
 
 
 def delta_chart(material: Material) -> Chart:
-    """delta against epsilon, with its band, figures for databases that people are in, and the targets as crosses."""
+    """delta against epsilon, with its band, and the targets as crosses."""
     bounds, apart = material.bounded, material.curves.apart
     band = "bar" if apart else "band"
-    there = {
-        epsilon: delta for epsilon, delta in material.there.items() if delta is not None and math.isfinite(epsilon)
-    }
-    in_words = " Triangles: in a database that they are in." if there else ""
     crosses = {1: " The cross is the target.", 0: ""}.get(len(material.targets), " Crosses are the targets.")
     return _banded(
         material,
         name="delta",
         title="The risk at each epsilon, and its bound",
         axis="delta (most exposed individual)",
-        there=there,
         targets=material.targets,
         estimate=material.curves.delta,
         lower=material.band["lower"],
@@ -65,7 +49,7 @@ def delta_chart(material: Material) -> Chart:
         caption=(
             f"{_drawn(apart)}: the estimated failure probability of the most exposed individual. {band.capitalize()}: "
             f"between its bounds at {percent(bounds.level)} confidence; where it reaches 1 there is no upper bound."
-            f"{in_words}{crosses}"
+            f"{crosses}"
         ),
     )
 
@@ -87,44 +71,6 @@ def total_risk_chart(material: Material) -> Chart:
             "it is mostly sampling noise."
         ),
     )
-
-
-def sensitivity_chart(material: Material) -> Chart | None:
-    """delta against epsilon under other bandwidths and kernels, over the riskiest individuals; None without any."""
-    return _sensitivity(material.audit.risk, material)
-
-
-@singledispatch
-def _sensitivity(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — other kinds have none
-    return None
-
-
-@_sensitivity.register
-def _(risk: Risk, material: Material) -> Chart | None:
-    if risk.density is None:
-        return None
-    grid = material.epsilons[material.finite]
-    own = material.curves.delta[material.finite] if material.audit.measured is risk else np.asarray(risk.delta(grid))
-    lines = {"as measured": own, **_otherwise(material, risk, grid)}
-    alone = "" if material.audit.against is None else " All of them are for an adversary who knows nothing else."
-    return lines_chart(
-        grid,
-        lines,
-        start=material.start,
-        name="sensitivity",
-        title="How much the smoothing matters",
-        caption=(
-            "delta against epsilon, estimated again with half and double the bandwidth and with other densities, over "
-            "the most exposed individuals. Lines close together mean that the estimate does not depend on the "
-            f"smoothing; lines far apart mean that it does.{alone}"
-        ),
-        apart=material.curves.apart,
-    )
-
-
-@_sensitivity.register
-def _(risk: TalliedRisk, material: Material) -> Chart | None:
-    return _sensitivity(risk.riskiest, material)
 
 
 def lines_chart(
@@ -169,19 +115,18 @@ def lines_chart(
         caption=caption,
         spec=spec_of(layer=[line, cursor]),
         data={"epsilon": numbers(epsilons), **{line_name: numbers(line) for line_name, line in lines.items()}},
-        live={"kind": "cursor", "x": x.live(WIDTH), "y": y.live(HEIGHT), "epsilons": numbers(epsilons)},
     )
 
 
 def _banded(
     material: Material, *, name: str, title: str, axis: str, caption: str, estimate: FloatArray, lower: FloatArray,
-    upper: FloatArray, there: Mapping[float, float] | None = None, targets: Sequence[tuple[float, float]] = (),
+    upper: FloatArray, targets: Sequence[tuple[float, float]] = (),
 ) -> Chart:  # fmt: skip
     shown = material.finite
     epsilons = material.epsilons[shown]
     return banded_chart(
         epsilons, estimate[shown], lower[shown], upper[shown], start=material.start, asked=material.audit.epsilons,
-        apart=material.curves.apart, name=name, title=title, axis=axis, caption=caption, there=there, targets=targets,
+        apart=material.curves.apart, name=name, title=title, axis=axis, caption=caption, targets=targets,
     )  # fmt: skip
 
 
@@ -198,17 +143,15 @@ def banded_chart(
     title: str,
     axis: str,
     caption: str,
-    there: Mapping[float, float] | None = None,
     targets: Sequence[tuple[float, float]] = (),
 ) -> Chart:
     """A curve with a band, the epsilons asked for marked on it; ``apart``, points with bars, and a thin line.
 
-    ``there`` holds further figures by epsilon, drawn as triangles, and ``targets`` are drawn as crosses.
+    ``targets`` are drawn as crosses.
     """
-    there = {} if there is None else there
     limits = [limit for _, limit in targets]
     x = _across(epsilons, apart)
-    y = risk_scale(np.array([*estimate, *(v for v in limits if v > 0)]), np.array([*upper, *there.values(), *limits]))
+    y = risk_scale(np.array([*estimate, *(v for v in limits if v > 0)]), np.array([*upper, *limits]))
     at_x = x.encoding("epsilon", "epsilon", **({"tickCount": 8} if apart else {}))
     rows = records(epsilon=epsilons, estimate=_on(y, estimate), lower=_on(y, lower), upper=_on(y, upper))
     place = min(start, len(epsilons) - 1)
@@ -230,7 +173,7 @@ def banded_chart(
     ]  # fmt: skip
     layers = [
         *drawn,
-        *_further(there, targets, at_x, y, axis),
+        *_crosses(targets, at_x, y, axis),
         layer("asked", {"type": "point", "filled": False, "color": BLUE, "size": 60, "opacity": 1},
               records(epsilon=epsilons[marked], estimate=_on(y, estimate[marked])),
               {"x": at_x, "y": y.encoding("estimate", axis)}),
@@ -250,10 +193,6 @@ def banded_chart(
             "estimate": [number(v, 3) for v in estimate],
             "upper bound": [number(v, 3) for v in upper],
         },
-        live={
-            "kind": "cursor", "x": x.live(WIDTH), "y": y.live(HEIGHT), "epsilons": numbers(epsilons),
-            "values": numbers(estimate),
-        },
         hover={
             "at": [float(e) / x.high for e in epsilons],
             "text": [f"epsilon {e:.4g}: {number(v)} ({number(a)} to {number(b)})"
@@ -263,16 +202,9 @@ def banded_chart(
     )  # fmt: skip
 
 
-def _further(
-    there: Mapping[float, float], targets: Sequence[tuple[float, float]], at_x: dict[str, Any], y: Scale, axis: str
-) -> list[dict[str, Any]]:
-    """Layers of figures for databases that people are in, and of the targets."""
+def _crosses(targets: Sequence[tuple[float, float]], at_x: dict[str, Any], y: Scale, axis: str) -> list[dict[str, Any]]:
+    """Layers of the targets."""
     layers = []
-    if there:
-        mark = {"type": "line", "color": PURPLE, "strokeWidth": 1.5, "strokeDash": [2, 2],
-                "point": {"shape": "triangle-up", "size": 55, "color": PURPLE, "opacity": 1}}  # fmt: skip
-        rows = records(epsilon=there, estimate=_on(y, np.array([*there.values()])))
-        layers.append(layer("there", mark, rows, {"x": at_x, "y": y.encoding("estimate", axis)}))
     if targets:
         cross = {"type": "point", "shape": "cross", "filled": True, "color": VERMILION, "size": 130, "opacity": 1,
                  "angle": 45}  # fmt: skip
@@ -294,20 +226,3 @@ def _on(scale: Scale, values: FloatArray) -> FloatArray:
     """Values as they can be drawn: on a logarithmic scale 0 is at the bottom."""
     values = np.asarray(values, float)
     return np.maximum(values, scale.low) if scale.kind == "log" else values
-
-
-def _otherwise(material: Material, risk: Risk, grid: FloatArray) -> dict[str, FloatArray]:
-    """delta under other smoothings of those who are riskiest at the first or the last epsilon asked for."""
-    ends = {material.audit.epsilons[0], material.audit.epsilons[-1]}
-    most = _RISKIEST if len(risk.pairs.points) <= _MANY_POINTS else 1
-    rows = np.unique(np.concatenate([robustness.riskiest(risk, epsilon, most) for epsilon in ends]))
-    curves: dict[str, FloatArray] = {}
-    if isinstance(risk.density, Mixture):
-        riskiest = robustness.risk_of_rows(risk, rows)
-        for name, factor in robustness.SCALES.items():
-            curves[name] = np.asarray(robustness.scaled(riskiest, factor).delta(grid))
-    others = robustness.other_densities(risk, rows, most_variable=_MOST_VARIABLE)
-    for name, other in others.items():
-        if robustness.FAMILIES[name] != material.audit.density:
-            curves[name] = np.asarray(other.delta(grid))
-    return curves

@@ -41,7 +41,6 @@ from empriv.words.sentences import percent
 _POINTS = 220
 TALL, LOW = 150, 90
 _BARS_WIDTH = 200
-_MOST_WORST = 12  # different most exposed individuals along the grid whose curves the page holds
 
 
 def density_chart(material: Material) -> Chart | None:
@@ -76,16 +75,9 @@ def _density_of(risk: Risk, material: Material, title: str, said: str) -> Chart 
         return None
     x = _places(risk, points)
     with_all = risk.pdf(x)
-    worst = _faces(material, risk)
-    drawn_rows = list(dict.fromkeys([int(worst[material.start]), *map(int, worst)]))
-    sides = np.array([risk.density.pdf(x, risk.pairs.dense(np.array([row]))[0]) for row in drawn_rows])
-    index = [drawn_rows.index(int(row)) for row in worst]
-    first = index[material.start]
-    epsilon = float(material.epsilons[material.start])
-    chart = two_laws(
-        x, with_all, sides[first], epsilon,
-        others=sides, index=index, epsilons=material.epsilons, title=title,
-    )  # fmt: skip
+    row = _most_exposed(material, risk)
+    without = np.asarray(risk.density.pdf(x, risk.pairs.dense(np.array([row]))[0]))
+    chart = two_laws(x, with_all, without, float(material.epsilons[material.start]), title=title)
     return Chart(
         name="density",
         title="The most exposed individual: with and without",
@@ -97,7 +89,6 @@ def _density_of(risk: Risk, material: Material, title: str, said: str) -> Chart 
         ),
         spec=chart.spec,
         data=chart.data,
-        live=chart.live,
     )
 
 
@@ -107,29 +98,16 @@ def _(risk: TalliedRisk, material: Material) -> Chart | None:
 
 
 def two_laws(
-    x: FloatArray,
-    with_all: FloatArray,
-    without: FloatArray,
-    epsilon: float,
-    *,
-    others: FloatArray | None = None,
-    index: Sequence[int] = (),
-    epsilons: FloatArray | None = None,
-    title: str = "query result",
+    x: FloatArray, with_all: FloatArray, without: FloatArray, epsilon: float, *, title: str = "query result"
 ) -> Chart:
     """Two densities over the same places, shaded where their ratio exceeds e^epsilon."""
     ratio = log_ratio(with_all, without)
-    ratios = [ratio] if others is None else [log_ratio(with_all, side) for side in others]
-    widest = max(float(np.nanmax(np.abs(np.where(np.isfinite(ratio), ratio, 0.0)))) for ratio in ratios)
-    finite = [] if epsilons is None else [float(e) for e in epsilons if math.isfinite(e)]
+    widest = float(np.nanmax(np.abs(np.where(np.isfinite(ratio), ratio, 0.0))))
     shown_epsilon = epsilon if math.isfinite(epsilon) else 0.0
-    if any(
-        np.isinf(ratio).any() for ratio in ratios
-    ):  # one law has mass where the other has none, so the ratio is infinite
-        widest = max(widest, 3 * max([shown_epsilon, *finite, 0.05]))
-    reach = 1.15 * max(widest, shown_epsilon, 1e-9)
-    reach = min(reach, 4 * max(shown_epsilon, max(finite, default=0.0), 0.05))
-    top = 1.08 * float(max(with_all.max(), without.max(), 1e-300 if others is None else others.max()))
+    if np.isinf(ratio).any():  # one law has mass where the other has none, so the ratio is infinite
+        widest = max(widest, 3 * max(shown_epsilon, 0.05))
+    reach = min(1.15 * max(widest, shown_epsilon, 1e-9), 4 * max(shown_epsilon, 0.05))
+    top = 1.08 * float(max(with_all.max(), without.max(), 1e-300))
     x_scale, y_scale = Scale(float(x[0]), float(x[-1])), Scale(0.0, top)
     r_scale = Scale(-reach, reach)
     beyond = exceeds(ratio, epsilon)
@@ -171,13 +149,6 @@ def two_laws(
             layer("limits", {"type": "rule", "color": INK, "strokeDash": [4, 3]}, rules, {"y": at_r}),
         ],
     }  # fmt: skip
-    live = None
-    if others is not None and epsilons is not None:
-        live = {
-            "kind": "laws", "x": x_scale.live(WIDTH), "y": y_scale.live(TALL), "r": r_scale.live(LOW),
-            "places": numbers(x), "with": numbers(with_all), "without": [numbers(side) for side in others],
-            "index": list(index), "epsilons": [None if math.isinf(e) else float(e) for e in epsilons],
-        }  # fmt: skip
     return Chart(
         name="two laws",
         title="With and without",
@@ -189,7 +160,6 @@ def two_laws(
             "density without the individual": numbers(without),
             "log ratio": numbers(ratio),
         },
-        live=live,
     )
 
 
@@ -297,28 +267,10 @@ def buckets_chart(
     )
 
 
-def _faces(material: Material, risk: Risk) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """The most exposed individual at each epsilon; where nobody is exposed, the last one who was.
-
-    After a dozen different individuals the last of them stays: more would make the page larger, not clearer.
-    """
-    worst = material.curves.worst.copy()
-    nobody = material.curves.delta <= 0
-    if nobody.all():
-        # nobody is ever exposed: the individual who moves the results most
-        worst[:] = int(np.argmax(risk.shifts))
-        return worst
-    for k in range(len(worst)):
-        if nobody[k]:
-            worst[k] = worst[k - 1] if k else worst[np.flatnonzero(~nobody)[0]]
-    faces: dict[int, None] = {int(worst[material.start]): None}
-    for k in range(len(worst)):
-        if int(worst[k]) not in faces:
-            if len(faces) >= _MOST_WORST:
-                worst[k] = worst[k - 1] if k else worst[material.start]
-            else:
-                faces[int(worst[k])] = None
-    return worst
+def _most_exposed(material: Material, risk: Risk) -> int:
+    """The most exposed individual; where nobody is exposed, the one who moves the results most."""
+    exposed = material.curves.delta[material.start] > 0
+    return int(material.curves.worst[material.start] if exposed else np.argmax(risk.shifts))
 
 
 def _places(risk: Risk, points: FloatArray) -> FloatArray:

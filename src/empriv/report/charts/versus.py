@@ -1,11 +1,9 @@
-"""Charts of several protocols: curves with their bands in one picture, and error against risk with the Pareto front."""
+"""Charts of several protocols: curves in one picture, and error against risk with the Pareto front."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +27,6 @@ from empriv.report.charts.chart import (
     risk_scale,
     round_up,
     spec_of,
-    stacked,
 )
 from empriv.results import FloatArray
 
@@ -37,7 +34,6 @@ _COLOURS = (BLUE, VERMILION, GREEN, PURPLE, INK, ORANGE, SKY, FAINT)
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 1], [3, 5])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _TALL = 340
-_PANELS, _PANEL, _GAP = 2, 110, 22.0  # small panels in a row, height of one, and pixels between two
 _FAR = 16.0  # pixels from which a label is joined to its mark by a line
 _LETTER, _LINE_HEIGHT = 6.7, 14.0  # of a label, in pixels: about 12 points of the page's font
 
@@ -45,7 +41,6 @@ _LETTER, _LINE_HEIGHT = 6.7, 14.0  # of a label, in pixels: about 12 points of t
 def versus_chart(
     epsilons: FloatArray,
     curves: Mapping[str, FloatArray],
-    bands: Mapping[str, Band],
     *,
     start: int,
     name: str,
@@ -53,14 +48,10 @@ def versus_chart(
     axis: str,
     caption: str,
 ) -> Chart:
-    """Curves of several protocols along epsilon in one view; below, each in a panel of its own with its band.
-
-    Bands of many protocols in one view would hide one another and the curves.
-    """
+    """Curves of several protocols along epsilon in one view."""
     names = list(curves)
     all_values = np.concatenate([np.asarray(curve, float) for curve in curves.values()])
     x, y = Scale(0.0, float(epsilons[-1]) or 1.0), risk_scale(all_values, np.zeros(0))
-    below = risk_scale(all_values, np.concatenate([band.upper for band in bands.values()]))  # higher: bands have to fit
     styles = dict(zip(names, zip(_colours(names), _dashes(names), strict=True), strict=True))
     rows = [
         row
@@ -83,111 +74,15 @@ def versus_chart(
     )  # fmt: skip
     table: dict[str, Any] = {"epsilon": numbers(epsilons)}
     for protocol, curve in curves.items():
-        lower, upper = bands[protocol].at(epsilons)
         table[protocol] = numbers(curve)
-        table[f"{protocol}, lower bound"], table[f"{protocol}, upper bound"] = numbers(lower), numbers(upper)
-    above = {"width": WIDTH, "height": _TALL, "layer": [lines, cursor]}
-    spec = stacked([above, _panels((x, below), epsilons, curves, bands, styles)])
-    # Only the frames are aligned, not the labels beside them, so the space between is set here.
-    spec |= {"bounds": "flush", "spacing": 86}
-    logs = [scale.kind == "log" for scale in (y, below)]
-    foot = " Where a scale is logarithmic, 0 is at the bottom." if any(logs) else ""
+    foot = " The scale is logarithmic, with 0 at the bottom." if y.kind == "log" else ""
     return Chart(
         name=name,
         title=title,
         caption=f"{caption}{foot}",
-        spec=spec,
+        spec=spec_of(layer=[lines, cursor], height=_TALL),
         data=table,
-        live={"kind": "cursor", "x": x.live(WIDTH), "y": y.live(_TALL), "epsilons": numbers(epsilons)},
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Band:
-    """Bounds at a few epsilons in rising order, and what follows for all others.
-
-    A figure falls in epsilon: an upper bound holds for every greater epsilon, a lower one for every smaller. So between
-    two epsilons the upper bound of the left one and the lower bound of the right one are taken, and a band is never too
-    narrow. There are no bounds before the first.
-    """
-
-    epsilons: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-
-    def at(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound at any epsilons; NaN before the first that has bounds of its own."""
-        left = np.searchsorted(self.epsilons, epsilons, side="right") - 1
-        right = np.searchsorted(self.epsilons, epsilons, side="left")
-        lower, upper = np.append(self.lower, 0.0)[right], self.upper[np.maximum(left, 0)]
-        return np.where(left < 0, np.nan, lower), np.where(left < 0, np.nan, upper)
-
-    def stairs(self, end: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Epsilons, lower and upper bounds of the corners, up to ``end``."""
-        inside = self.epsilons <= end
-        places = np.append(self.epsilons[inside], end)
-        lower = np.append(self.lower, 0.0)[1 : np.count_nonzero(inside) + 1]
-        return np.repeat(places, 2)[1:-1], np.repeat(lower, 2), np.repeat(self.upper[inside], 2)
-
-
-def _panels(
-    scales: tuple[Scale, Scale],
-    epsilons: FloatArray,
-    curves: Mapping[str, FloatArray],
-    bands: Mapping[str, Band],
-    styles: Mapping[str, tuple[str, list[int]]],
-) -> dict[str, Any]:
-    """A panel for each protocol: its curve on its band, the others' behind, all on the same scales."""
-    x, y = scales
-    wide = min(_PANELS, len(curves))
-    width = (WIDTH - (wide - 1) * _GAP) / wide
-    behind = [
-        row
-        for protocol, curve in curves.items()
-        for row in records(epsilon=epsilons, estimate=_falling(y, curve), which=[protocol] * len(epsilons))
-    ]
-    ticks = _few(x.high, 4)
-    panels = []
-    for k, (protocol, curve) in enumerate(curves.items()):
-        colour, dash = styles[protocol]
-        left, last = k % wide == 0, k + wide >= len(curves)
-        at_x = x.encoding("epsilon", "epsilon" if last else None, values=ticks, format=",.6~r")
-        labelled = {} if left else {"labels": False, "ticks": False, "domain": False}
-
-        def at_y(field: str, labelled: dict[str, Any] = labelled) -> dict[str, Any]:
-            return y.encoding(field, None, **labelled)
-
-        corners, lower, upper = bands[protocol].stairs(x.high)
-        band = records(epsilon=corners, lower=_drawn(y, lower), upper=_drawn(y, upper))
-        own = records(epsilon=epsilons, estimate=_falling(y, curve))
-        panels.append(
-            {
-                "width": width,
-                "height": _PANEL,
-                "title": {
-                    "text": textwrap.wrap(protocol, max(12, int(width / _LETTER)))[:2] or protocol, "color": INK,
-                    "fontSize": 12, "fontWeight": "bold", "anchor": "start", "frame": "group", "offset": 4,
-                },
-                "layer": [
-                    layer(f"band{k}", {"type": "area", "color": colour, "opacity": 0.2}, band,
-                          {"x": at_x, "y": at_y("upper"), "y2": {"field": "lower"}}),
-                    layer(f"upper{k}", {"type": "line", "color": colour, "strokeWidth": 1.2}, band,
-                          {"x": at_x, "y": at_y("upper")}),
-                    layer(f"behind{k}", {"type": "line", "color": FAINT, "opacity": 0.45, "strokeWidth": 0.8}, behind,
-                          {"x": at_x, "y": at_y("estimate"), "detail": {"field": "which"}}),
-                    layer(f"own{k}", {"type": "line", "color": colour, "strokeWidth": 2.4, "strokeDash": dash}, own,
-                          {"x": at_x, "y": at_y("estimate")}),
-                ],
-            }
-        )  # fmt: skip
-    return {"concat": panels, "columns": wide, "spacing": {"row": 58, "column": _GAP}, "bounds": "flush"}
-
-
-def _few(high: float, most: int) -> list[float]:
-    """Labelled places from 0 on, few enough for a narrow axis."""
-    power = 10.0 ** math.floor(math.log10(high / most))
-    step = next(k * power for k in (1, 2, 5, 10, 20) if k * power * most >= high)
-    return [k * step for k in range(int(high / step * (1 + 1e-9)) + 1)]
 
 
 def _falling(scale: Scale, curve: FloatArray) -> FloatArray:

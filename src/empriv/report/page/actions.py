@@ -62,7 +62,7 @@ def quick_advice(
         return None
     worst = verdicts[0]
     limits = {target.name: target.limit for target in worst.targets}
-    presence = "random" if worst.by_estimate_when_present is None else "both"
+    presence = worst.presence
     try:
         return advise(
             audit, epsilon=worst.epsilon, delta=limits.get("delta"), total_risk=limits.get("total_risk"),
@@ -82,9 +82,8 @@ def decision_on(audit: Audit, verdicts: Sequence[Verdict], advice: Advice | None
     # an action was tried for one target: others must be met already
     holds = best.meets and all(verdict == PASS for verdict in verdicts[1:])
     how = "" if best.code == "noise" else best.title
-    return decide(
-        replace(case, noise=NoisyAnswer(best.error, advice.typical, best.delta, holds, audit.unit, how=how))
-    )  # fmt: skip
+    upper = best.delta if best.upper is None else best.upper
+    return decide(replace(case, noise=NoisyAnswer(best.error, advice.typical, upper, holds, audit.unit, how=how)))
 
 
 def actions_of(advice: Advice, decision: Decision, unit: str) -> Actions:
@@ -107,10 +106,11 @@ def actions_of(advice: Advice, decision: Decision, unit: str) -> Actions:
 
 
 def _delta(action: Action) -> str:
-    estimate = "not measured" if math.isnan(action.delta) else number(action.delta)
+    estimate = "" if math.isnan(action.delta) else number(action.delta)
     if action.upper is None:
-        return estimate
-    return f"{estimate}, no upper bound" if action.upper >= 1 else f"{estimate}, at most {number(action.upper)}"
+        return estimate or "not measured"
+    bound = "no upper bound" if action.upper >= 1 else f"at most {number(action.upper)}"
+    return f"{estimate}, {bound}" if estimate else bound
 
 
 def _error(action: Action, unit: str) -> str:

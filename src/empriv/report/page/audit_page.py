@@ -7,7 +7,7 @@ The decision and all sentences come from `words`, as in the terminal; charts fro
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from empriv.auditing.audit import Audit
+from empriv.auditing.deciding import hidden_on_the_day
 from empriv.auditing.knowledge import known_to_readers
 from empriv.base.harmless import shortened, visible
 from empriv.report.charts.all_charts import AGAIN, IN_VIEW, TABLE, chart, charts_of
 from empriv.report.charts.chart import Chart
-from empriv.report.charts.people import left_out_charts
 from empriv.report.gather import Material
 from empriv.report.page.actions import Actions
-from empriv.report.page.people_table import exposed_people, individuals_payload, individuals_rows
+from empriv.report.page.people_table import exposed_people
 from empriv.report.page.rendering import (
     Picture,
     label,
@@ -33,15 +33,14 @@ from empriv.report.page.rendering import (
     safe_svg,
     times,
 )
-from empriv.words.decision import KINDS, Decision
+from empriv.words.decision import KINDS, Decision, Hidden
 from empriv.words.facts import Figure
-from empriv.words.sentences import databases, number, people, percent
+from empriv.words.sentences import amount, databases, number, people, percent
 from empriv.words.summary import figure_sentence, tail_sentence
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
-FIRST_ROWS = 50
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
 _SHOWN_COUNTS = (1, 7, 30, 365)
 _UNCHECKED = (
@@ -49,10 +48,6 @@ _UNCHECKED = (
     "Future databases, if they are not of the same kind as these.",
     "Groups of individuals, such as families: each individual is protected alone.",
     "Ways around the result, such as errors, timing, or access to the data itself.",
-)
-_MOVES = (
-    "The slider moves the sentence below it, the mark on the risk curve, and what the statistician sees. The decision, "
-    "what you can do and who is at risk stay at epsilon {epsilon}, and so does whatever says so."
 )
 
 
@@ -92,10 +87,7 @@ def page_of(
     # of a table the map says more than the answers of its first cells
     in_view = [name for name in IN_VIEW if name in drawn and not (name == "results" and TABLE in drawn)]
     again = again_of(material, drawn.get(AGAIN))
-    rows, bind = individuals_rows(material, names), bindings(material)
-    shown = len(rows["names"])
     said = {decision.reason, *(check.sentence for check in audit.checks)}
-    there = material.there.get(material.epsilon) is not None
     wary = sum(check.severity != "info" for check in audit.checks)
     tail = [tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else []
     content = {
@@ -114,16 +106,15 @@ def page_of(
         "cards": cards_of(material, verdicts),
         "actions": actions,
         "table": picture_of(drawn[TABLE]) if TABLE in drawn else None,
-        "exposed": exposed_people(material, names, audit.unit),
+        "exposed": exposed_people(material, names, audit.unit, _day(verdicts, audit.unit)),
         "names_said": names_said,
         "again": again,
-        "ticks": ticks_of(material),
-        "moves": _MOVES.format(epsilon=label(material.epsilon)),
+        "at": figures_at(material),
         "in_view": [picture_of(drawn[name]) for name in in_view],
         "wary": "" if not wary else "1 check says: be wary" if wary == 1 else f"{wary} checks say: be wary",
         "n_individuals": f"{audit.n_individuals:,}",
-        "asked_columns": asked_columns(there=there, exposed=True),
-        "asked_rows": asked_rows(material, bind, there=there),
+        "asked_columns": asked_columns(exposed=True),
+        "asked_rows": asked_rows(material),
         "notes": [note for note in (*summary.notes, *tail) if note not in said],
         "warnings": [visible(warning) for warning in summary.warnings if warning not in said],
         "unchecked": unchecked(audit),
@@ -132,26 +123,10 @@ def page_of(
             for c in audit.checks
         ],
         "charts": [picture_of(made) for name, made in drawn.items() if name not in (*in_view, AGAIN, TABLE)],
-        "left_out_charts": left_out_charts(audit.measured),
-        "individuals": {
-            "said": _listed(audit, shown),
-            "first": [
-                (rows["names"][k], number(float(rows["values"][k, material.start]), 3), rows["influence"][k],
-                 f"{rows['databases'][k]:,}")
-                for k in range(min(FIRST_ROWS, shown))
-            ],
-        },
         "record": record_of(audit, verdicts),
         "config": config,
     }  # fmt: skip
-    payload = {
-        "epsilons": bind["epsilon"],
-        "start": material.start,
-        "bind": bind,
-        **payload_of(list(drawn.values())),
-        "individuals": individuals_payload(rows),
-    }
-    return render("page.html", content, payload)
+    return render("page.html", content, payload_of(list(drawn.values())))
 
 
 def title_of(audit: Audit, title: str | None, known: Sequence[str] | None = None) -> str:
@@ -190,17 +165,25 @@ def cards_of(material: Material, verdicts: Sequence[tuple[str, Verdict]]) -> lis
     ]
     level = percent(material.bounded.level)
     of_verdict = next((verdict for _, verdict in verdicts if verdict.epsilon == epsilon), None)
-    there = material.there.get(epsilon)
-    if there is not None:
-        # a verdict holds the bound of the place that is worse
-        targets = () if of_verdict is None or not of_verdict.there else of_verdict.targets
-        judged = [target.upper for target in targets if target.name == "delta"]
-        cards.append(Card(number(there), f"delta in a database that they are in{_at_most(judged, level)}"))
+    day = None if of_verdict is None else of_verdict.day
+    if day is not None:
+        where = ", on a typical database" if day.varies else ""
+        most = (
+            "somebody changes whether there is an answer"
+            if np.isinf(day.largest)
+            else (f"the most that anyone moved it is {amount(day.largest, audit.unit)}")
+        )
+        cards.append(Card(amount(day.typical, audit.unit), f"moves of the answer up to that are hidden{where}; {most}"))
     upper = float(material.band["upper"][material.start])
     often = "" if audit.times == 1 else f", of all {audit.times:,} publications together"
     delta = float(material.curves.delta[material.start])
     cards.append(Card(number(delta), f"delta in a random database{often}{_at_most([upper], level)}"))
     return cards
+
+
+def _day(verdicts: Sequence[tuple[str, Verdict]], unit: str) -> Hidden | None:
+    """What the first verdict that says so found of the day."""
+    return next((hidden for _, verdict in verdicts if (hidden := hidden_on_the_day(verdict, unit)) is not None), None)
 
 
 def _at_most(uppers: Sequence[float], level: str) -> str:
@@ -225,15 +208,6 @@ def again_of(material: Material, made: Chart | None) -> Again | None:
     return Again(tuple(dict.fromkeys(said)), rows, picture_of(made))
 
 
-def ticks_of(material: Material) -> list[tuple[int, str]]:
-    """Where the slider has ticks: the epsilons asked for, and those of the targets."""
-    targets = {epsilon for epsilon, _ in material.targets}
-    return [
-        (int(np.searchsorted(material.epsilons, stop)), f"{label(stop)}{' (target)' if stop in targets else ''}")
-        for stop in material.stops
-    ]
-
-
 def record_of(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, str]]:
     """What makes the page accountable: what was asked of which data, by what, and when it was judged."""
     results, origin = audit.results, audit.origin
@@ -248,6 +222,7 @@ def record_of(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> list[tup
         ("Databases", span),
         ("Individuals", people_said),
         ("Targets", "; ".join(text for text, _ in verdicts) or "none"),
+        ("People left out", "not verified" if results.verified is None else str(results.verified)),
         ("Fingerprint of the results", results.digest[:32]),
         ("Made by", f"empriv {version('empriv')}, numpy {np.__version__}, Python {platform.python_version()}"),
     ]
@@ -256,15 +231,6 @@ def record_of(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> list[tup
 
 def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _listed(audit: Audit, shown: int) -> str:
-    # results that list fewer are those of a scan, which keeps the riskiest at each of its epsilons
-    where = "the page's epsilon" if shown < audit.results.n_individuals else "some epsilon"
-    shortened_to = "" if shown == audit.n_individuals else (
-        f"The table shows the {shown:,} riskiest at {where}, of {audit.n_individuals:,}. "
-    )  # fmt: skip
-    return f"{shortened_to}Influence is the largest change that leaving the individual out makes to an answer."
 
 
 def unchecked(audit: Audit) -> tuple[str, ...]:
@@ -281,67 +247,51 @@ def unchecked(audit: Audit) -> tuple[str, ...]:
     return (f"{released} Several releases tell more together.", *_UNCHECKED)
 
 
-def bindings(material: Material) -> dict[str, list[str]]:
-    """Texts at every epsilon of the grid; the slider puts them in place."""
-    curves, band = material.curves, material.band
+def figures_at(material: Material) -> dict[str, str]:
+    """Figures and their bounds at the page's epsilon, in words."""
+    curves, band, k = material.curves, material.band, material.start
+    epsilon, delta, total = material.epsilon, float(curves.delta[k]), float(curves.total_risk[k])
+    exposed = int(curves.n_exposed[k])
+    near = "" if band["own"][k] else "; from the nearest epsilons with bounds of their own"
     level = percent(material.bounded.level)
-    epsilons = material.epsilons
-    range_ = range(len(epsilons))
-    own = band["own"].astype(bool)
-
-    def between(lower: float, upper: float, kind: str, exact: bool) -> str:
-        near = "" if exact else "; from the nearest epsilons with bounds of their own"
-        if upper >= 1:
-            return f"At least {number(lower)}, no upper bound ({level}, {kind}{near})."
-        return f"Between {number(lower)} and {number(upper)} ({level}, {kind}{near})."
-
     return {
-        "epsilon": [label(float(e)) for e in epsilons],
-        "likelier": [times(float(e)) for e in epsilons],
-        "delta": [number(float(v), 3) for v in curves.delta],
-        "total_risk": [number(float(v), 3) for v in curves.total_risk],
-        "exposed": [f"{int(v):,}" for v in curves.n_exposed],
-        "delta_bounds": [
-            between(float(band["lower"][k]), float(band["upper"][k]), "conditional", bool(own[k])) for k in range_
-        ],
-        "total_bounds": [
-            between(float(band["total_risk_lower"][k]), float(band["total_risk_upper"][k]), "indicative", bool(own[k]))
-            for k in range_
-        ],
-        "sentence": [
-            figure_sentence(
-                Figure(
-                    float(epsilons[k]),
-                    float(curves.delta[k]),
-                    float(curves.total_risk[k]),
-                    int(curves.n_exposed[k]),
-                    material.there.get(float(epsilons[k])),
-                ),
-                material.audit.times,
-            )
-            for k in range_
-        ],
+        "epsilon": label(epsilon),
+        "likelier": times(epsilon),
+        "delta": number(delta, 3),
+        "total_risk": number(total, 3),
+        "exposed": f"{exposed:,}",
+        "delta_bounds": between(float(band["lower"][k]), float(band["upper"][k]), f"{level}, conditional{near}"),
+        "total_bounds": between(
+            float(band["total_risk_lower"][k]), float(band["total_risk_upper"][k]), f"{level}, indicative{near}"
+        ),
+        "sentence": figure_sentence(Figure(epsilon, delta, total, exposed), material.audit.times),
     }
 
 
-def asked_columns(*, there: bool, exposed: bool) -> list[str]:
+def between(lower: float, upper: float, kind: str) -> str:
+    """Two bounds in a sentence."""
+    if upper >= 1:
+        return f"At least {number(lower)}, no upper bound ({kind})."
+    return f"Between {number(lower)} and {number(upper)} ({kind})."
+
+
+def asked_columns(*, exposed: bool) -> list[str]:
     """Heads of `asked_rows`."""
     return [
-        "epsilon", "delta, lower bound", "delta, estimate", "delta, upper bound",
-        *(["delta, in a database they are in"] if there else []), "total risk", *(["exposed"] if exposed else []),
+        "epsilon", "delta, lower bound", "delta, estimate", "delta, upper bound", "total risk",
+        *(["exposed"] if exposed else []),
     ]  # fmt: skip
 
 
-def asked_rows(material: Material, bind: Mapping[str, Sequence[str]], *, there: bool) -> list[tuple[str, ...]]:
+def asked_rows(material: Material) -> list[tuple[str, ...]]:
     """A row for each epsilon asked for."""
     at = np.flatnonzero(np.isin(material.epsilons, material.audit.epsilons)).tolist()
-    lower, upper = material.band["lower"], material.band["upper"]
+    curves, lower, upper = material.curves, material.band["lower"], material.band["upper"]
     return [
         (
-            bind["epsilon"][k], number(float(lower[k]), 2), bind["delta"][k],
+            label(float(material.epsilons[k])), number(float(lower[k]), 2), number(float(curves.delta[k]), 3),
             "none" if upper[k] >= 1 else number(float(upper[k]), 2),
-            *([number(float(material.there[float(material.epsilons[k])] or 0.0), 3)] if there else []),
-            bind["total_risk"][k], bind["exposed"][k],
+            number(float(curves.total_risk[k]), 3), f"{int(curves.n_exposed[k]):,}",
         )
         for k in at
     ]  # fmt: skip
@@ -366,13 +316,10 @@ def notebook_html(audit: Audit) -> str:
         alarms=summary.alarms,
         rows=[
             (
-                f"{f.epsilon:g}", number(f.delta, 3),
-                *([] if f.delta_when_present is None else [number(f.delta_when_present, 3)]),
-                number(f.total_risk, 3), f"{f.n_exposed:,} of {n:,}",
+                f"{f.epsilon:g}", number(f.delta, 3), number(f.total_risk, 3), f"{f.n_exposed:,} of {n:,}",
             )
             for f in summary.figures
         ],
-        present=summary.figures[0].delta_when_present is not None,
         sentence=summary.sentences[0],
         warnings=[visible(warning) for warning in summary.warnings],
         notes=summary.notes,

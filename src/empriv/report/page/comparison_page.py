@@ -12,16 +12,13 @@ import numpy as np
 from empriv.base.arguments import one_of
 from empriv.base.harmless import shortened, visible
 from empriv.base.storage import write_atomically
-from empriv.comparing.bands import reach_of
 from empriv.comparing.comparison import Comparison
-from empriv.comparing.differences import FIGURES, Difference
-from empriv.comparing.telling import count_others, describe_real, notes_of
+from empriv.comparing.telling import notes_of
 from empriv.errors import InputError
 from empriv.report.charts.chart import Chart, round_up
-from empriv.report.charts.versus import Band, utility_chart, versus_chart
+from empriv.report.charts.versus import utility_chart, versus_chart
 from empriv.report.gather import Material
 from empriv.report.page.rendering import label, page_path, payload_of, picture_of, render
-from empriv.results import FloatArray
 from empriv.words import side_by_side as words
 from empriv.words.sentences import databases, number, people
 
@@ -31,13 +28,8 @@ _LONGEST = 40
 _AXES = {"delta": "delta (most exposed individual)", "total_risk": "total risk (anybody)"}
 
 _ALONG = (
-    "One line for each protocol; lower is more private. Below, each by itself on its band, with the others in grey: "
-    "each end of a band is by itself a bound at 95%, and a band that reaches the top means no upper bound."
-)
-_TOTAL = " The upper end of a band of total risk is indicative only."
-_OVERLAP = (
-    " Bands that overlap do not mean that there is no difference: all were measured on the same databases, and the "
-    "table of differences says more than the bands do."
+    "One line for each protocol; lower is more private. These are estimates: the table has the upper bound at the "
+    "epsilons that were asked for."
 )
 
 
@@ -62,30 +54,17 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
     """
     target = page_path(path)
     names = _names(comparison)
-    material = _materials(comparison, comparison.epsilons[0])
-    first = next(iter(material.values()))
-    start, first_epsilon = first.start, comparison.epsilons[0]
-    bind: dict[str, list[str]] = {"epsilon": [label(float(e)) for e in first.epsilons]}
-    upper = comparison.upper(first_epsilon)
+    first_epsilon = comparison.epsilons[0]
+    material = _materials(comparison, first_epsilon)
     errors = comparison.truth is not None and comparison.scalar
-    front = comparison.front(first_epsilon) if errors else ()
     recommended = comparison.recommendation
     rows = []
-    for k, (name, drawn) in enumerate(material.items()):
-        audit, curves = comparison[name], drawn.curves
-        bind[f"delta{k}"] = [number(float(v), 3) for v in curves.delta]
-        bind[f"total{k}"] = [number(float(v), 3) for v in curves.total_risk]
-        bind[f"exposed{k}"] = [f"{int(v):,}" for v in curves.n_exposed]
+    for name, audit in comparison.audits.items():
         summary = audit.summary()
         grave = [check.sentence for check in audit.checks if check.severity != "info" and check.code != "exact-leak"]
         rows.append(
             {
                 "name": names[name],
-                "databases": f"{audit.results.n_databases:,}",
-                "individuals": f"{audit.results.n_individuals:,}",
-                "upper": words.upper_said(upper[name]),
-                "verdict": None if recommended is None else recommended.verdicts[name],
-                "front": "yes" if name in front else "no",
                 "asked": visible(" ".join(audit.query.split()) if audit.origin is not None else summary.asked),
                 "alarms": summary.alarms,
                 "warnings": [visible(warning) for warning in (*summary.warnings, *grave)],
@@ -95,43 +74,25 @@ def write_comparison(comparison: Comparison, path: str | PathLike[str], *, title
         _chart(comparison, chart_name, material, first_epsilon)
         for chart_name in COMPARISON_CHARTS[: 4 if errors else 2]
     ]
-    differences = comparison.differences() if comparison.incomparable is None else ()
     content = {
         "title": visible(title) if title is not None else "Protocols side by side",
         "rows": rows,
         "alike": _alike(comparison),
-        "bounded_at": label(first_epsilon),
+        "privacy": [(label(epsilon), _privacy_rows(comparison, epsilon, names)) for epsilon in comparison.epsilons],
+        "privacy_columns": _privacy_columns(comparison),
         "truth": None if comparison.truth is None else names[comparison.truth],
-        "with_front": errors,
         "utility": _utility_rows(comparison, names),
         "several": not comparison.scalar,
         "utility_columns": [
             *([] if comparison.scalar else ["number"]),
             "mean", "median", "90% within", "99% within", "bias", "relative", "no answer",
         ],
-        "differences": {figure: _difference_rows(differences, figure, names) for figure in FIGURES}
-        if differences
-        else {},
-        "real": describe_real(differences),
-        "told": count_others(differences) if differences else "",
-        "held": words.held_together(0.95, len(differences)) if differences else "",
         "notes": [note for note in notes_of(comparison) if recommended is None or note != recommended.sentence],
         "charts": [picture_of(chart) for chart in charts],
-        "ticks": [
-            (int(np.searchsorted(first.epsilons, epsilon)), label(epsilon))
-            for epsilon in comparison.epsilons
-            if epsilon in first.epsilons
-        ],
         "recommendation": recommended,
+        "verdicts": [] if recommended is None else [(names[name], recommended.verdicts[name]) for name in names],
     }  # fmt: skip
-    payload = {
-        "epsilons": bind["epsilon"],
-        "start": start,
-        "bind": bind,
-        **payload_of(charts),
-        "individuals": None,
-    }
-    text = render("compare.html", content, payload)
+    text = render("compare.html", content, payload_of(charts))
     write_atomically(target, text.encode("utf-8", "backslashreplace"))
     return target
 
@@ -173,29 +134,17 @@ def _chart(comparison: Comparison, name: str, material: dict[str, Material], at:
                 "other improves on in both. It goes by the estimates, so neighbours on it may not really differ."
             ),
         )
-    figures = ("lower", "estimate", "upper")
-    if name == "total_risk":
-        figures = ("total_risk_lower", "total_risk", "total_risk_upper")
     first = next(iter(material.values()))
     shown = first.finite
     return versus_chart(
         first.epsilons[shown],
         {names[protocol]: getattr(drawn.curves, name)[shown] for protocol, drawn in material.items()},
-        {
-            names[protocol]: _band(band.epsilon, *(getattr(band, figure) for figure in figures))
-            for protocol, band in comparison.bands.items()
-        },
         start=first.start,
         name=name,
         title=f"{'delta' if name == 'delta' else 'Total risk'} against epsilon",
         axis=_AXES[name],
-        caption=_ALONG + ("" if name == "delta" else _TOTAL) + (_OVERLAP if comparison.incomparable is None else ""),
+        caption=_ALONG,
     )
-
-
-def _band(epsilons: FloatArray, lower: FloatArray, estimate: FloatArray, upper: FloatArray) -> Band:
-    """A band around its curve: a lower bound above the estimate is not drawn."""
-    return Band(epsilons, np.minimum(lower, estimate), upper)
 
 
 def _alike(comparison: Comparison) -> str | None:
@@ -217,12 +166,42 @@ def _names(comparison: Comparison) -> dict[str, str]:
 
 def _materials(comparison: Comparison, at: float) -> dict[str, Material]:
     """What is drawn of each, all over one grid of epsilons."""
-    bounded = next(iter(comparison.bands.values())).epsilon
-    finite = at if math.isfinite(at) else 0.0
-    end = round_up(max(reach_of(comparison.audits, comparison.epsilons), float(bounded[-1]), finite))
-    grid = np.unique(np.concatenate((np.linspace(0.0, end, 50), bounded, [at])))
+    end = round_up(max(_reach(comparison), at if math.isfinite(at) else 0.0))
+    grid = np.unique(np.concatenate((np.linspace(0.0, end, 50), comparison.epsilons, [at])))
     start = int(np.searchsorted(grid, at))
     return {name: Material(audit, grid, start) for name, audit in comparison.audits.items()}
+
+
+def _privacy_columns(comparison: Comparison) -> list[str]:
+    """Heads of `_privacy_rows`."""
+    return [
+        "protocol", *([] if _alike(comparison) else ["databases", "individuals"]), "delta", "upper bound on delta",
+        "total risk", *(["on the front"] if comparison.truth is not None and comparison.scalar else []),
+    ]  # fmt: skip
+
+
+def _privacy_rows(comparison: Comparison, epsilon: float, names: dict[str, str]) -> list[tuple[str, ...]]:
+    """Privacy of each protocol at one epsilon."""
+    delta, total, upper = comparison.delta(epsilon), comparison.total_risk(epsilon), comparison.upper(epsilon)
+    errors, apart = comparison.truth is not None and comparison.scalar, _alike(comparison) is None
+    front = comparison.front(epsilon) if errors else ()
+    return [
+        (
+            names[name],
+            *((f"{audit.results.n_databases:,}", f"{audit.results.n_individuals:,}") if apart else ()),
+            number(float(delta[name]), 3), words.upper_said(upper[name]), number(float(total[name]), 3),
+            *(("yes" if name in front else "no",) if errors else ()),
+        )
+        for name, audit in comparison.audits.items()
+    ]  # fmt: skip
+
+
+def _reach(comparison: Comparison) -> float:
+    """How far to draw curves: a little beyond where all are 0, or the largest asked for; at most 6 times that."""
+    largest = comparison.epsilons[-1]
+    ends = [audit.epsilon(0.0) for audit in comparison.audits.values()]
+    vanish = 1.25 * max((end for end in ends if math.isfinite(end)), default=0.0)
+    return max(1.25 * largest, min(vanish, 6 * largest) if largest > 0 else vanish) or 1.0
 
 
 def _utility_rows(comparison: Comparison, names: dict[str, str]) -> list[tuple[Any, ...]]:
@@ -244,16 +223,4 @@ def _utility_rows(comparison: Comparison, names: dict[str, str]) -> list[tuple[A
             words.share(row.relative), words.share(row.unanswered),
         )
         for row in shown
-    ]  # fmt: skip
-
-
-def _difference_rows(differences: tuple[Difference, ...], figure: str, names: dict[str, str]) -> list[tuple[str, ...]]:
-    return [
-        (
-            label(difference.epsilon), names[difference.first], names[difference.second], number(difference.difference),
-            "0" if difference.verdict == words.NONE else f"{number(difference.lower)} to {number(difference.upper)}",
-            difference.verdict,
-        )
-        for difference in differences
-        if difference.figure == figure
     ]  # fmt: skip

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import singledispatch
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,15 +39,13 @@ class NoiseFacts:
     Attributes
     ----------
     laws : the law of each number's noise; of a single number under ""
-    achieved : delta with the noise, by where
-    achieved_epsilon : at the target's delta
+    achieved : upper bound on delta with the noise, by where
     often : how often answers with it may be published, in a sentence; or nothing
     method : how it was designed
     """
 
     laws: Mapping[str, Law]
     achieved: Mapping[str, float]
-    achieved_epsilon: float
     often: str
     method: str
 
@@ -78,8 +75,7 @@ def noise_report(
     target = page_path(path)
     facts = facts_of_noise(noise)
     alone = audit.alone
-    limits: dict[str, Any] = {"delta": noise.delta, "total_risk": getattr(noise, "total_risk", None)}
-    verdict = alone.verdict(epsilon=noise.epsilon, **limits)
+    verdict = alone.verdict(epsilon=noise.epsilon, delta=noise.delta)
     decision = _decision(audit, verdict, noise)
     released = released_chart(alone, noise) if isinstance(noise, Noise) and not noise.given else None
     charts = [_answers(alone, facts), *([] if released is None else [released])]
@@ -97,15 +93,10 @@ def noise_report(
         "columns": ["Number", "Errs by, on average", "90% within", "99% within", "Typical answer", "Share of it"],
         "rows": _rows(facts, alone),
         "charts": [picture_of(chart) for chart in charts],
-        "notes": [
-            *noise.notes,
-            f"Designed by the method {facts.method!r}. At the target's delta it achieves epsilon "
-            f"{label(facts.achieved_epsilon)}.",
-        ],
+        "notes": [*noise.notes, f"Designed by the method {facts.method!r}."],
         "record": record_of(audit, [(_target(noise), verdict)]),
     }
-    payload = {"epsilons": [label(noise.epsilon)], "start": 0, "bind": {}, **payload_of(charts), "individuals": None}
-    write_atomically(target, render("noise.html", content, payload).encode("utf-8", "backslashreplace"))
+    write_atomically(target, render("noise.html", content, payload_of(charts)).encode("utf-8", "backslashreplace"))
     return target
 
 
@@ -117,20 +108,16 @@ def facts_of_noise(noise: object) -> NoiseFacts:
 
 @facts_of_noise.register
 def _(noise: Noise) -> NoiseFacts:
-    achieved = {"in a random database": noise.achieved_delta()}
-    if noise.present is not None:
-        achieved = {"in a database that they are in": noise.present.achieved_delta(), **achieved}
-    often = noise.how_often().sentence if noise.delta is not None else ""
-    if noise.composed is not None:
-        achieved[f"after {noise.times:,} publications"] = noise.composed.achieved_delta()
-    return NoiseFacts({"": noise.law}, achieved, noise.achieved_epsilon, often, noise.method)
+    where = "in a random database" + ("" if noise.presence == "random" else " and on the day that they are in")
+    where = where if noise.times == 1 else f"after {noise.times:,} publications"
+    # on the days that people are in, how often is not composed yet
+    often = noise.how_often().sentence if noise.delta > 0 and noise.presence == "random" else ""
+    return NoiseFacts({"": noise.law}, {where: noise.achieved_delta()}, often, noise.method)
 
 
 @facts_of_noise.register
 def _(noise: JointNoise) -> NoiseFacts:
-    return NoiseFacts(
-        noise.laws, {"of all numbers together": noise.achieved_delta}, noise.achieved_epsilon, "", "joint"
-    )
+    return NoiseFacts(noise.laws, {"of all numbers together": noise.achieved_delta}, "", "joint")
 
 
 def _decision(audit: Audit, verdict: Verdict, noise: Noise | JointNoise) -> Decision:
@@ -142,7 +129,7 @@ def _decision(audit: Audit, verdict: Verdict, noise: Noise | JointNoise) -> Deci
 
 def _cards(noise: Noise | JointNoise, facts: NoiseFacts, audit: Audit) -> list[Card]:
     cards = [Card(_limit(noise), f"the target at epsilon {label(noise.epsilon)}")]
-    cards += [Card(number(delta), f"delta with the noise, {where}") for where, delta in facts.achieved.items()]
+    cards += [Card(number(delta), f"delta at most, with the noise, {where}") for where, delta in facts.achieved.items()]
     if len(facts.laws) == 1:
         (law,) = facts.laws.values()
         cards.append(Card(f"±{amount(law.expected_error, audit.unit)}", "what the noise errs by, on average"))
@@ -150,9 +137,7 @@ def _cards(noise: Noise | JointNoise, facts: NoiseFacts, audit: Audit) -> list[C
 
 
 def _limit(noise: Noise | JointNoise) -> str:
-    if noise.delta is not None:
-        return f"delta {number(noise.delta)}"
-    return f"total risk {number(getattr(noise, 'total_risk', None) or 0.0)}"
+    return f"delta {number(noise.delta)}"
 
 
 def _target(noise: Noise | JointNoise) -> str:

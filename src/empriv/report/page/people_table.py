@@ -1,13 +1,12 @@
-"""Who is at risk: the few most exposed, what share of the risk they hold, and the table of everybody.
+"""Who is at risk: the few most exposed, and what share of the risk they hold; columns of everybody for a file.
 
 Names are those given, which are pseudonyms unless somebody asked for identifiers.
 """
 
 from __future__ import annotations
 
-import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -15,87 +14,105 @@ from typing import Any
 import numpy as np
 
 from empriv.base.harmless import shortened, visible
-from empriv.errors import InputError
-from empriv.measuring import RiskContract
+from empriv.measuring import GivenRisk, Risk, RiskContract
+from empriv.measuring.line.moves import Moves
 from empriv.report.gather import Material
-from empriv.results import FloatArray, IntArray, Results
+from empriv.results import FloatArray, Results
 from empriv.scale.tallied import TalliedRisk
-from empriv.words.sentences import amount, number, percent, quantity
+from empriv.words.decision import Hidden, beyond_cover, hides
+from empriv.words.sentences import amount, number, percent
 from empriv.words.table_words import cells_in_words
 
 MOST_SHOWN = 5
 _HOLDERS = 3
-_LEAST_EXPONENT = -40
 
 
 @dataclass(frozen=True)
 class Person:
-    """One of the most exposed, as the page says it."""
+    """One of those at risk, as the page says it; ``day`` is the database of the largest move."""
 
     name: str
-    there: str | None
     random: str
     moves: str
+    day: str
     databases: str
 
 
 @dataclass(frozen=True)
 class Exposed:
-    """The most exposed, and one sentence of how much of the risk they hold."""
+    """Those at risk, who moved the answer most first; one sentence of the risk, and one of the cover."""
 
     sentence: str
+    cover: str
     people: tuple[Person, ...]
-    with_there: bool
+    with_day: bool
 
 
-def exposed_people(material: Material, names: Sequence[str], unit: str) -> Exposed:
-    """The most exposed at the page's epsilon, under the ``names`` of ``material.rows``."""
+def exposed_people(material: Material, names: Sequence[str], unit: str, day: Hidden | None = None) -> Exposed:
+    """Who moved the answer most, and who is most exposed at the page's epsilon, under the ``names`` of
+    ``material.rows``."""
     audit = material.audit
     random = material.curves.table[:, material.start]
-    there = _there(material)
-    worst = random if there is None else np.maximum(random, there)
     size = np.where(np.isnan(material.influence), np.inf, material.influence)[material.rows]
-    order = np.lexsort((np.asarray(names, dtype=str), -size, -worst))
-    shown = [int(k) for k in order[:MOST_SHOWN] if worst[k] > 0]
+    moves = _moves_of(audit.measured)
+    first = -random if moves is None else -moves.largest[material.rows]
+    order = np.lexsort((np.asarray(names, dtype=str), -size, -random, first))
+    shown = [int(k) for k in order[:MOST_SHOWN] if random[k] > 0 or first[k] < 0]
     presence = audit.results.presence[material.rows]
     people = tuple(
         Person(
             visible(str(names[k])),
-            None if there is None else number(float(there[k]), 2),
             number(float(random[k]), 2),
-            _moves(audit.results, int(material.rows[k]), float(material.influence[material.rows[k]]), unit),
+            *_largest_move(material, int(material.rows[k]), moves, unit),
             f"{int(presence[k]):,} of {audit.results.n_databases:,}",
         )
         for k in shown
     )
-    return Exposed(_share_sentence(material, random, there), people, there is not None)
+    cover = "" if day is None else f"{hides(day)}{beyond_cover(day)}"
+    return Exposed(_share_sentence(material, random), cover, people, moves is not None)
 
 
-def _there(material: Material) -> FloatArray | None:
-    """delta_i of those in the table in a database that they are in; None where it is not measured."""
-    if material.there.get(material.epsilon) is None:
-        return None
-    try:
-        risk = material.audit.when_present
-    except InputError:
-        return None
-    asked = list(material.there)  # the grid that figures were asked at: the risk still holds these curves
-    return np.asarray(risk.delta_i(asked)[material.rows, asked.index(material.epsilon)])
+def _largest_move(material: Material, row: int, moves: Moves | None, unit: str) -> tuple[str, str]:
+    """By how much somebody moved the answer at most, beside what is left of the database, and on which."""
+    results = material.audit.results
+    if moves is None or moves.worst[row] < 0:
+        return _moves(results, row, float(material.influence[row]), unit), ""
+    place = int(moves.worst[row])
+    by = "an answer or none" if math.isinf(moves.sizes[place]) else amount(float(moves.sizes[place]), unit)
+    return by, shortened(visible(str(_labels(material.audit.measured)[moves.database[place]])), 40)
 
 
-def _share_sentence(material: Material, random: FloatArray, there: FloatArray | None) -> str:
+@singledispatch
+def _moves_of(risk: RiskContract) -> Moves | None:  # noqa: ARG001 — dispatched on
+    """What everybody did on every database; None for kinds of risk that do not say."""
+    return None
+
+
+@_moves_of.register
+def _(risk: Risk) -> Moves:
+    return risk.moves()
+
+
+@singledispatch
+def _labels(risk: RiskContract) -> Any:
+    return risk.results.databases
+
+
+@_labels.register
+def _(risk: GivenRisk) -> Any:
+    return risk.left.original.databases
+
+
+def _share_sentence(material: Material, random: FloatArray) -> str:
     n = material.audit.n_individuals
     at = f"at epsilon {material.epsilon:.4g}"
-    if float(random.max(initial=0.0)) <= 0 and (there is None or float(there.max(initial=0.0)) <= 0):
-        return f"Nobody's privacy is seen to fail {at}."
+    if float(random.max(initial=0.0)) <= 0:
+        return f"On a random database, nobody's privacy is seen to fail {at}."
     summed = _summed(material.audit.measured, material)
     if summed is None or n <= _HOLDERS:
         return f"The most exposed {at}."
-    shares = [(_first(random) / summed if summed > 0 else 0.0, "in a random database")]
-    if there is not None and len(material.rows) == n and float(there.sum()) > 0:
-        shares.append((_first(there) / float(there.sum()), "in a database that they are in"))
-    held = " and ".join(f"{percent(share)} {where}" for share, where in shares)
-    return f"Of all risk {at}, {_HOLDERS} of {n:,} individuals hold {held}."
+    held = percent(_first(random) / summed if summed > 0 else 0.0)
+    return f"Of all risk {at}, {_HOLDERS} of {n:,} individuals hold {held} on a random database."
 
 
 def _first(values: FloatArray) -> float:
@@ -144,39 +161,5 @@ def individuals_rows(material: Material, names: Sequence[str]) -> dict[str, Any]
     return {
         "names": [visible(str(names[k])) for k in order],
         "values": values[order],
-        "influence": ["number or not" if math.isnan(v) else quantity(float(v)) for v in influence[order]],
         "databases": [int(v) for v in results.presence[material.rows][order]],
     }
-
-
-def individuals_payload(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """The table as the script reads it."""
-    return {
-        "names": rows["names"],
-        "influence": rows["influence"],
-        "databases": rows["databases"],
-        "delta_i": encode(rows["values"]),
-    }
-
-
-def encode(values: FloatArray) -> str:
-    """delta_i to three digits in 16 bits each, as base64; page.js decodes it.
-
-    0 is 0, 1 is 1, 2 is what `words.number` calls >0.999; else ``3 + 900 (exponent + 40) + mantissa - 100``.
-    Anything smaller than 1e-40 becomes 1e-40: it is rounded up, never to 0.
-    """
-    flat = np.asarray(values, float)
-    codes = np.zeros(flat.shape, "<u2")
-    positive = (flat > 0) & (flat < 0.9995)
-    values_above_0 = np.maximum(flat[positive], 10.0**_LEAST_EXPONENT)
-    exponent: IntArray = np.floor(np.log10(values_above_0)).astype(np.int64)
-    # the logarithm may be off by one next to a power of ten
-    mantissa = np.rint(values_above_0 / 10.0 ** (exponent - 2.0)).astype(np.int64)
-    exponent = np.where(mantissa < 100, exponent - 1, exponent)
-    mantissa = np.rint(values_above_0 / 10.0 ** (exponent - 2.0)).astype(np.int64)
-    over = mantissa > 999
-    exponent, mantissa = np.where(over, exponent + 1, exponent), np.where(over, 100, mantissa)
-    codes[positive] = 3 + 900 * (np.maximum(exponent, _LEAST_EXPONENT) - _LEAST_EXPONENT) + mantissa - 100
-    codes[flat >= 0.9995] = 2
-    codes[flat >= 1] = 1
-    return base64.b64encode(codes.tobytes()).decode("ascii")

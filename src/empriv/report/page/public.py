@@ -26,15 +26,15 @@ from empriv.report.page.audit_page import (
     SEVERITIES,
     Card,
     asked_columns,
+    between,
     sections_of,
-    ticks_of,
     title_of,
     unchecked,
 )
 from empriv.report.page.rendering import label, payload_of, picture_of, render, times
 from empriv.results import FloatArray
 from empriv.scale.tallied import TalliedRisk
-from empriv.validate.bounds.analytic import floor
+from empriv.validate.bounds.line_bounds import floor
 from empriv.words import sentences as words
 from empriv.words.decision import KINDS, NO_TARGET, Decision
 from empriv.words.facts import Figure
@@ -72,29 +72,15 @@ def public_page(
     total_lower = np.array([coarse_down(float(v)) for v in band["total_risk_lower"]])
     texts = [label(float(e)) for e in material.epsilons]
 
-    def between(low: FloatArray, high: FloatArray, kind: str) -> list[str]:
-        return [
-            (
-                f"At least {number(float(a))}, no upper bound"
-                if b >= 1
-                else f"Between {number(float(a))} and {number(float(b))}"
-            )
-            + f" ({percent(level)}, {kind})."
-            for a, b in zip(low, high, strict=True)
-        ]
-
-    def sentence(k: int) -> str:
-        return figure_sentence(Figure(float(material.epsilons[k]), float(delta[k]), float(total[k]), 0))
-
-    bind = {
-        "epsilon": texts,
-        "likelier": [times(float(e)) for e in material.epsilons],
-        "delta": [number(float(v), 1) for v in delta],
-        "total_risk": [number(float(v), 1) for v in total],
-        "delta_bounds": between(lower, upper, "conditional"),
-        "total_bounds": between(total_lower, total_upper, "indicative"),
-        "sentence": [sentence(k) for k in range(len(texts))],
-        "exposed": [],
+    figures = {
+        "epsilon": texts[at],
+        "likelier": times(material.epsilon),
+        "delta": number(float(delta[at]), 1),
+        "total_risk": number(float(total[at]), 1),
+        "delta_bounds": between(float(lower[at]), float(upper[at]), f"{percent(level)}, conditional"),
+        "total_bounds": between(float(total_lower[at]), float(total_upper[at]), f"{percent(level)}, indicative"),
+        "sentence": figure_sentence(Figure(material.epsilon, float(delta[at]), float(total[at]), 0)),
+        "exposed": "",
     }
     finite = material.finite
     asked_for = audit.epsilons
@@ -131,9 +117,8 @@ def public_page(
         ),
     ]
     at_asked = np.flatnonzero(np.isin(material.epsilons, audit.epsilons))
-    there = None not in material.there.values()
     pictures = [picture_of(chart) for chart in charts]
-    decision = _decision(audit, verdicts, bind["sentence"][at])
+    decision = _decision(audit, verdicts, figures["sentence"])
     content = {
         "title": title_of(audit, title, known=()),
         "asked": f"Version for publication. {asked_of(audit)}",
@@ -152,17 +137,14 @@ def public_page(
         "table": None,
         "exposed": None,
         "again": None,
-        "ticks": ticks_of(material),
-        "moves": "",
+        "at": figures,
         "in_view": pictures[:1],
         "wary": "",
         "n_individuals": "",
-        "asked_columns": asked_columns(there=there, exposed=False),
+        "asked_columns": asked_columns(exposed=False),
         "asked_rows": [
             (texts[k], number(float(lower[k]), 1), number(float(delta[k]), 1),
              "none" if upper[k] >= 1 else number(float(upper[k]), 1),
-             *([number(max(coarse_up(material.there[float(material.epsilons[k])] or 0.0), float(delta[k])), 1)]
-               if there else []),
              number(float(total[k]), 1))
             for k in at_asked
         ],
@@ -177,27 +159,16 @@ def public_page(
             {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity]} for c in audit.checks
         ],
         "charts": pictures[1:],
-        "left_out_charts": (),
-        "individuals": None,
         "record": [("Made by", f"empriv {version('empriv')}")],
         "config": None,
     }  # fmt: skip
-    payload = {
-        "epsilons": texts,
-        "start": at,
-        "bind": bind,
-        **payload_of(charts),
-        "individuals": None,
-    }
-    return render("page.html", content, payload)
+    return render("page.html", content, payload_of(charts))
 
 
 def _decision(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], figures: str) -> Decision:
     """The word of the decision; its reasons hold no figure that is not rounded."""
     made = audit.decision([verdict for _, verdict in verdicts])
-    sentences = [
-        words.side_by_side(v.by_estimate, v.by_estimate_when_present, v.by_bound, v.level, "") for _, v in verdicts
-    ]
+    sentences = [words.side_by_side(v.by_estimate, v.by_bound, v.level, "") for _, v in verdicts]
     line = made.line if made.word == NO_TARGET else made.word
     condition = f"Holds for databases like these {audit.n_databases:,}."
     return Decision(made.word, line, " ".join(dict.fromkeys(sentences)) or figures, condition)
@@ -205,7 +176,7 @@ def _decision(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], figures: st
 
 @singledispatch
 def _stops(risk: RiskContract, audit: Audit) -> FloatArray:  # noqa: ARG001 — of any kind
-    """Where the slider stops, beside the epsilons asked for."""
+    """Where curves are drawn, beside the epsilons asked for."""
     return np.linspace(0.0, float(gather(audit).epsilons[-1]), _STOPS)
 
 

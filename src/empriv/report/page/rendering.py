@@ -1,6 +1,6 @@
 """How a page is put together: templates, the one style and the one script, pictures, and the policy that guards them.
 
-A page holds SVG drawn beforehand and a script of its own that moves their marks: no network, no library, and a
+A page holds SVG drawn beforehand and a small script of its own: no network, no library, and a
 Content-Security-Policy that allows that one style and that one script by their hashes, and nothing else.
 """
 
@@ -48,9 +48,6 @@ def render(template: str, content: Mapping[str, Any], payload: Mapping[str, Any]
     script = _asset("page.js")
     return _environment().get_template(template).render(
         **content,
-        start=payload["start"],
-        epsilons=payload["epsilons"],
-        bind=payload["bind"],
         version=version("empriv"),
         date=date.today().isoformat(),
         style=_safe(_asset("style.css")),
@@ -66,14 +63,13 @@ def render_part(template: str, **content: Any) -> str:
 
 
 def chart_page(chart: Chart) -> str:
-    """One chart with its caption and table, without script."""
+    """One chart with its caption, without script."""
     return render_part("chart.html", chart=picture_of(chart), style=_safe(_asset("style.css")), csp=policy(None))
 
 
 def payload_of(charts: Sequence[Chart]) -> dict[str, Any]:
-    """What the script needs of charts: how each moves with epsilon, and what it says where the pointer is."""
+    """What the script needs of charts: what each says where the pointer is."""
     return {
-        "charts": {chart.name: chart.live for chart in charts if chart.live is not None},
         "hover": {chart.name: chart.hover for chart in charts if chart.hover is not None},
         "width": WIDTH,
     }
@@ -87,7 +83,7 @@ def picture_of(chart: Chart) -> Picture:
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{chart.name}-\1)", svg)
     # one picture with one name: Vega's names for its parts mean nothing to a screen reader
     svg = re.sub(r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*")', "", svg)
-    named = escape(f"Chart: {chart.title}. Its numbers are in the table below it.")
+    named = escape(f"Chart: {chart.title}. The text below it says how to read it.")
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)
     data = {key: list(column) for key, column in chart.data.items()}
     return Picture(chart.name, chart.title, chart.caption, data, _safe(svg))

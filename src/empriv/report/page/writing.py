@@ -71,7 +71,7 @@ def write_report(
     path : of the page; must end in .html
     show_ids : show identifiers; else pseudonyms, with a key to them in ``<name>.key.json`` (mode 0600)
     public : a version that may be published: no individuals, no results, coarse figures
-    epsilons : where the slider may stop; default: about 40, the epsilons asked for among them
+    epsilons : where curves are measured; default: about 40, the epsilons asked for among them
     verdicts : each target in words, with its verdict
     noise : designed for this query; its law and the released distribution are shown
     charts : more charts to show

@@ -1,6 +1,6 @@
-"""Lower and upper bounds on delta and total risk: `bounds` gives `Bounds`, by the kind of risk."""
+"""Lower and upper bounds on delta: `bounds` gives `Bounds`, by the kind of risk."""
 
-from empriv.validate.bounds.figures import METHODS, Bounds, bounds, bounds_of
-from empriv.validate.bounds.moments import LEAST_DATABASES
+from empriv.judge.upper import LEAST_DATABASES
+from empriv.validate.bounds.figures import Bounds, bounds, bounds_of, upper_total_risk
 
-__all__ = ["LEAST_DATABASES", "METHODS", "Bounds", "bounds", "bounds_of"]
+__all__ = ["LEAST_DATABASES", "Bounds", "bounds", "bounds_of", "upper_total_risk"]

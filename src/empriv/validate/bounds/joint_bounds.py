@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.joint import cubature
 from empriv.measuring.joint.cubature import Grid
 from empriv.measuring.joint.directions import off_own_plane
@@ -20,11 +21,8 @@ from empriv.measuring.joint.joint_risk import JointRisk, measure_joint
 from empriv.measuring.joint.spaces import JointPairs
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.results import FloatArray, IntArray, Results
-from empriv.validate.bounds.analytic import HALF, Upper, floor, narrowing, total_bound, upper_bounds
-from empriv.validate.bounds.cross_fitted import Limits, folds_of, limits_of, mean_limits
-from empriv.validate.bounds.lower import best_stake, betting_bound, lower_bounds, never_rising
-from empriv.validate.bounds.moments import LEAST_DATABASES, bound_of
-from empriv.validate.ground import ground_of
+from empriv.validate.bounds.line_bounds import floor, lower_of_people, upper_of_cell
+from empriv.validate.bounds.moments import bound_of, folds_of, mean_limits, narrowing, never_rising
 
 _FOLDS = 3  # each measures the joint law anew, which takes time
 _CELLS_PER_BANDWIDTH = 4.0  # the bandwidth is half of the estimate's, so the cells are finer than there
@@ -40,35 +38,27 @@ class JointChoice(NamedTuple):
     member: Membership
 
 
-def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> Upper:
-    """Upper bounds of each individual's joint delta_i, and the indicative one on total risk."""
+def joint_upper_bounds(risk: JointRisk, epsilons: FloatArray, level: float) -> FloatArray:
+    """(individuals, epsilons) upper bounds of each individual's joint delta_i."""
     n = risk.results.n_databases
     out = np.full((len(risk.shifts), len(epsilons)), floor(n, level))
-    for part in (*risk.components.values(), *_axes(risk)):
-        np.maximum(out, upper_bounds(ground_of(part), epsilons, level).upper_i, out=out)
+    parts = (*risk.components.values(), *_axes(risk))
+    for part in parts:
+        np.maximum(out, upper_of_cell(part, epsilons, level, len(parts)), out=out)
     for leak in risk.leaks:
         given_away = np.arange(n)[None, :] < np.round(leak.shares * n)[:, None]
         out[leak.rows] = np.maximum(out[leak.rows], bound_of(given_away.astype(float), level)[:, None])
-    pairs = risk.pairs.narrowed(narrowing(n, HALF))
-    shifts = risk.shifts / narrowing(n, HALF)
+    pairs = risk.pairs.narrowed(narrowing(n))
+    shifts = risk.shifts / narrowing(n)
     rows = np.flatnonzero((shifts > epsilons.min()) & (shifts > 0))
     engines = tuple(Grid.of(pairs, number, fine=_CELLS_PER_BANDWIDTH) for number in range(len(pairs.spaces)))
-    exponent, spread = np.zeros(len(epsilons)), np.zeros((len(epsilons), n))
 
     def task(row: int) -> FloatArray:
         return paired_values(pairs, engines, row, epsilons)
 
     for block_rows, values in risk.in_threads(rows, task):  # values: (rows, epsilons, directions, n)
-        bound = bound_of(values, level)
-        out[block_rows] = np.maximum(out[block_rows], bound.max(axis=2))
-        means = values.mean(axis=3)
-        larger = np.take_along_axis(values, means.argmax(axis=2)[:, :, None, None], axis=2)[:, :, 0]
-        d = np.clip(means.max(axis=2), 0.0, 1.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            exponent -= np.log1p(-d).sum(axis=0)
-            weight = np.where((d > 0) & (d < 1), 1.0 / (1.0 - d), 0.0)
-        spread += np.einsum("rk,rkj->kj", weight, larger)
-    return Upper(np.minimum(out, 1.0), total_bound(exponent, spread, level), exponent, spread)
+        out[block_rows] = np.maximum(out[block_rows], bound_of(values, level).max(axis=2))
+    return np.asarray(np.minimum(out, 1.0))
 
 
 def paired_values(pairs: JointPairs, engines: tuple[Grid, ...], row: int, epsilons: FloatArray) -> FloatArray:
@@ -143,37 +133,9 @@ def joint_lower_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed
     """
     share = 0.5 * (1.0 - level)
     alone = 1.0 - share / len(risk.components)
-    lower = [lower_bounds(ground_of(part), epsilons, alone, seed) for part in risk.components.values()]
-    lower.append(_set_bounds(risk, epsilons, 1.0 - share, seed))
+    lower = [lower_of_people(part, epsilons, alone) for part in risk.components.values()]
+    lower.append(_set_limits(risk, epsilons, 1.0 - share, seed))
     return np.asarray(np.max(lower, axis=0))
-
-
-def _set_bounds(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) -> FloatArray:
-    n = risk.results.n_databases
-    out = np.zeros(len(epsilons))
-    if n < 10:
-        return out
-    shuffled = np.random.default_rng(seed).permutation(n)
-    train, test = np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
-    for k, choice in enumerate(_choose_sets(risk, epsilons, train)):
-        if choice is not None:
-            e = float(np.exp(epsilons[k]))
-            w_train, w_test = (_evaluate_set(risk.results, databases, choice, e) for databases in (train, test))
-            out[k] = betting_bound(w_test, e, level, best_stake(w_train, e))
-    return never_rising(out, epsilons)
-
-
-def joint_limits(risk: JointRisk, epsilons: FloatArray, level: float, seed: int = 0) -> Limits:
-    """Cross-fitted lower limits; the chance of error is shared as in `joint_lower_bounds`.
-
-    The limit on total risk is that of the numbers alone: everybody's set in several dimensions would cost too much.
-    """
-    share = 0.5 * (1.0 - level)
-    alone = 1.0 - share / len(risk.components)
-    parts = [limits_of(ground_of(part), epsilons, alone, seed) for part in risk.components.values()]
-    together = _set_limits(risk, epsilons, 1.0 - share, seed)
-    parts.append(Limits(together, together))
-    return Limits(*(np.asarray(np.max(limits, axis=0)) for limits in zip(*parts, strict=True)))
 
 
 def _set_limits(risk: JointRisk, epsilons: FloatArray, level: float, seed: int) -> FloatArray:

@@ -1,5 +1,7 @@
 """Bounds given presence: every database serves as "others", with the influences as they were seen.
 
+Kept for the cells of tables and for publishing again, until these are judged by the cover.
+
 Everyone gets the parts that make up the bound of one number (a smooth set at a narrowed bandwidth, half-lines, end
 runs, the floor), block by block, their influences grouped. The most exposed get the whole bound of one number on their
 own pair of laws, which also looks at ties and clusters.
@@ -9,102 +11,75 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 
 from empriv.base.native import DOUBLE, DOUBLES, LONG, LONGS
+from empriv.judge import lower, upper
 from empriv.measuring.given.presence import GroupedPeople, PresenceRisk, WhenPresent
 from empriv.measuring.given.presence_block import PresenceBlock
-from empriv.measuring.line.atoms import tie_tolerance
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds.analytic import HALF, TOTAL_WIDTH, Upper, floor, narrowing, total_bound, upper_bounds
-from empriv.validate.bounds.cross_fitted import limits_of
-from empriv.validate.bounds.lower import lower_bounds
-from empriv.validate.bounds.moments import bound_of, groups, quantile, skewed
-from empriv.validate.ground import Ground, ground_of
+from empriv.validate.bounds.line_bounds import floor, lower_of_people, upper_of_people
+from empriv.validate.bounds.moments import bound_of, groups, narrowing, quantile, skewed
 
 WHOLE = 24  # people who get the whole bound, the most exposed
 
 
-def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float, *, whole: int = WHOLE) -> Upper:
-    """The analytic bound for everyone, the whole of it for ``whole`` of them; and the indicative one on total risk."""
+def presence_upper_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float, *, whole: int = WHOLE) -> FloatArray:
+    """(individuals, epsilons) the bound for everyone, the whole of it for ``whole`` of them."""
     n = risk.results.n_databases
     out = np.full((risk.results.n_individuals, len(epsilons)), floor(n, level))
-    exponent, spread = np.zeros(len(epsilons)), np.zeros((len(epsilons), n))
     rows = np.flatnonzero(risk.largest_shifts > 0)
 
-    def task(block_rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def task(block_rows: IntArray) -> FloatArray:
         people = risk.by_database(block_rows)
-        upper = None if people is None else grouped_bounds(people, epsilons, level)
-        total = None if people is None else people.block.narrowed(TOTAL_WIDTH)
-        if upper is None or total is None:
-            parts = [whole_bound(risk, int(row), epsilons, level) for row in block_rows]
-            upper = np.concatenate([part.upper_i for part in parts])
-            return (
-                upper,
-                np.sum([part.exponent for part in parts], axis=0),
-                np.sum([part.spread for part in parts], axis=0),
-            )
-        return upper, *total_parts(total, epsilons)
+        bound = None if people is None else grouped_bounds(people, epsilons, level)
+        if bound is not None:
+            return bound
+        return np.stack([whole_bound(risk, int(row), epsilons, level) for row in block_rows])
 
-    for block_rows, (upper, losses, sums) in risk.in_blocks(rows, task):
-        out[block_rows] = np.maximum(out[block_rows], upper)
-        exponent += losses
-        spread += sums
+    for block_rows, found in risk.in_blocks(rows, task):
+        out[block_rows] = np.maximum(out[block_rows], found)
     for row in rows[np.argsort(-out[rows, 0], kind="stable")][:whole].tolist():
-        out[row] = np.maximum(out[row], whole_bound(risk, row, epsilons, level).upper_i[0])
-    return Upper(np.minimum(out, 1.0), total_bound(exponent, spread, level), exponent, spread)
+        out[row] = np.maximum(out[row], whole_bound(risk, row, epsilons, level))
+    return np.asarray(np.minimum(out, 1.0))
 
 
-def presence_lower_bounds(
-    risk: PresenceRisk, epsilons: FloatArray, level: float, rng: int
-) -> tuple[FloatArray, FloatArray]:
-    """The bound by betting and the cross-fitted limit: of the person who moves the results most, chosen by influence
-    alone, which the bounds take as it was seen."""
+def presence_lower_bounds(risk: PresenceRisk, epsilons: FloatArray, level: float) -> FloatArray:
+    """(epsilons,) the lower bound of the person who moves the results most, chosen by influence alone, which the bounds
+    take as it was seen."""
     shifts = risk.largest_shifts
     if not len(shifts) or not shifts.max() > 0:
-        return np.zeros(len(epsilons)), np.zeros(len(epsilons))
+        return np.zeros(len(epsilons))
     # few influences: the time grows with the square of them, and what thinning changes is taken off
-    ground, thinned = ground_of_person(risk, int(np.argmax(shifts)), most=4)
-    both = lower_bounds(ground, epsilons, level, rng), limits_of(ground, epsilons, level, rng).delta
-    lower, limit = (np.clip(values - np.exp(epsilons) * thinned, 0.0, 1.0) for values in both)
-    return lower, limit
-
-
-def ground_of_person(risk: PresenceRisk, row: int, *, most: int = 64) -> tuple[Ground, float]:
-    """What a bound for one person stands on, ``most`` influences at most, and what thinning may have changed."""
-    person = risk.person(row, most=most)
+    person = risk.person(int(np.argmax(shifts)), most=4)
     if not isinstance(person, WhenPresent):
-        return ground_of(person), 0.0
-    numbers = risk.results.q[risk.results.outcomes == 0]
-    pairs = replace(person.pairs, people=risk.on_random_day.pairs.people)
-    ground = Ground(
-        values=pairs,
-        marked=pairs,
-        bandwidth=person.bandwidth,
-        shifts=np.array([person.shift]),
-        tolerance=tie_tolerance(numbers),
-        refitted=False,
+        return lower_of_people(person, epsilons, level)
+    pairs = person.pairs
+    found = lower.of_pairs(pairs.points, pairs.entries.reshape(1, -1), epsilons, draws=pairs.draws, level=level)[0]
+    return np.asarray(np.clip(found - np.exp(epsilons) * person.thinned, 0.0, 1.0))
+
+
+def whole_bound(risk: PresenceRisk, row: int, epsilons: FloatArray, level: float) -> FloatArray:
+    """(epsilons,) the bound of one number for one person."""
+    person = risk.person(row, most=64)
+    if not isinstance(person, WhenPresent):
+        return np.asarray(upper_of_people(person, epsilons, level).values[0])
+    pairs = person.pairs
+    found = upper.of_pairs(
+        pairs.points, pairs.entries.reshape(1, -1), epsilons, draws=pairs.draws, level=level, known_smooth=True
     )
-    return ground, person.thinned
+    return np.asarray(found.values[0] + person.thinned)
 
 
 def grouped_bounds(people: GroupedPeople, epsilons: FloatArray, level: float) -> FloatArray | None:
     """(people, epsilons) the smooth part and the ends, without the floor; None where points are too far apart."""
-    narrow = people.block.narrowed(narrowing(people.block.n, HALF))
+    narrow = people.block.narrowed(narrowing(people.block.n))
     if narrow is None:
         return None
     upper = np.maximum(_smooth(narrow, epsilons, level), _ends(people, epsilons, level))
     return np.asarray(upper + people.thinned[:, None])
-
-
-def whole_bound(risk: PresenceRisk, row: int, epsilons: FloatArray, level: float) -> Upper:
-    """The whole bound of one number for one person."""
-    ground, thinned = ground_of_person(risk, row)
-    upper = upper_bounds(ground, epsilons, level)
-    return upper._replace(upper_i=upper.upper_i + thinned)
 
 
 def _smooth(block: PresenceBlock, epsilons: FloatArray, level: float) -> FloatArray:
@@ -183,20 +158,6 @@ def _runs(alone: FloatArray, n: int, level: float) -> FloatArray:
     z = quantile(level)
     p = np.maximum(alone - 1, 0) / n
     return np.asarray(p + z * np.sqrt(p * (1 - p) / max(n - 1, 1)) + (1 + 2 * z * z) / 6 * (1 - 2 * p) / n)
-
-
-def total_parts(block: PresenceBlock, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Σ -log1p(-d_i) for each epsilon, and Σ_i W_ij/(1 - d_i) for each database, in i's larger direction."""
-    losses, sums = np.zeros(len(epsilons)), np.zeros((len(epsilons), block.n))
-    for column, both in enumerate(block.values(np.exp(epsilons))):
-        means = both.mean(axis=2)
-        w = np.where((means[0] >= means[1])[:, None], both[0], both[1])
-        d = np.clip(np.maximum(*means), 0.0, 1.0)
-        w, d = w[d > 0], d[d > 0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            losses[column] = -np.log1p(-d).sum()
-            sums[column] = (w / (1 - d)[:, None]).sum(axis=0)
-    return losses, np.where(np.isfinite(sums), sums, 0.0)
 
 
 def _load() -> Callable[..., None] | None:

@@ -24,20 +24,21 @@ import numpy as np
 from empriv.base.progress import progress
 from empriv.base.threads import workers
 from empriv.errors import InputError
+from empriv.judge import noisy_laws
+from empriv.judge.noise_kernels import NoiseKernel
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.densities.density import Kde
-from empriv.measuring.given.presence import GroupedPeople, PresenceRisk
+from empriv.measuring.given.presence import GroupedPeople, PresenceRisk, presence_of
 from empriv.measuring.line.atoms import share_at_most
 from empriv.measuring.tables.innovations import EPSILONS, SHIFTS, RatioGrid, on_random_day, one_of_several
-from empriv.measuring.tables.several import DAYS, Directions, SeveralCells, pairs_block
+from empriv.measuring.tables.several import DAYS, Directions, pairs_block
 from empriv.measuring.tables.table_presence import TablePresenceRisk
 from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds.analytic import TOTAL_WIDTH, Upper, floor, total_bound, upper_bounds
-from empriv.validate.bounds.cross_fitted import Limits, folds_of, mean_limits
-from empriv.validate.bounds.lower import best_stake, betting_bound, never_rising
-from empriv.validate.bounds.moments import LEAST_DATABASES, Merged, Smooth, quantile
-from empriv.validate.bounds.present import grouped_bounds, presence_upper_bounds, total_parts, whole_bound
-from empriv.validate.ground import BoolArray, ground_of
+from empriv.validate.bounds.line_bounds import floor, upper_of_cell
+from empriv.validate.bounds.moments import folds_of, mean_limits, never_rising, quantile
+from empriv.validate.bounds.present import grouped_bounds, presence_upper_bounds, whole_bound
+from empriv.validate.ground import BoolArray
 
 WHOLE = 24  # people who get the whole bound on a day when they are there, the most exposed
 _MOST_CELLS = 12  # whose innovations are composed one by one; of more, along the axes of what somebody does
@@ -48,24 +49,21 @@ _ROAMING = 400  # people whose different cells on different days are looked at, 
 _APART = 3.0  # standard errors by which parts may move together, and still count as independent
 
 
-def table_upper_bounds(risk: TableRisk, epsilons: FloatArray, level: float) -> Upper:
-    """Upper bounds of each individual's delta_i, and the indicative one on total risk."""
+def table_upper_bounds(risk: TableRisk, epsilons: FloatArray, level: float) -> FloatArray:
+    """(individuals, epsilons) upper bounds of each individual's delta_i."""
     n = risk.results.n_databases
     if risk.fit.ridge:
         return _none(risk, epsilons, level)
     out = np.full((risk.results.n_individuals, len(epsilons)), floor(n, level))
-    exponent, spread = np.zeros(len(epsilons)), np.zeros((len(epsilons), n))
+    cells = len(risk.components)
     with progress(len(risk.touching) + len(risk.lines) + 1, "Bounding cells") as advance:
         for name, rows in risk.touching.items():
-            alone = upper_bounds(ground_of(risk.components[name]), epsilons, level).upper_i
+            alone = upper_of_cell(risk.components[name], epsilons, level, cells)
             out[rows] = np.maximum(out[rows], alone[rows])
             advance(1)
         for number, line in enumerate(risk.lines):
-            for scale, part in enumerate(risk.along_line(number, shrink=risk.fit.g).values()):
-                upper = upper_bounds(ground_of(part), epsilons, level)
-                out[line.rows] = np.maximum(out[line.rows], upper.upper_i)
-                if not scale:  # once for everyone
-                    exponent, spread = exponent + upper.exponent, spread + upper.spread
+            for part in risk.along_line(number, shrink=risk.fit.g).values():
+                out[line.rows] = np.maximum(out[line.rows], upper_of_cell(part, epsilons, level, cells))
             advance(1)
         rows = composed_rows(risk)
         if len(rows):
@@ -74,19 +72,16 @@ def table_upper_bounds(risk: TableRisk, epsilons: FloatArray, level: float) -> U
             amplified = on_random_day(there.grid, there.curves, share, epsilons)
             amplified = np.minimum(amplified, roaming_bounds(risk, rows, share, amplified, epsilons, level))
             out[rows] = np.maximum(out[rows], amplified)
-        losses, sums = _total_of_several(risk.several, epsilons)
         advance(1)
-    out = _with_certain(risk, out, epsilons, level, present=False)
-    return Upper(np.minimum(out, 1.0), total_bound(exponent + losses, spread + sums, level), exponent, spread)
+    return np.minimum(_with_certain(risk, out, epsilons, level, present=False), 1.0)
 
 
-def table_presence_bounds(risk: TablePresenceRisk, epsilons: FloatArray, level: float) -> Upper:
+def table_presence_bounds(risk: TablePresenceRisk, epsilons: FloatArray, level: float) -> FloatArray:
     """The same on a database that people are in."""
     table, n = risk.on_random_day, risk.results.n_databases
     if table.fit.ridge:
         return _none(table, epsilons, level)
     out = np.full((risk.results.n_individuals, len(epsilons)), floor(n, level))
-    exponent = np.zeros(len(epsilons))
     single = _by_cells(table, level)
     looked_at = _most_exposed(table, single)
     whole: list[tuple[int, float, PresenceRisk, int]] = []
@@ -103,29 +98,22 @@ def table_presence_bounds(risk: TablePresenceRisk, epsilons: FloatArray, level: 
                     else table.rest.risks(replace(line, rows=rows), shrink=table.fit.g)
                 )
                 for part in shrunk.values():
-                    present = part.given_presence()
+                    present = presence_of(part)
                     upper = presence_upper_bounds(present, epsilons, level, whole=0)
                     # what they do counts as known by cells, and as unknown here, which is less
                     least = np.full(len(rows), known is None)[:, None]
-                    out[rows] = np.where(
-                        least, np.maximum(out[rows], upper.upper_i), np.minimum(out[rows], upper.upper_i)
-                    )
-                    whole += [(int(row), float(upper.upper_i[k, 0]), present, k) for k, row in enumerate(rows)]
+                    out[rows] = np.where(least, np.maximum(out[rows], upper), np.minimum(out[rows], upper))
+                    whole += [(int(row), float(upper[k, 0]), present, k) for k, row in enumerate(rows)]
             advance(1)
         for row, _, present, k in sorted(whole, key=lambda part: -part[1])[:WHOLE]:
-            out[row] = np.maximum(out[row], whole_bound(present, k, epsilons, level).upper_i[0])
+            out[row] = np.maximum(out[row], whole_bound(present, k, epsilons, level))
         rows = composed_rows(table)
         if len(rows):
             there = composed_there(table, rows, level)
             out[rows] = np.maximum(out[rows], there.grid.at(there.curves, epsilons))
         advance(1)
     out = np.maximum(_with_certain(table, out, epsilons, level, present=True), floor(n, level))
-    with np.errstate(divide="ignore"):
-        exponent = -np.log1p(-np.minimum(risk.delta_i(epsilons), 1.0)).sum(axis=0)
-    # people are there on different days: the sum has no values by database that a deviation could be taken of
-    total = -np.expm1(-exponent)
-    spread = np.zeros((len(epsilons), n))
-    return Upper(np.minimum(out, 1.0), np.maximum(total, out.max(axis=0, initial=0.0)), exponent, spread)
+    return np.asarray(np.minimum(out, 1.0))
 
 
 def _by_cells(risk: TableRisk, level: float) -> dict[int, Composed]:
@@ -171,12 +159,11 @@ def composed_rows(risk: TableRisk) -> IntArray:
     return np.concatenate((*on_lines, risk.several.rows)).astype(np.int64)
 
 
-def _none(risk: TableRisk, epsilons: FloatArray, level: float) -> Upper:
+def _none(risk: TableRisk, epsilons: FloatArray, level: float) -> FloatArray:
     n = risk.results.n_databases
     out = np.full((risk.results.n_individuals, len(epsilons)), floor(n, level))
     out[risk.from_below] = 1.0
-    total = 1.0 if risk.from_below.any() else floor(n, level)
-    return Upper(out, np.full(len(epsilons), total), np.zeros(len(epsilons)), np.zeros((len(epsilons), n)))
+    return out
 
 
 def _with_certain(
@@ -457,18 +444,6 @@ def as_people(directions: Directions, bandwidths: FloatArray, draws: int) -> Gro
     return GroupedPeople(block, others, (moved - others)[:, None, :], np.ones((count, 1)), bandwidths, np.zeros(count))
 
 
-def _total_of_several(several: SeveralCells, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What people of several cells add to the bound on total risk."""
-    losses, sums = np.zeros(len(epsilons)), np.zeros((len(epsilons), several.fit.n))
-    for directions in several.blocks(several.rows, present=False):
-        people = as_people(directions, several.bandwidths(directions), several.influences.draws)
-        block = None if people is None else people.block.narrowed(TOTAL_WIDTH)
-        if block is not None:
-            more, spread = total_parts(block, epsilons)
-            losses, sums = losses + more, sums + spread
-    return losses, sums
-
-
 # Lower bounds
 
 
@@ -481,13 +456,12 @@ class _Trained(NamedTuple):
 
 def table_lower_bounds(
     risk: TableRisk, epsilons: FloatArray, level: float, seed: int, *, present: bool = False
-) -> tuple[FloatArray, Limits]:
-    """The bound by betting, and the cross-fitted limits, on a random day or where people are there."""
+) -> FloatArray:
+    """(epsilons,) cross-fitted lower bounds, on a random day or where people are there."""
     n = risk.results.n_databases
-    none = np.zeros(len(epsilons))
     candidates = _candidates(risk)
     if n < LEAST_DATABASES or not len(candidates):
-        return none, Limits(none, none)
+        return np.zeros(len(epsilons))
     fold = folds_of(n, seed)
     values = np.zeros((len(epsilons), n))
     for left_out in np.unique(fold).tolist():
@@ -495,18 +469,8 @@ def table_lower_bounds(
         for k, w in enumerate(_chosen(risk, candidates, train, epsilons, present=present)):
             if w is not None:
                 values[k, ~train] = w[~train]
-    half = np.zeros(n, bool)
-    half[np.random.default_rng(seed).permutation(n)[: n // 2]] = True
-    lower = none.copy()
-    for k, w in enumerate(_chosen(risk, candidates, half, epsilons, present=present)):
-        if w is not None:
-            e = float(np.exp(epsilons[k]))
-            lower[k] = betting_bound(w[~half], e, level, best_stake(w[half], e))
     limit = never_rising(mean_limits(values, level), epsilons)
-    given_away = _leak_limits(risk, level, present=present)
-    lower = np.maximum(never_rising(lower, epsilons), given_away)
-    limit = np.maximum(limit, given_away)
-    return np.minimum(lower, 1.0), Limits(limit, limit)
+    return np.maximum(limit, _leak_limits(risk, level, present=present))
 
 
 def _candidates(risk: TableRisk) -> IntArray:
@@ -543,10 +507,12 @@ def _chosen(
         width = widths[key]
         if width is None:
             continue
-        cut = Smooth.of(Merged.of(trained.points, trained.without[None, :], None), width, weights)
-        for k, epsilon in enumerate(epsilons.tolist()):
-            for direction in (0, 1):
-                w = cut.values(direction, float(np.exp(epsilon)), draws)[0]
+        kernel = NoiseKernel("laplace", width)
+        each = noisy_laws.values(
+            trained.points, trained.without[None, :], kernel, epsilons, draws=draws, weights=weights
+        )[0]
+        for k in range(len(epsilons)):
+            for w in each[k]:
                 score = float(w[train].mean() - quantile(0.95) * w[train].std() / np.sqrt(n))
                 if score > best[k][0]:
                     best[k] = (score, w)

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from empriv.errors import InputError
+from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.given.battery import battery, power_at
 from empriv.measuring.given.calendar import order_of
 from empriv.measuring.line.atoms import lattice
 from empriv.results import FloatArray, Results
-from empriv.validate.bounds.analytic import floor
-from empriv.validate.bounds.moments import LEAST_DATABASES
 from empriv.words.checks import check_sentence, check_title
 
 SEVERITIES = ("error", "warning", "info")
@@ -63,7 +62,7 @@ class Check:
     @property
     def title(self) -> str:
         """What was checked."""
-        return check_title(self.code, self.subject)
+        return check_title(self.code)
 
     @property
     def sentence(self) -> str:
@@ -112,7 +111,6 @@ def checks_of(risk: RiskContract, epsilon: float, rng: int) -> list[Check]:  # n
     return [
         order_check(results, series, rng),
         number_check(n),
-        floor_check(n),
         gravest({name: ties_check(part) for name, part in parts.items()}),
     ]
 
@@ -149,11 +147,6 @@ def number_check(n: int) -> Check:
     """Whether the databases are enough for a bound."""
     severity = "error" if n < LEAST_DATABASES else "warning" if n < _MANY_DATABASES else "info"
     return Check("databases", severity, {"n": n, "least": LEAST_DATABASES})
-
-
-def floor_check(n: int) -> Check:
-    """The least delta that so many databases support."""
-    return Check("floor", "info", {"floor": floor(n, 0.95), "n": n})
 
 
 def ties_check(results: Results) -> Check:

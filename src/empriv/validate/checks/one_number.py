@@ -12,18 +12,15 @@ from empriv.measuring.given.adversary_risk import AdversaryRisk
 from empriv.measuring.given.battery import same_within
 from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
-from empriv.validate.bounds.analytic import floor
 from empriv.validate.checks import robustness
 from empriv.validate.checks.check import (
     Check,
     checks_of,
-    floor_check,
     leak_check,
     number_check,
     order_check,
     ties_check,
 )
-from empriv.validate.checks.patterns import digit_checks, spread_check, structure_checks
 from empriv.validate.checks.shared_chance import chance_check
 from empriv.validate.ground import Ground, ground_of
 from empriv.words.outcomes import outcome_name
@@ -47,14 +44,9 @@ def _(risk: Risk, epsilon: float, rng: int) -> list[Check]:
     return [
         order_check(risk.results, series, rng),
         number_check(n),
-        floor_check(n),
         *leak_checks(risk),
         ties_check(risk.results),
-        _bandwidth(risk, epsilon),
-        *structure_checks(risk, rows, epsilon),
-        *digit_checks(risk.pairs, rows),
-        spread_check(risk.pairs, rows),
-        *representative_checks(risk, epsilon, rng),
+        modes_check(risk),
         tails_check(ground),
         dependent_check(risk, ground, epsilon),
         *chance_check(risk, epsilon, rng),
@@ -84,26 +76,12 @@ def leak_checks(risk: Risk, component: str | None = None) -> list[Check]:
     ]
 
 
-def _bandwidth(risk: Risk, epsilon: float) -> Check:
-    measured = risk.delta(float(epsilon))
-    deltas = {"as measured": measured, **robustness.sensitivity(risk, epsilon)}
-    far = max(deltas.values()) > 2 * max(measured, floor(risk.results.n_databases, 0.95))
-    return Check("bandwidth", "warning" if far else "info", deltas)
-
-
-def representative_checks(risk: RiskContract, epsilon: float, rng: int) -> list[Check]:
+def modes_check(risk: RiskContract) -> Check:
     """Whether the individuals seen are representative of others."""
-    delta_i, presence = risk.delta_i(float(epsilon)), risk.results.presence
     groups = robustness.modes(np.nan_to_num(risk.influence(), nan=0.0))
     small = sum(count < _FEW for count in groups)
     numbers: dict[str, Any] = {"modes": len(groups), "smallest_mode": min(groups, default=0), "small_modes": small}
-    share = robustness.rare_share(delta_i, presence)
-    ratio = robustness.halves(delta_i, rng).ratio
-    return [
-        Check("modes", "warning" if small else "info", numbers),
-        Check("rare", "warning" if share > 0.2 else "info", {"share": share}),
-        Check("held-out", "info" if ratio <= 2 else "warning", {"ratio": ratio}),
-    ]
+    return Check("modes", "warning" if small else "info", numbers)
 
 
 def tails_check(ground: Ground) -> Check:

@@ -5,7 +5,7 @@ Figures only; `one_number` and `several_numbers` judge how grave they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import largest_shifts
 from empriv.measuring.line.risk import Risk, pairs_of, risk_of_pairs
-from empriv.measuring.series.composition import gaussian_delta
 from empriv.results import FloatArray, IntArray, Results
 
 FAMILIES: dict[str, Density] = {
@@ -28,8 +27,6 @@ _MOST = 20  # riskiest individuals measured again
 MOST_VARIABLE = 600  # points
 _EACH_CHOSEN = 2_000  # points up to which a Gaussian's bandwidth is chosen by itself
 SCALES = {"half the bandwidth": 0.5, "double the bandwidth": 2.0}
-_SPLITS = 200
-_STAGES = (4, 64)  # individuals measured first: what they have shows who can be skipped
 
 
 def subset(results: Results, rows: IntArray) -> Results:
@@ -66,65 +63,6 @@ def _entries(starts: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
 def riskiest(risk: Risk | JointRisk, epsilon: float, most: int = _MOST) -> IntArray:
     """Individuals of the largest delta_i, then of the largest shift."""
     return np.lexsort((-risk.shifts, -risk.delta_i(float(epsilon))))[:most]
-
-
-def sensitivity(risk: Risk, epsilon: float) -> dict[str, float]:
-    """delta at half and double the bandwidth over everyone, and with other densities over the riskiest."""
-    deltas = {}
-    if isinstance(risk.density, Mixture):
-        for name, factor in SCALES.items():
-            deltas[name] = largest_delta(scaled(risk, factor), epsilon)
-    # a Gaussian takes time with the square of the points, for each individual
-    most = max(3, min(_MOST, _MOST * _EACH_CHOSEN // max(1, len(risk.pairs.points))))
-    alternatives = other_densities(risk, riskiest(risk, epsilon, most))
-    return {**deltas, **{name: largest_delta(alternative, epsilon) for name, alternative in alternatives.items()}}
-
-
-def largest_delta(risk: Risk, epsilon: float) -> float:
-    """``risk.delta(epsilon)``, for which only people who may have the largest delta_i are measured."""
-    highest = highest_deltas(risk, epsilon)
-    rows = np.argsort(-highest, kind="stable")
-    best, start = 0.0, 0
-    for count in (*_STAGES, len(rows)):
-        stage = rows[start:count]
-        stage = stage[highest[stage] > best]
-        start = count
-        if not len(stage):
-            break
-        best = max(best, risk_of_rows(risk, stage).delta(float(epsilon)))
-    return best
-
-
-def highest_deltas(risk: Risk, epsilon: float) -> FloatArray:
-    """(individuals,) what no delta_i exceeds; inf where that takes more than a look at each result.
-
-    Both densities are averages of as many kernels, and the hockey stick is convex in both together: it is at most the
-    average of what the kernels of each pair give.
-    """
-    pairs, model = risk.pairs, risk.density
-    out = np.full(pairs.n_individuals, np.inf)
-    if not isinstance(model, Mixture) or model.refit is not None or model.kernel.name not in _KERNEL_DELTAS:
-        return out
-    before = np.take(pairs.points.reshape(-1, pairs.draws), pairs.entry_database, axis=0)
-    widths = np.take(model.bandwidths.reshape(-1, pairs.draws), pairs.entry_database, axis=0)
-    with np.errstate(invalid="ignore"):  # an atom on both sides; who moves one has an infinite shift
-        shifts = np.nan_to_num(np.abs(pairs.entries - before) / widths)
-    apart = _KERNEL_DELTAS[model.kernel.name](shifts, float(epsilon)).sum(axis=1)
-    who = np.repeat(np.arange(len(out)), np.diff(pairs.starts))
-    total = np.bincount(who, apart, len(out)) / len(pairs.points)
-    plain = np.isfinite(risk.shifts)
-    if pairs.ratios is not None:
-        plain &= pairs.ratios == 1  # others are measured at a bandwidth of their own
-    out[plain] = total[plain] * (1 + 1e-9) + 1e-11  # figures are rounded up
-    return out
-
-
-def _laplace_delta(shifts: FloatArray, epsilon: float) -> FloatArray:
-    """The hockey stick of two Laplace laws so many bandwidths apart."""
-    return np.asarray(-np.expm1(np.minimum(0.5 * (epsilon - shifts), 0.0)))
-
-
-_KERNEL_DELTAS = {"laplace": _laplace_delta, "gaussian": gaussian_delta}
 
 
 def scaled(risk: Risk, factor: float) -> Risk:
@@ -168,31 +106,6 @@ def _gaussian(risk: Risk) -> Risk:
     return Risk(risk.results, model, risk.pairs, largest_shifts(risk.pairs, model))
 
 
-@dataclass(frozen=True)
-class Halves:
-    """The risk of a random half of the individuals, as a forecast of the other half's.
-
-    ``ratio`` is the median, over splits, of the larger delta over the smaller (inf where one is 0).
-    """
-
-    n_individuals: int
-    ratio: float
-
-
-def halves(delta_i: FloatArray, rng: int = 0) -> Halves:
-    """Split the individuals at random, many times."""
-    n = len(delta_i)
-    if n < 2 or delta_i.max() <= 0:
-        return Halves(n, 1.0)
-    generator = np.random.default_rng(rng)
-    top = np.sort(delta_i)[::-1][: min(n, 64)]  # anyone further down is next to never a half's largest
-    sides = generator.random((_SPLITS, len(top))) < 0.5
-    first_half, second_half = np.where(sides, top, 0.0).max(axis=1), np.where(sides, 0.0, top).max(axis=1)
-    low, high = np.minimum(first_half, second_half), np.maximum(first_half, second_half)
-    with np.errstate(divide="ignore"):
-        return Halves(n, float(np.median(np.where(low > 0, high / np.where(low > 0, low, 1.0), np.inf))))
-
-
 def modes(sizes: FloatArray, factor: float = 3.0) -> list[int]:
     """How many individuals each mode of contribution has: groups of influences at least ``factor`` apart."""
     logs = np.sort(np.log(sizes[(sizes > 0) & np.isfinite(sizes)]))
@@ -200,12 +113,6 @@ def modes(sizes: FloatArray, factor: float = 3.0) -> list[int]:
         return []
     cuts = np.flatnonzero(np.diff(logs) > np.log(factor))
     return [int(count) for count in np.diff(np.concatenate(([0], cuts + 1, [len(logs)])))]
-
-
-def rare_share(delta_i: FloatArray, presence: IntArray, most: int = 2) -> float:
-    """Share of the summed delta_i that belongs to individuals in at most ``most`` databases."""
-    total = float(delta_i.sum())
-    return float(delta_i[presence <= most].sum()) / total if total > 0 else 0.0
 
 
 def tail_index(points: FloatArray) -> float:

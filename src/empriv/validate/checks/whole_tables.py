@@ -19,14 +19,13 @@ from empriv.validate.checks.check import (
     SIGNIFICANT,
     Check,
     checks_of,
-    floor_check,
     gravest,
     leak_check,
     number_check,
     order_check,
     ties_check,
 )
-from empriv.validate.checks.one_number import RISKIEST, leak_checks, representative_checks, tails_check
+from empriv.validate.checks.one_number import RISKIEST, leak_checks, modes_check, tails_check
 from empriv.validate.ground import ground_of
 
 _MANY = 0.5  # parameters in a database from which on figures are larger than the truth
@@ -48,11 +47,10 @@ def _(risk: TableRisk, epsilon: float, rng: int) -> list[Check]:
         together_check(risk),
         order_check(risk.results, _series(risk, rows), rng),
         number_check(n),
-        floor_check(n),
         *(leak_check(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
         *(check for name in risk.touching for check in leak_checks(risk.components[name], name)),
         gravest({name: ties_check(part.results) for name, part in alone.items()}),
-        *representative_checks(risk, epsilon, rng),
+        modes_check(risk),
         gravest({name: tails_check(ground_of(part)) for name, part in alone.items()}),
     ]
 

@@ -16,11 +16,12 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from sqlglot import TokenType, exp, tokenize
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 from empriv.collecting.engines.connections.incoming import Incoming, different
 from empriv.collecting.engines.engine import BeyondLimits, FailedOnRows
 from empriv.collecting.sources import Address, Connected
-from empriv.collecting.sql.closed_door import one_select, tables_of
+from empriv.collecting.sql.allowlist import one_select, tables_of
 from empriv.collecting.sql.pointing import nearest
 from empriv.errors import EmprivError, MissingExtraError, QueryError, SourceError
 
@@ -163,20 +164,6 @@ class PostgresConnection:
         self._readers.clear()
         self._cursors.clear()
 
-    @contextmanager
-    def attempt(self) -> Iterator[None]:
-        """What fails in the body leaves the transaction as it was before."""
-        asked(lambda: self._run("SAVEPOINT empriv_attempt"))
-        try:
-            yield
-        except BaseException:
-            self._stop_reading()
-            with suppress(EmprivError):
-                asked(lambda: self._run("ROLLBACK TO SAVEPOINT empriv_attempt"))
-            raise
-        self._stop_reading()
-        asked(lambda: self._run("RELEASE SAVEPOINT empriv_attempt"))
-
     def relation(self, table: Connected) -> Relation:
         """The rows of a table or of a SELECT."""
         inner = f"SELECT * FROM {self._found(table.table)}" if table.table is not None else self._one_select(table)
@@ -246,7 +233,9 @@ class PostgresConnection:
                 schema, _, relation = self._found(name).partition(".")
                 node.set("db", exp.to_identifier(schema[1:-1].replace('""', '"'), quoted=True))
                 node.set("this", exp.to_identifier(relation[1:-1].replace('""', '"'), quoted=True))
-        text = str(tree.sql(dialect="postgres", comments=False))
+        # Every name in quotes, as the server would fold it: nothing in a name is read as anything else.
+        folded = normalize_identifiers(tree, dialect="postgres")
+        text = str(folded.sql(dialect="postgres", identify=True, comments=False))
         self._refuse_volatile(text)
         return text
 

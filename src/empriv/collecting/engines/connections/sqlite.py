@@ -15,7 +15,7 @@ from urllib.parse import quote
 from empriv.collecting.engines.connections.incoming import Incoming, different
 from empriv.collecting.engines.engine import BeyondLimits
 from empriv.collecting.sources import Connected
-from empriv.collecting.sql.closed_door import one_select
+from empriv.collecting.sql.allowlist import one_select
 from empriv.collecting.sql.pointing import nearest
 from empriv.errors import MissingExtraError, SourceError
 

@@ -7,13 +7,13 @@ handed over, and takes no other setting. Only this folder imports duckdb.
 from __future__ import annotations
 
 import json
-import math
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, cast
@@ -25,32 +25,39 @@ from sqlglot import exp, parse_one
 
 from empriv.base.scratch import scratch_directory
 from empriv.collecting.engines.connections.incoming import Incoming, of_stream
-from empriv.collecting.engines.connections.postgresql import PostgresConnection, Relation, connection_to
+from empriv.collecting.engines.connections.postgresql import connection_to
 from empriv.collecting.engines.connections.sqlite import opened
 from empriv.collecting.engines.data_view import data_view, each_row, labels, quoted, text_literal
+from empriv.collecting.engines.duckdb.binding import BINDER_CONFIG, Binder, binder_of
 from empriv.collecting.engines.duckdb.failures import ABOUT_VALUES, querying, reading
-from empriv.collecting.engines.duckdb.second_look import check_as_parsed
+from empriv.collecting.engines.duckdb.recheck import check_same, parsed
+from empriv.collecting.engines.duckdb.sandbox import AVAILABLE, Connection, Sandbox, sandboxed
+from empriv.collecting.engines.duckdb.sandbox_child import Sent
 from empriv.collecting.engines.duckdb.text_dates import check_dates
-from empriv.collecting.engines.engine import PRESENCE, BeyondLimits, Column, Integers, Rows
+from empriv.collecting.engines.engine import PRESENCE, Apart, BeyondLimits, Column, Integers, Rows, SentRows, Session
 from empriv.collecting.engines.zones import zone_of
-from empriv.collecting.queries import DATA, DATABASE, INDIVIDUAL
+from empriv.collecting.names import DATA, DATABASE, EVERYONE, INDIVIDUAL
 from empriv.collecting.sources import REMOTE, Connected, Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.advice import check_files
 from empriv.collecting.sql.aggregates import Type
-from empriv.collecting.sql.closed_door import one_select
+from empriv.collecting.sql.allowlist import one_select, row_expression
+from empriv.collecting.sql.printing import OWN_NAMES, Names, names_in, own_text, plain, printed, secret, with_nonce
 from empriv.collecting.sql.templates import in_place_of
-from empriv.errors import InputError, SourceError
+from empriv.errors import InputError, QueryError, SourceError
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _LONG_INTEGERS = {"UBIGINT", "HUGEINT"}  # of which some do not fit in NumPy's int64
+_CODE = "empriv_code"  # the column that says whose a row is, by position
 _MOST_BITS = 10**9  # of one value, in DuckDB
+_LONGEST_LABEL = 1000  # characters
+_MOST_SECONDS = 10**6  # that a server counts in milliseconds, in 32 bits
 T = TypeVar("T")
 _READERS = {"csv": "read_csv", "json": "read_json_auto"}
 
 
 @dataclass(frozen=True)
 class DuckDBEngine:
-    """Runs queries in this process with DuckDB.
+    """Runs queries on this machine with DuckDB.
 
     Parameters
     ----------
@@ -60,6 +67,8 @@ class DuckDBEngine:
     temp_directory : where DuckDB writes what does not fit in memory
     progress : whether reading rows from a database shows progress: False never, True always, None if it takes long
     views : whether views of DuckDB files are read, which can read any file; False refuses them
+    sandbox : whether DuckDB runs in a process of its own, which the system limits to the memory that ``memory_limit``
+        asks for and which is killed after ``timeout``; None if one of the two is given
 
     Examples
     --------
@@ -75,43 +84,74 @@ class DuckDBEngine:
     timeout: float | None = None
     progress: bool | None = None
     views: bool = True
+    sandbox: bool | None = None
 
     def __post_init__(self) -> None:
         seconds = self.timeout
         number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if seconds is not None and not (number and 0 < seconds < math.inf):
-            raise InputError(f"`timeout` must be a number of seconds above 0, got {seconds!r}.")
+        if seconds is not None and not (number and 0 < seconds <= _MOST_SECONDS):
+            raise InputError(f"`timeout` must be a number of seconds above 0, up to a million, got {seconds!r}.")
 
     @contextmanager
     def session(self, data: Databases) -> Iterator[DuckDBSession]:
         """Open the databases for querying."""
         with self.connected(data) as (connection, worker):
-            yield DuckDBSession(connection, data, self.threads, worker, self.timeout, self.progress, views=self.views)
+            session = DuckDBSession(
+                connection, data, self.threads, worker, self.timeout, self.progress, views=self.views
+            )
+            try:
+                yield session
+            finally:
+                session.close()
 
     @contextmanager
-    def connected(self, data: Databases) -> Iterator[tuple[duckdb.DuckDBPyConnection, Executor]]:
+    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> Iterator[Apart]:
+        """The rows of these databases of a session, in a connection of their own."""
+        from empriv.collecting.engines.duckdb.apart import ApartRows, rows_of
+
+        alone = replace(data, parts=(), labels=None, tables={}, draws=None)
+        sent = {DATA: session.stream(rows_of(session.columns[DATA], chosen))}
+        sent |= {name: session.stream(exp.select("*").from_(exp.table_(name, quoted=True))) for name in data.tables}
+        with ExitStack() as stack:
+            connection, worker, timeout = self._beside(session) or (*stack.enter_context(self.connected(alone)), None)
+            apart = ApartRows(connection, alone, self.threads, worker, timeout, sent=sent, zone=zone_of(data))
+            stack.callback(apart.close)
+            yield apart
+
+    def _beside(self, session: Session) -> tuple[Connection, Executor | None, float | None] | None:
+        """A further connection where a session's is limited by the system, so that the same limits hold for both."""
+        session = getattr(session, "inner", session)  # of a protocol's session, that of the engine
+        if not isinstance(session, DuckDBSession) or not isinstance(session.connection, Sandbox):
+            return None
+        beside = session.connection.beside(":memory:", config=session.connection.config)
+        return beside, session.worker, session.seconds_left()
+
+    @contextmanager
+    def connected(self, data: Databases) -> Iterator[tuple[Connection, Executor]]:
         """A connection with the engine's limits, and the thread that works on it."""
         check_files(data)
         # What does not fit in memory holds people's rows: it goes where nobody else may read, and is removed at last.
-        with _own_directory(self.temp_directory) as directory:
+        with _own_directory(self.temp_directory) as directory, ExitStack() as stack:
             # Python's variables are no tables: only what is handed over is one.
             config: dict[str, Any] = {"temp_directory": directory, "python_enable_replacements": "false"}
             config["autoinstall_known_extensions"] = "false"  # nothing is downloaded that nobody asked for
             for name, value in (("memory_limit", self.memory_limit), ("threads", self.threads)):
                 if value is not None:
                     config[name] = str(value)
+            limited = self.memory_limit is not None or self.timeout is not None
+            alone = AVAILABLE and (limited if self.sandbox is None else self.sandbox)
+            connection: Connection
             try:
-                connection = duckdb.connect(":memory:", config=config)
+                if alone:
+                    connection = stack.enter_context(sandboxed(config, directory))
+                else:
+                    connection = stack.enter_context(closing(duckdb.connect(":memory:", config=config)))
             except duckdb.Error:
                 raise InputError(
                     "`memory_limit` and `threads` must be settings that DuckDB understands. "
                     'Hint: a memory limit reads "2GB".'
                 ) from None
-            with ThreadPoolExecutor(1) as worker:
-                try:
-                    yield connection, worker
-                finally:
-                    connection.close()
+            yield connection, stack.enter_context(ThreadPoolExecutor(1))
 
 
 @contextmanager
@@ -130,14 +170,16 @@ class Extract:
 
     path: str
     columns: tuple[str, ...]
+    nonce: str
 
     def __call__(self, database: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64]]:
         own = ", ".join(map(quoted, self.columns))
         with reading(), duckdb.connect(":memory:", config={"threads": "1"}) as connection:
             found = connection.execute(
-                f"SELECT {own}, empriv_code FROM read_parquet({text_literal(self.path)}) WHERE {DATABASE} = {database}"
+                f"SELECT {own}, {quoted(secret(_CODE, self.nonce))} FROM read_parquet({text_literal(self.path)}) "
+                f"WHERE {quoted(secret(DATABASE, self.nonce))} = {database}"
             ).fetchnumpy()
-        codes = np.asarray(found["empriv_code"], np.int64)
+        codes = np.asarray(found[secret(_CODE, self.nonce)], np.int64)
         return {name: _plain(found[name]) for name in self.columns}, codes
 
 
@@ -156,7 +198,7 @@ class SameRows:
 class DuckDBSession:
     """One connection in which ``data`` and the other tables are views."""
 
-    connection: duckdb.DuckDBPyConnection
+    connection: Connection
     data: Databases
     threads: int | None = None
     worker: Executor | None = None
@@ -169,6 +211,8 @@ class DuckDBSession:
     _files: list[str] = field(default_factory=list)
     integer_bits: int = 126
     views: bool = True
+    nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+    _sent: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -200,11 +244,16 @@ class DuckDBSession:
                     relation = name
                 relations.append(relation)
             self._check_rows(relations)
+            self._check_cut()
             for statement in data_view(self.data, relations, self._columns_of):
                 self._run(statement)
         self._check_nulls()
         self._make_labels("empriv_databases", DATABASE)
         self._check_moments()
+
+    @property
+    def digests_rows(self) -> bool:
+        return True
 
     @property
     def whose(self) -> Sequence[str]:
@@ -232,8 +281,12 @@ class DuckDBSession:
         """Read the rows of a stream or a connection, once, into a table of this name."""
         match table:
             case Connected("postgresql", address):
-                with connection_to(address, timezone=self.timezone, timeout=self._seconds_left()) as server:
-                    self._receive_from(server, server.relation(table), name)
+                with connection_to(address, timezone=self.timezone, timeout=self.seconds_left()) as server:
+                    relation = server.relation(table)
+                    try:
+                        self._pour(server.stream(relation), name, server.cancel)
+                    except duckdb.ConversionException:  # a numeric that is NaN, which no decimal is
+                        self._pour(server.stream(server.with_digits(relation)), name, server.cancel)
             case Connected():
                 with opened(table) as file:
                     try:
@@ -248,26 +301,17 @@ class DuckDBSession:
                     )
                 self._pour(of_stream(frame if once is None else once.pop()), name, None)
 
-    def _receive_from(self, server: PostgresConnection, relation: Relation, name: str) -> None:
-        try:
-            self._pour(server.stream(relation), name, server.cancel)
-        except duckdb.ConversionException:  # a numeric that is NaN, which no decimal is
-            self._pour(server.stream(server.with_digits(relation)), name, server.cancel)
-
-    def _pour(
-        self, incoming: Incoming, name: str, stop: Callable[[], None] | None, names: Sequence[str] | None = None
-    ) -> None:
-        """Make a table of rows as they come in; ``names`` are those of its columns, if they are to have others."""
-        arriving = incoming.columns()
+    def _pour(self, incoming: Incoming, name: str, stop: Callable[[], None] | None) -> None:
+        """Make a table of rows as they come in."""
         columns = ", ".join(
-            f"CAST({quoted(column)} AS {incoming.types[column]}) AS {quoted(called)}"
+            f"CAST({quoted(column)} AS {incoming.types[column]}) AS {quoted(column)}"
             if column in incoming.types
-            else f"{quoted(column)} AS {quoted(called)}"
-            for column, called in zip(arriving, names or arriving, strict=True)
+            else quoted(column)
+            for column in incoming.columns()
         )
-        self.connection.register("empriv_incoming", incoming.batches(show=self.show))
         self._stop, failure = stop, None
         try:
+            self._register("empriv_incoming", incoming.batches(show=self.show))
             self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT {columns} FROM empriv_incoming")
         except duckdb.Error:
             failure = incoming.failure
@@ -275,14 +319,14 @@ class DuckDBSession:
                 raise
         finally:
             self._stop = None
-            self.connection.unregister("empriv_incoming")
+            self._unregister("empriv_incoming")
         if failure is not None:
             raise failure
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:
         hidden = {DATABASE, INDIVIDUAL}
-        own = {DATA: [name for name in self._columns_of(DATA) if name not in hidden]}
+        own = {DATA: [name for name in self._columns_of(EVERYONE) if name not in hidden]}
         return own | {name: list(self._columns_of(quoted(name))) for name in self.data.tables}
 
     @cached_property
@@ -297,10 +341,10 @@ class DuckDBSession:
     @cached_property
     def integers(self) -> Integers | None:
         # Whoever is in no random database is listed too: by label.
-        if each_row(self.data) != DATA or self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS - _LONG_INTEGERS:
+        if each_row(self.data) != EVERYONE or self._columns_of(EVERYONE)[INDIVIDUAL] not in _INTEGERS - _LONG_INTEGERS:
             return None
         with reading():
-            ((rows, first, last),) = self._run(f"SELECT COUNT(*), MIN({INDIVIDUAL}), MAX({INDIVIDUAL}) FROM {DATA}")
+            ((rows, first, last),) = self._run(f"SELECT COUNT(*), MIN({INDIVIDUAL}), MAX({INDIVIDUAL}) FROM {EVERYONE}")
         if first is None or last - first >= 2 * rows + 1024:
             return None
         return Integers(first, last - first + 1)
@@ -310,12 +354,24 @@ class DuckDBSession:
             self._make_labels("empriv_individuals", INDIVIDUAL)
             self._labelled = True
 
-    def admit(self, statement: exp.Expr) -> None:
-        with querying():
-            text = statement.sql(dialect="duckdb", comments=False)
-            ((parsed,),) = self._run("SELECT CAST(json_serialize_sql($text) AS VARCHAR)", {"text": text})
-        check_as_parsed(parsed, list(self.columns))
+    def admit(self, select: exp.Expr, written: tuple[str, Names] | None) -> None:
+        binder = self.binder
+        self._interruptible(lambda: binder.admit(select, written))
         self._close_door()
+
+    def close(self) -> None:
+        """Close what is beside the connection."""
+        if "binder" in self.__dict__:
+            self.binder.close()
+
+    @cached_property
+    def binder(self) -> Binder:
+        """Empty tables like those that a query may read."""
+        types = {name: self._columns_of(EVERYONE if name == DATA else quoted(name)) for name in self.columns}
+        tables = {name: {column: types[name][column] for column in own} for name, own in self.columns.items()}
+        # Binding computes what is constant: where DuckDB is limited by the system, so is that.
+        beside = self.connection.beside if isinstance(self.connection, Sandbox) else duckdb.connect
+        return binder_of(tables, beside(":memory:", config=BINDER_CONFIG))
 
     def _close_door(self) -> None:
         """From here on no file is read but the Parquet files that were handed over, and nothing is set but threads.
@@ -335,23 +391,24 @@ class DuckDBSession:
         self._closed = True
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
+        text = self._printed(statement)
         with querying():
-            return {name: _type(type_) for name, type_ in self._describe(statement.sql(dialect="duckdb")).items()}
-
-    def travels(self, statement: exp.Expr) -> str | None:  # noqa: ARG002 — the protocol's
-        return None
+            return {name: _type(type_) for name, type_ in self._described(text).items()}
 
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
+        text = self._printed(statement)
         with querying():
-            return self._fetch(statement.sql(dialect="duckdb"))
+            return self._fetched(text)
 
     def store(self, name: str, statement: exp.Expr) -> None:
+        text = self._printed(statement)
         with querying():
-            self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {statement.sql(dialect='duckdb')}")
+            self._send(f"CREATE OR REPLACE TEMP TABLE {quoted(secret(name, self.nonce))} AS {text}")
 
     def append(self, name: str, statement: exp.Expr) -> None:
+        text = self._printed(statement)
         with querying():
-            self._run(f"INSERT INTO {quoted(name)} {statement.sql(dialect='duckdb')}")
+            self._send(f"INSERT INTO {quoted(secret(name, self.nonce))} {text}")
 
     def count_individuals(self) -> int:
         self.label_individuals()
@@ -364,7 +421,7 @@ class DuckDBSession:
         if integers.size > _MOST_BITS:
             counted = f"COUNT(DISTINCT {INDIVIDUAL})"
         with reading():
-            return int(self._run(f"SELECT {counted} FROM {DATA}")[0][0])
+            return int(self._run(f"SELECT {counted} FROM {EVERYONE}")[0][0])
 
     def individuals_between(self, first: int, stop: int) -> npt.NDArray[Any]:
         self.label_individuals()
@@ -375,15 +432,29 @@ class DuckDBSession:
         self.connection.interrupt()
 
     def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-        self.connection.register(f"{name}_arrays", dict(columns))
+        own = {
+            secret(column, self.nonce) if column.startswith(OWN_NAMES) else column: columns[column]
+            for column in columns
+        }
+        self._register(f"{name}_arrays", own)
         self._run(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS SELECT * FROM {quoted(name + '_arrays')}")
-        self.connection.unregister(f"{name}_arrays")
+        self._unregister(f"{name}_arrays")
 
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()
         with reading():
             found = self._fetch(PRESENCE)
         return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
+
+    def stream(self, statement: exp.Expr) -> SentRows:
+        text = self._printed(statement)
+        rows = Sent(self.connection, text if self._ordered else f"{text} ORDER BY ALL")
+        return SentRows(rows, self._described(text))
+
+    @property
+    def _ordered(self) -> bool:
+        """Whether the rows have an order in their source."""
+        return self.data.draws is None and not any(isinstance(part, Stored | Connected) for part in self.data.parts)
 
     @contextmanager
     def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
@@ -403,12 +474,12 @@ class DuckDBSession:
             left = f"SELECT {own} FROM empriv_one WHERE empriv_code <> $left_out"
             return in_place_of(node, cast(exp.Select, parse_one(left, dialect="duckdb")))
 
-        sql = statement.transform(rest).sql(dialect="duckdb")
+        sql = self._printed(statement.transform(rest))
 
         def run(individual: int) -> Rows | None:
             try:
                 # Nobody has code -2 here, and nobody's rows -1: with everyone, no row is left out.
-                return self._run(sql, {"left_out": -2 if individual < 0 else individual})
+                return self._send(sql, {"left_out": -2 if individual < 0 else individual})
             except ABOUT_VALUES:
                 return None
 
@@ -422,7 +493,8 @@ class DuckDBSession:
         try:
             yield
         finally:
-            self._run("RESET threads" if self.threads is None else f"SET threads = {self.threads}")
+            with suppress(duckdb.Error):  # DuckDB may be gone by now
+                self._run("RESET threads" if self.threads is None else f"SET threads = {self.threads}")
 
     def extract(self, directory: str) -> Extract | SameRows:
         path = str(Path(directory) / "rows.parquet")
@@ -430,28 +502,54 @@ class DuckDBSession:
         wanted = self._coded("d.code = 0" if same else "TRUE")
         with reading():
             self._run(f"COPY ({wanted}) TO {text_literal(path)} (FORMAT PARQUET)")
-        found = Extract(path, tuple(self.columns[DATA]))
+        found = Extract(path, tuple(self.columns[DATA]), self.nonce)
         return SameRows(*found(0)) if same else found
 
     def _coded(self, condition: str) -> str:
         """All columns with positions of database and individual, in the order of the source where it has one."""
         self.label_individuals()
         own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
-        ordered = self.data.draws is None and not any(isinstance(part, Stored | Connected) for part in self.data.parts)
+        ordered = self._ordered
         number = ", ROW_NUMBER() OVER () AS empriv_order" if ordered else ""
         order = "d.code, p.empriv_order" if ordered else f"d.code, {own}"
         return (
             f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS empriv_code "
-            f"FROM (SELECT *{number} FROM {DATA}) AS p JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
+            f"FROM (SELECT *{number} FROM {EVERYONE}) AS p JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
             f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition} ORDER BY {order}"
         )
 
+    def _printed(self, statement: exp.Expr) -> str:
+        """A statement as it is sent, in which DuckDB finds the names that we know to be there."""
+        tree = with_nonce(statement, self.nonce)
+        text = printed(tree)
+        if text not in self._sent:
+            binder = self.binder
+            self._interruptible(lambda: binder.check_sent(tree, text))
+            self._sent.add(text)
+        return text
+
+    def _register(self, name: str, table: Any) -> None:
+        self._interruptible(lambda: self.connection.register(secret(name, self.nonce), table))
+
+    def _unregister(self, name: str) -> None:
+        self.connection.unregister(secret(name, self.nonce))
+
     def _run(self, sql: str, parameters: Any = None) -> list[Any]:
-        return self._interruptible(lambda: self.connection.execute(sql, parameters).fetchall())
+        """Run a statement of empriv's own, with nothing in it that an analyst wrote."""
+        return self._send(own_text(sql, self.nonce), parameters)
+
+    def _send(self, text: str, parameters: Any = None) -> list[Any]:
+        return self._interruptible(lambda: self.connection.execute(text, parameters).fetchall())
 
     def _fetch(self, sql: str) -> dict[str, Column]:
-        found = self._interruptible(lambda: self.connection.execute(sql).fetchnumpy())
-        return {name: Column(np.ma.getdata(values), np.ma.getmaskarray(values)) for name, values in found.items()}
+        return self._fetched(own_text(sql, self.nonce))
+
+    def _fetched(self, text: str) -> dict[str, Column]:
+        found = self._interruptible(lambda: self.connection.execute(text).fetchnumpy())
+        return {
+            plain(name, self.nonce): Column(np.ma.getdata(values), np.ma.getmaskarray(values))
+            for name, values in found.items()
+        }
 
     def _interruptible(self, work: Callable[[], T]) -> T:
         """Run a statement in a thread, so that Ctrl-C, which reaches the main thread, and `timeout` can stop it."""
@@ -459,12 +557,14 @@ class DuckDBSession:
             return work()
         running = self.worker.submit(work)
         try:
-            return running.result(self._seconds_left())
+            return running.result(self.seconds_left())
         except BaseException as error:
             late = isinstance(error, TimeoutError) and not running.done()
             # Again and again: an interrupt that comes before the statement has begun is lost.
             while not running.done():
                 self.connection.interrupt()
+                if "binder" in self.__dict__:
+                    self.binder.connection.interrupt()
                 if self._stop is not None:
                     self._stop()
                 wait([running], timeout=0.05)
@@ -475,11 +575,33 @@ class DuckDBSession:
                 ) from None
             raise
 
-    def _seconds_left(self) -> float | None:
+    def seconds_left(self) -> float | None:
+        """Of the time that the query may take."""
         return None if self.timeout is None else max(0.0, self._started + self.timeout - time.monotonic())
 
     def _describe(self, sql: str) -> dict[str, str]:
-        return {row[0]: str(row[1]) for row in self._run(f"DESCRIBE {sql}")}
+        return self._described(own_text(sql, self.nonce))
+
+    def _described(self, text: str) -> dict[str, str]:
+        return {plain(row[0], self.nonce): str(row[1]) for row in self._send(f"DESCRIBE {text}")}
+
+    def _check_cut(self) -> None:
+        """Refuse an expression of `database` that DuckDB reads otherwise than we do."""
+        if self.data.database is not None and not self.data.database.isidentifier():
+            with suppress(QueryError):  # what is no expression is refused where the rows are cut
+                tree = row_expression(self.data.database)
+                self._one_reading(exp.select(tree), f"SELECT {self.data.database}")
+
+    def _one_reading(self, tree: exp.Expr, text: str) -> str:
+        """A source's tree as text; DuckDB must find the same names in it as we do, and in what somebody wrote."""
+        said = printed(tree)
+        try:
+            for one in (text, said):
+                ((serialized,),) = self._send("SELECT CAST(json_serialize_sql($text) AS VARCHAR)", {"text": one})
+                check_same(parsed(serialized), names_in(tree), functions=False)
+        except QueryError as error:
+            raise SourceError(str(error).replace("The query", "The SQL of a source")) from None
+        return said
 
     def _check_text(self, table: Table, name: str) -> None:
         """Refuse a table read from text whose dates could be read in two ways."""
@@ -511,10 +633,10 @@ class DuckDBSession:
                 return f"{_READERS[kind]}([{', '.join(map(text_literal, paths))}])"
             case Stored(path, stored):
                 self._run(f"ATTACH {text_literal(path)} AS {quoted(name + '_file')} (READ_ONLY)")
-                self._check_view(f"{name}_file", stored.split(".")[-1])
+                self._check_view(secret(f"{name}_file", self.nonce), stored.split(".")[-1])
                 return ".".join(map(quoted, (name + "_file", *stored.split("."))))
             case Select(sql):
-                return f"({one_select(sql).sql(dialect='duckdb', comments=False)})"
+                return f"({self._one_reading(one_select(sql), sql)})"
             case Connected():
                 raise AssertionError("rows of a connection are received")
             case Frame(frame):
@@ -525,7 +647,7 @@ class DuckDBSession:
                     raise SourceError(
                         "The columns of a table must have different names, apart from upper and lower case."
                     )
-                self.connection.register(f"{name}_frame", frame)
+                self._register(f"{name}_frame", frame)
                 return quoted(f"{name}_frame")
 
     def _check_view(self, database: str, name: str) -> None:
@@ -555,7 +677,7 @@ class DuckDBSession:
 
     def _check_nulls(self) -> None:
         with reading():
-            filed = f"COUNT({DATABASE})" if each_row(self.data) == DATA else "COUNT(*)"
+            filed = f"COUNT({DATABASE})" if each_row(self.data) == EVERYONE else "COUNT(*)"
             ((rows, databases, individuals),) = self._run(
                 f"SELECT COUNT(*), {filed}, COUNT({INDIVIDUAL}) FROM {each_row(self.data)}"
             )
@@ -576,12 +698,12 @@ class DuckDBSession:
     def _check_moments(self) -> None:
         """Refuse times as databases where most moments have one row: surely the day was meant, or the hour."""
         column = self.data.database
-        if column is None or not re.fullmatch(r"TIMESTAMP.*|TIME", self._columns_of(DATA)[DATABASE]):
+        if column is None or not re.fullmatch(r"TIMESTAMP.*|TIME", self._columns_of(EVERYONE)[DATABASE]):
             return
         if column.lower() not in [name.lower() for name in self.columns[DATA]]:
             return  # an expression is what the user made of it
         with reading():
-            sizes = f"SELECT COUNT(*) AS n FROM {DATA} GROUP BY {DATABASE}"
+            sizes = f"SELECT COUNT(*) AS n FROM {EVERYONE} GROUP BY {DATABASE}"
             ((alone, every),) = self._run(f"SELECT COUNT(*) FILTER (WHERE n = 1), COUNT(*) FROM ({sizes})")
         if 2 * alone > every:
             raise SourceError(
@@ -599,6 +721,7 @@ class DuckDBSession:
             return self._fetch(f"SELECT CAST(label AS BIGINT) AS label FROM {name} {where} ORDER BY code")[
                 "label"
             ].values
+        self._check_length(name)
         if type_.startswith("STRUCT"):
             rows = self._run(f"SELECT label FROM {name} {where} ORDER BY code")
             return np.array(
@@ -606,6 +729,15 @@ class DuckDBSession:
             )
         texts = self._fetch(f"SELECT CAST(label AS VARCHAR) AS label FROM {name} {where} ORDER BY code")["label"].values
         return texts.astype(np.str_)
+
+    def _check_length(self, name: str) -> None:
+        """Refuse labels so long that an array of them, in which all take as much as the longest, would fill memory."""
+        with reading():
+            ((longest,),) = self._run(f"SELECT MAX(LENGTH(CAST(label AS VARCHAR))) FROM {name}")
+        if (longest or 0) > _LONGEST_LABEL:
+            raise SourceError(
+                f"A database or an individual must be named by at most {_LONGEST_LABEL:,} characters, got {longest:,}."
+            )
 
 
 def _is_loaded(table: Table) -> bool:
@@ -644,9 +776,9 @@ def _plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _type(type_: str) -> Type:
     if type_ in _INTEGERS:
         return Type("integer")
-    if type_.startswith("DECIMAL"):
-        digits, scale = type_.removeprefix("DECIMAL(").rstrip(")").split(",")
-        return Type("decimal", int(digits), int(scale))
+    decimal = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", type_)  # and no list of them
+    if decimal is not None:
+        return Type("decimal", int(decimal[1]), int(decimal[2]))
     if type_ in {"DOUBLE", "FLOAT"}:
         return Type("double")
     return Type("boolean" if type_ == "BOOLEAN" else "other")

@@ -12,24 +12,30 @@ from typing import cast
 
 from sqlglot import exp
 
+from empriv.collecting.engines.engine import Refused
+from empriv.collecting.names import DATA
+from empriv.collecting.sql.printing import with_nonce
 from empriv.collecting.sql.templates import Node, fill
 
 _SMALL = {"empriv_databases", "empriv_groups", "empriv_scales", "empriv_totals"}
 _RANGE = re.compile(r"RANGE\((\d+)\) AS (\w+)\((\w+)\)", re.IGNORECASE)
 
 
-def to_spark(tree: Node, names: Mapping[str, str]) -> str:
+def to_spark(tree: Node, names: Mapping[str, str], nonce: str) -> str:
     """The text of a statement; ``names`` says what the tables are called in the Spark session."""
-    return written(in_spark(tree, names))
+    return written(in_spark(tree, names, nonce))
 
 
 def written(tree: Node) -> str:
     """The text of a statement that is in Spark's words."""
-    return str(tree.sql(dialect="spark", comments=False))
+    return str(tree.sql(dialect="spark", identify=True, comments=False))
 
 
-def in_spark(tree: Node, names: Mapping[str, str]) -> Node:
-    """A statement in Spark's words; ``names`` says what the tables are called in the Spark session."""
+def in_spark(tree: Node, names: Mapping[str, str], nonce: str) -> Node:
+    """A statement in Spark's words; ``names`` says what the tables are called in the Spark session.
+
+    Columns of empriv's own carry the nonce, as its tables do.
+    """
     found = _without_ctes(tree.copy())
     shadowed = {cte.alias.lower() for cte in found.find_all(exp.CTE)}
     for select in found.find_all(exp.Select):
@@ -41,6 +47,7 @@ def in_spark(tree: Node, names: Mapping[str, str]) -> Node:
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=table.this.quoted)))
         table.set("this", exp.to_identifier(names[name], quoted=True))
+    found = with_nonce(found, nonce, kept=(DATA, *names.values()))
     holder = exp.Paren(this=found)
     # What stands deepest first, since what replaces a node is not looked at again.
     for node in reversed(list(found.walk())):
@@ -55,10 +62,17 @@ def _without_ctes(tree: Node) -> Node:
 
     It gives them numbers besides, by which it fails to see that a part of a statement is one whose rows are kept.
     """
+    named = [cte.alias.lower() for cte in tree.find_all(exp.CTE)]
+    if len(set(named)) < len(named):
+        raise Refused("The query must give each part of WITH a name of its own on Spark.")
     for with_ in list(tree.find_all(exp.With)):
         if with_.args.get("recursive") or with_.parent is None:
             continue
         scope = with_.parent
+        for number, cte in enumerate(with_.expressions):
+            later = {other.alias.lower() for other in with_.expressions[number:]}
+            if any(table.name.lower() in later and not table.db for table in cte.this.find_all(exp.Table)):
+                raise Refused("The query must not read a part of WITH before it is named on Spark.")
         for cte in with_.expressions:
             name, columns = cte.alias.lower(), cte.args["alias"].args.get("columns")
             for table in list(scope.find_all(exp.Table)):

@@ -23,19 +23,21 @@ from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.engines.arrow import columns_of, labels_of
 from empriv.collecting.engines.data_view import data_view, each_row, labels, quoted
-from empriv.collecting.engines.engine import PRESENCE, Batches, Column, Integers, Rows
+from empriv.collecting.engines.duckdb.binding import Binder, binder_of_arrow
+from empriv.collecting.engines.engine import PRESENCE, Apart, Batches, Column, Integers, Rows, SentRows, Session
 from empriv.collecting.engines.spark.calls import CODE, called_batches, chunk_from
 from empriv.collecting.engines.spark.dialect import in_spark, kept_parts, plain_ranges, to_spark, written
 from empriv.collecting.engines.spark.failures import querying, reading
 from empriv.collecting.engines.spark.jobs import Percent, cancellable
+from empriv.collecting.engines.spark.recheck import check_calls, check_tables
 from empriv.collecting.engines.spark.saving import read, write
-from empriv.collecting.engines.spark.second_look import check_calls, check_tables
-from empriv.collecting.engines.spark.tables import from_arrow, function_class, relation, spark_schema, to_arrow
+from empriv.collecting.engines.spark.tables import empty, from_arrow, function_class, relation, spark_schema, to_arrow
 from empriv.collecting.engines.zones import zone_of
 from empriv.collecting.functions.chunks import Chunk, FunctionQuery
-from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL, WHERE, WHO
+from empriv.collecting.names import DATA, DATABASE, EVERYONE, INDIVIDUAL, WHERE, WHO
 from empriv.collecting.sources import Databases, databases
 from empriv.collecting.sql.aggregates import Type
+from empriv.collecting.sql.printing import OWN_NAMES, Names, plain, secret
 from empriv.errors import InputError, MissingExtraError, QueryError, SourceError
 
 # Digits of Spark's integers; sums of the longest may need more than 64 bits.
@@ -103,29 +105,22 @@ class SparkEngine:
             with suppress(Exception):
                 self.spark.conf.set(_ZONE, before)
 
+    @contextmanager
+    def apart(self, session: Session, data: Databases, chosen: Sequence[int]) -> Iterator[Apart]:
+        """The rows of these databases of a session, here: DuckDB asks them what was asked of Spark."""
+        from empriv.collecting.engines.duckdb import DuckDBEngine
+
+        with DuckDBEngine().apart(session, data, chosen) as apart:
+            yield apart
+
     def parts(self) -> int:
         """Into how many parts individuals are dealt."""
         return self.partitions or int(self.spark.conf.get("spark.sql.shuffle.partitions"))
 
-    def call_each(self, count: int, work: Callable[[int], bytes]) -> list[bytes]:
-        """Call a function of the numbers below ``count`` in the executors, and return its answers in order."""
-
-        def run(batches: Iterator[Any]) -> Iterator[Any]:
-            import pyarrow
-
-            for batch in batches:
-                for number in batch["id"].to_pylist():
-                    yield pyarrow.record_batch({"id": [number], "answer": pyarrow.array([work(number)], "binary")})
-
-        with cancellable(self.spark, _token()), querying():
-            rows = self.spark.range(0, count, 1, count).mapInArrow(run, "id bigint, answer binary").collect()
-        answers = {number: bytes(answer) for number, answer in rows}
-        return [answers[number] for number in range(count)]
-
 
 def _token() -> str:
     """A name that nobody can guess."""
-    return f"empriv_{secrets.token_hex(16)}"
+    return f"{OWN_NAMES}{secrets.token_hex(16)}"
 
 
 @dataclass(eq=False)
@@ -175,6 +170,8 @@ class SparkFrames:
         for name in (*self._views.values(), *self._parts.values()):
             with suppress(Exception):
                 self.spark.catalog.dropTempView(name)
+        if "binder" in self.__dict__:
+            self.binder.close()
         self._kept.clear()
         self._views.clear()
         self._parts.clear()
@@ -184,12 +181,16 @@ class SparkFrames:
         return self.data.individual
 
     @property
+    def digests_rows(self) -> bool:
+        return False
+
+    @property
     def drawn(self) -> bool:
         return self.data.draws is not None and self.data.draws.of_individuals
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[str]]:
-        own = {DATA: [name for name in self._columns_of(DATA) if name not in (DATABASE, INDIVIDUAL)]}
+        own = {DATA: [name for name in self._columns_of(EVERYONE) if name not in (DATABASE, INDIVIDUAL)]}
         return own | {name: list(self._columns_of(name)) for name in self.data.tables}
 
     @cached_property
@@ -204,9 +205,9 @@ class SparkFrames:
     @cached_property
     def integers(self) -> Integers | None:
         # Whoever is in no random database is listed too: by label.
-        if each_row(self.data) != DATA or self._columns_of(DATA)[INDIVIDUAL] not in _INTEGERS:
+        if each_row(self.data) != EVERYONE or self._columns_of(EVERYONE)[INDIVIDUAL] not in _INTEGERS:
             return None
-        found = self._text(f"SELECT COUNT(*) AS n, MIN({INDIVIDUAL}) AS a, MAX({INDIVIDUAL}) AS b FROM {DATA}")
+        found = self._text(f"SELECT COUNT(*) AS n, MIN({INDIVIDUAL}) AS a, MAX({INDIVIDUAL}) AS b FROM {EVERYONE}")
         ((rows, first, last),) = found
         if first is None or last - first >= 2 * rows + 1024:
             return None
@@ -216,20 +217,25 @@ class SparkFrames:
         if "empriv_individuals" not in self._views:
             self._make_labels("empriv_individuals", INDIVIDUAL)
 
-    def admit(self, statement: exp.Expr) -> None:
-        """Refuse a query that, as Spark reads it, reaches beyond its rows; nothing is run."""
-        self._admitted(statement, {name.lower(): self._views[name.lower()] for name in (DATA, *self.data.tables)})
+    def admit(self, select: exp.Expr, written: tuple[str, Names] | None) -> None:
+        """Refuse a query that DuckDB, whose language it is, refuses on empty tables, or Spark does; nothing is run."""
+        self.binder.admit(select, written)
+        self._admitted(select, {name.lower(): self._views[name.lower()] for name in (DATA, *self.data.tables)})
+
+    @cached_property
+    def binder(self) -> Binder:
+        """Empty tables like those that a query may read, in DuckDB."""
+        return binder_of_arrow(
+            {name: empty(self.spark.table(self._views[name.lower()]), own) for name, own in self.columns.items()}
+        )
 
     def types(self, statement: exp.Expr) -> dict[str, Type]:
         with querying():
-            return {name: _type(kind) for name, kind in self.frame(statement).dtypes}
-
-    def travels(self, statement: exp.Expr) -> str | None:  # noqa: ARG002 — the protocol's
-        return None
+            return {name: _type(kind) for name, kind in self._shown(statement).dtypes}
 
     def fetch(self, statement: exp.Expr) -> dict[str, Column]:
         with querying():
-            return columns_of(to_arrow(self.frame(statement)))
+            return columns_of(to_arrow(self._shown(statement)))
 
     def store(self, name: str, statement: exp.Expr) -> None:
         with querying():
@@ -238,7 +244,8 @@ class SparkFrames:
     def store_numbers(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         import pyarrow
 
-        self._view(name, from_arrow(self.spark, pyarrow.table(dict(columns))))
+        own = {secret(name, self.nonce) if name.startswith(OWN_NAMES) else name: columns[name] for name in columns}
+        self._view(name, from_arrow(self.spark, pyarrow.table(own)))
 
     def frame(self, statement: exp.Expr) -> Any:
         """The Spark DataFrame of a statement, not run yet; what it names MATERIALIZED is kept for the next ones."""
@@ -252,9 +259,19 @@ class SparkFrames:
             names[name] = self._parts[text]
         return self.spark.sql(self._admitted(rest, names))
 
+    def _shown(self, statement: exp.Expr) -> Any:
+        """The DataFrame of a statement, with columns called as we know them."""
+        frame = self.frame(statement)
+        return frame.toDF(*(plain(name, self.nonce) for name in frame.columns))
+
+    @property
+    def nonce(self) -> str:
+        """What names of empriv's own carry in this session."""
+        return self.token.removeprefix(OWN_NAMES)
+
     def _admitted(self, statement: exp.Expr, names: Mapping[str, str]) -> str:
         """The text of a statement that may be run, by what a query may read and call."""
-        tree = in_spark(statement, names)
+        tree = in_spark(statement, names, self.nonce)
         check_tables(tree, names.values())
         text = written(tree)
         check_calls(text, self._named_columns, self._class_of)
@@ -272,7 +289,7 @@ class SparkFrames:
 
     def _unchecked(self, statement: exp.Expr) -> Any:
         """The DataFrame of a statement of whoever sees the rows: it may read and call anything."""
-        return self.spark.sql(to_spark(statement, self._views))
+        return self.spark.sql(to_spark(statement, self._views, self.nonce))
 
     def presence(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         self.label_individuals()
@@ -280,23 +297,31 @@ class SparkFrames:
             found = self._fetch_text(PRESENCE)
         return found["d"].values.astype(np.int64), found["i"].values.astype(np.int64)
 
+    def stream(self, statement: exp.Expr) -> SentRows:
+        with reading():
+            rows = to_arrow(self.frame(statement))
+        names = rows.column_names
+        # Spark's rows have no order of their own.
+        ordered = rows.sort_by([(name, "ascending") for name in names])
+        return SentRows(ordered, dict.fromkeys([plain(name, self.nonce) for name in names], ""))
+
     @contextmanager
     def rerun(self, statement: exp.Expr, database: int) -> Iterator[Callable[[int], Rows | None]]:
         # One database is fetched, and queried here: a Spark job for each individual would take seconds each.
         from empriv.collecting.engines.duckdb import DuckDBEngine
 
         with reading():
-            rows = to_arrow(self.frame(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
+            rows = to_arrow(self._shown(parse_one(self._coded(f"d.code = {database}"), dialect="duckdb")))
             rows = rows.drop([DATABASE]).sort_by([(name, "ascending") for name in rows.drop([DATABASE]).column_names])
             codes = rows[CODE].to_numpy()
-            tables = {name: to_arrow(self.frame(exp.select("*").from_(name))) for name in self.data.tables}
+            tables = {name: to_arrow(self._shown(exp.select("*").from_(name))) for name in self.data.tables}
         import pyarrow
 
         place = rows.column_names.index(CODE)
         rows = rows.set_column(place, CODE, pyarrow.array(codes, mask=codes < 0))
         here = databases([rows], individual=CODE, tables=tables, unidentified="keep")
         with DuckDBEngine(threads=1).session(here) as local:
-            local.admit(statement)
+            local.admit(statement, None)
             known = local.individuals.tolist()
             with local.rerun(statement, 0) as run:
                 yield lambda individual: run(-1 if individual < 0 else known.index(individual))
@@ -306,7 +331,7 @@ class SparkFrames:
 
     def run_calls(self, query: FunctionQuery, *, show: bool | None = None) -> list[Chunk]:
         """A function called on every database with everyone, and without each individual, in the executors."""
-        coded = self.frame(parse_one(self._coded("TRUE"), dialect="duckdb"))
+        coded = self._shown(parse_one(self._coded("TRUE"), dialect="duckdb"))
         own = tuple(self.columns[DATA])
 
         def call(batches: Iterator[Any]) -> Iterator[Any]:
@@ -333,7 +358,7 @@ class SparkFrames:
         """
         said = schema.names[-1]
         with querying():
-            frame = self.frame(entries)
+            frame = self._shown(entries)
             if _as_text(dict(frame.dtypes)[WHO]):
                 frame = frame.withColumn(WHO, frame[WHO].cast("string"))
             dealt = frame.repartition(self.parts, WHO).sortWithinPartitions(WHO, WHERE)
@@ -351,7 +376,7 @@ class SparkFrames:
 
     def save(self, place: str, statement: exp.Expr, note: str) -> None:
         with querying():
-            write(self.spark, place, self.frame(statement), note)
+            write(self.spark, place, self._shown(statement), note)
 
     def load(self, place: str) -> tuple[exp.Expr, str] | None:
         with querying():
@@ -378,7 +403,7 @@ class SparkFrames:
         self.label_individuals()
         own = ", ".join(f"p.{quoted(column)}" for column in self.columns[DATA])
         return (
-            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS {CODE} FROM {DATA} AS p "
+            f"SELECT {own}, d.code AS {DATABASE}, COALESCE(i.code, -1) AS {CODE} FROM {EVERYONE} AS p "
             f"JOIN empriv_databases AS d ON d.label = p.{DATABASE} "
             f"LEFT JOIN empriv_individuals AS i ON i.label = p.{INDIVIDUAL} WHERE {condition}"
         )
@@ -387,6 +412,8 @@ class SparkFrames:
         own = f"{self.token}_{name.lower()}"
         frame.createOrReplaceTempView(own)
         self._views[name.lower()] = own
+        if name == EVERYONE:
+            self._views[DATA] = own
 
     def keep(self, frame: Any) -> Any:
         """Have a DataFrame computed once only, for as long as the session lasts."""
@@ -395,17 +422,18 @@ class SparkFrames:
         return kept
 
     def _fetch_text(self, sql: str) -> dict[str, Column]:
-        return columns_of(to_arrow(self.frame(parse_one(sql, dialect="duckdb"))))
+        return columns_of(to_arrow(self._shown(parse_one(sql, dialect="duckdb"))))
 
     def _text(self, sql: str) -> list[tuple[Any, ...]]:
         with reading():
             return [tuple(row) for row in self.frame(parse_one(sql, dialect="duckdb")).collect()]
 
     def _columns_of(self, relation: str) -> dict[str, str]:
-        return dict(self.spark.table(self._views[relation.strip('"').lower()]).dtypes)
+        found = self.spark.table(self._views[relation.strip('"').lower()]).dtypes
+        return {plain(name, self.nonce): kind for name, kind in found}
 
     def _check_nulls(self) -> None:
-        in_one = f"COUNT({DATABASE})" if each_row(self.data) == DATA else "COUNT(*)"
+        in_one = f"COUNT({DATABASE})" if each_row(self.data) == EVERYONE else "COUNT(*)"
         ((rows, filed, named),) = self._text(
             f"SELECT COUNT(*), {in_one}, COUNT({INDIVIDUAL}) FROM {each_row(self.data)}"
         )

@@ -5,13 +5,13 @@ What a source is, `sources` says; what is asked of it, `session`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sqlglot import exp, parse
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
 from empriv.collecting.sources import Connected, Files, Frame, Select, Stored, Table
+from empriv.collecting.sql.allowlist import one_select
 from empriv.errors import SourceError
 
 
@@ -33,13 +33,7 @@ def relation(spark: Any, table: Table, run: Callable[[exp.Expr], Any]) -> Any:
                 'Hint: spark.read.format("jdbc") makes one.'
             )
         case Select(sql):
-            try:
-                statements = parse(sql, dialect="duckdb")
-            except SqlglotError:
-                raise SourceError("`source` must be SQL that can be parsed.") from None
-            if len(statements) != 1 or statements[0] is None:
-                raise SourceError("`source` must be one SQL statement.")
-            return run(statements[0])
+            return run(one_select(sql))
         case Frame(frame, None):
             return _from_frame(spark, frame)
         case Frame():
@@ -88,6 +82,17 @@ def to_arrow(frame: Any) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(frame.schema).empty_table()
+
+
+def empty(frame: Any, columns: Sequence[str]) -> Any:
+    """An Arrow table without rows, of these columns of a DataFrame; nothing is run."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = frame.select(*(f"`{name.replace('`', '``')}`" for name in columns)).schema
+    try:
+        return to_arrow_schema(schema, timezone="UTC").empty_table()
+    except TypeError:  # before Spark 4
+        return to_arrow_schema(schema).empty_table()
 
 
 def spark_schema(schema: Any) -> Any:

@@ -1,3 +1,0 @@
-__all__ = ["PostgresEngine"]
-
-from .session import PostgresEngine

@@ -1,0 +1,162 @@
+"""Statements as text: printed from their trees, so that what an engine is given was never written by anybody.
+
+A text has two readers, the parser here and the engine's, and they differ somewhere. So a text is read once, as a tree;
+the tree is looked at (`allowlist`); and what is sent is printed from it, with every name in quotes. `names_in` says
+what a tree names, to be compared with what the engine finds in the printed text.
+
+Names of empriv's own begin with ``empriv_``, which no query may use. When they are sent they carry a nonce besides,
+drawn anew for each session: what nobody can guess, nothing in a query can mean. The rows are called so as well, and
+not ``data``. Tree in, text out: nothing is run here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from empriv.collecting.names import DATA, EVERYONE
+from empriv.collecting.sql.templates import Node
+from empriv.errors import QueryError
+
+OWN_NAMES = "empriv_"
+_QUOTED = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(\w*)\$.*?\$\1\$|--[^\n\r]*|/\*.*?\*/", re.DOTALL
+)  # texts, names in quotes, and comments
+_PLAIN = re.compile(r"[\x20-\x7e\t\n]|\r\n")
+_OWN_WORD = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\bempriv_")
+_CALL = re.compile(r'"?([A-Za-z_]\w*)"?\s*\(')
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a statement names: tables (each as often as it is read), columns, functions, and how many SELECTs it has."""
+
+    tables: Counter[str]
+    columns: frozenset[tuple[str, ...]]
+    functions: frozenset[str]
+    selects: int
+
+
+def check_characters(text: str, what: str = "The query") -> None:
+    """Refuse a text with characters that one reader may take for a letter and another for a space."""
+    if "\0" in text:
+        raise QueryError(f"{what} must not hold the character U+0000.")
+    outside = _QUOTED.sub("", text)
+    strange = _PLAIN.sub("", outside)
+    if strange:
+        hint = ' Hint: put a name with other letters in double quotes, as "Größe".' if strange[0].isalpha() else ""
+        raise QueryError(
+            f"{what} must be written in plain (ASCII) characters outside quotes, got U+{ord(strange[0]):04X}.{hint}"
+        )
+
+
+def printed(tree: Node, nonce: str | None = None) -> str:
+    """The text of a statement in DuckDB's SQL, with every name in quotes; with a nonce, ``data`` and own names too."""
+    return str(
+        (tree if nonce is None else with_nonce(tree, nonce)).sql(dialect="duckdb", identify=True, comments=False)
+    )
+
+
+def with_nonce(tree: Node, nonce: str, kept: Collection[str] = ()) -> Node:
+    """A copy in which own names, and the rows themselves, carry a nonce; names in ``kept`` stay as they are."""
+    found = tree.copy()
+    for node in list(found.walk()):
+        if isinstance(node, exp.Table) and node.name.lower() == DATA and not node.db and DATA not in kept:
+            if isinstance(node.this, exp.Identifier) and not _of_its_with(node):
+                if not node.alias:
+                    node.set("alias", exp.TableAlias(this=exp.to_identifier(DATA, quoted=True)))
+                node.set("this", exp.to_identifier(secret(EVERYONE, nonce), quoted=True))
+        elif isinstance(node, exp.Identifier) and node.name.startswith(OWN_NAMES) and node.name not in kept:
+            node.set("this", secret(node.name, nonce))
+    return found
+
+
+def secret(name: str, nonce: str) -> str:
+    """An own name as it is sent."""
+    prefix = f"{OWN_NAMES}{nonce}_"
+    return name if name.startswith(prefix) else prefix + name.removeprefix(OWN_NAMES)
+
+
+def plain(name: str, nonce: str) -> str:
+    """An own name as it was before it was sent."""
+    prefix = f"{OWN_NAMES}{nonce}_"
+    return OWN_NAMES + name.removeprefix(prefix) if name.startswith(prefix) else name
+
+
+def own_text(text: str, nonce: str) -> str:
+    """A statement of empriv's own, written as text, with own names as they are sent; texts in quotes stay."""
+
+    def put(found: re.Match[str]) -> str:
+        word = found.group()
+        for start in (OWN_NAMES, f'"{OWN_NAMES}'):
+            if word.startswith(start):
+                return f"{start}{nonce}_{word.removeprefix(start)}"
+        return word
+
+    return _OWN_WORD.sub(put, text)
+
+
+def readable(tree: Node) -> Node:
+    """A copy with short names for states and results, to be shown; sent, they are long, and nobody can guess them."""
+    found = tree.copy()
+    for node in found.find_all(exp.Identifier):
+        node.set("this", re.sub(r"empriv_([a-z]\d+)", r"\1", node.name))
+    return found
+
+
+def names_in(tree: Node) -> Names:
+    """What a tree names, in lower case."""
+    tables: Counter[str] = Counter()
+    columns: set[tuple[str, ...]] = set()
+    functions: set[str] = set()
+    selects = 0
+    for node in tree.walk():
+        if isinstance(node, exp.Table):
+            if isinstance(node.this, exp.Identifier):
+                tables[node.name.lower()] += 1
+        elif isinstance(node, exp.Column):
+            if not isinstance(node.this, exp.Star):
+                columns.add(tuple(part.name.lower() for part in (*node.parts, *_fields(node))))
+        elif isinstance(node, exp.Func):
+            functions.add(called(node))
+        elif isinstance(node, exp.Select | exp.Values):
+            selects += 1
+    return Names(tables, frozenset(columns), frozenset(functions), selects)
+
+
+def called(node: Node) -> str:
+    """The function that DuckDB is to call."""
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
+        return str(node.name).lower()
+    written = str(node.sql(dialect="duckdb"))
+    call = _CALL.match(written)
+    return (call.group(1) if call else re.split(r"\W", written)[0] or type(node).__name__).lower()
+
+
+def _fields(column: exp.Column) -> list[exp.Expr]:
+    """Names after those of a column: fields of a struct, which the engine reads as more parts of the same name."""
+    found: list[exp.Expr] = []
+    node: exp.Expr = column
+    while (
+        isinstance(node.parent, exp.Dot)
+        and node.parent.this is node
+        and isinstance(node.parent.expression, exp.Identifier)
+    ):
+        node = node.parent
+        found.append(node.expression)
+    return found
+
+
+def _of_its_with(table: exp.Table) -> bool:
+    """Whether a WITH around a table names it; a query cannot, but a statement made of one may."""
+    scope = table.parent
+    while scope is not None:
+        with_ = scope.args.get("with_")
+        if isinstance(with_, exp.With) and any(cte.alias.lower() == table.name.lower() for cte in with_.expressions):
+            return True
+        scope = scope.parent
+    return False

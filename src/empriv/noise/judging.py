@@ -1,0 +1,224 @@
+"""What noise leaves to be told: the judge's upper bound of the noisy answer.
+
+Two pairs of laws are judged, each with the noise drawn as its kernel, on its lattice: the paper's, results with
+everyone and without a person; and that of the day on which people are there: the others' results, and the same moved by
+the most that anybody did. The larger bound counts. A law of several parts (`paper`) tells at most the mean of what its
+parts tell, by the joint convexity of hockey sticks; the bounds of all parts hold together at the level.
+
+A day on which somebody decides whether there is an answer at all is hidden by no noise. The paper's pair counts the
+share of such days.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.threads import workers
+from empriv.judge.cover import of_moves
+from empriv.judge.noise_kernels import NoiseKernel, alone
+from empriv.judge.upper import LEAST_DATABASES, each_day_alone, moves, of_people, unseen
+from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.risk import Risk
+from empriv.noise.law import Law, Part
+from empriv.results import FloatArray, IntArray
+from empriv.validate.bounds import bounds
+from empriv.validate.covering import hiding_of
+
+PRESENCES = ("both", "random")
+LEVEL = 0.95
+_MOVERS = 6  # people who move the answer most, whose absence makes a law of its own
+_SEVERAL = 256  # people: so many are looked at in threads
+_FIRST = 64  # people who are looked at first for the largest bound
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedAnswer:
+    """The answer that noise is for, as the judge sees it.
+
+    Attributes
+    ----------
+    risk : what was measured
+    presence : "both" asks of a random database and of the day that people are in, "random" of the first alone
+    reach : the most that anybody may move the answer, if it was declared or is all that is promised; None allows for
+        twice as much as each person was seen to
+    """
+
+    risk: Risk = field(repr=False)
+    presence: str = "both"
+    reach: float | None = None
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Results that are numbers; others are outcomes that no noise hides."""
+        return split(self.risk.results, look=False)
+
+    @cached_property
+    def moved(self) -> FloatArray:
+        """(people,) the most that each moved the answer."""
+        return moves(self.pairs)[0]
+
+    @cached_property
+    def changed(self) -> IntArray:
+        """(people,) in how many databases each decided whether there is an answer at all."""
+        return moves(self.pairs)[1]
+
+    @property
+    def largest(self) -> float:
+        """The most that anybody moved the answer."""
+        return float(self.moved.max(initial=0.0))
+
+    @cached_property
+    def days(self) -> tuple[FloatArray, FloatArray]:
+        """(laws, N) and (laws,): the others' laws, and the moves that each has to hide.
+
+        The results, and those without people without whom they are narrower, hide the largest move; the results without
+        each of those who move them most, who may themselves be part of what spreads them, hide that person's.
+        """
+        laws = hiding_of(self.risk, NoiseKernel("laplace", 1.0)).laws
+        rows = np.argsort(-self.moved, kind="stable")[:_MOVERS]
+        rows = rows[self.moved[rows] > 0]
+        own = self.pairs.dense(rows) if len(rows) else laws[:0]
+        return np.concatenate((laws, own)), np.append(np.full(len(laws), self.largest), self.moved[rows])
+
+    # With one kind of noise
+
+    def of_rows(self, kernel: NoiseKernel, epsilon: float, rows: IntArray, level: float = LEVEL) -> FloatArray:
+        """(rows,) upper bound of delta_i of these people in a random database."""
+
+        def bound(some: IntArray) -> FloatArray:
+            pairs = of_some(self.pairs, some)
+            return of_people(pairs, epsilon, kernel, reach=self.reach, level=level).values[:, 0]
+
+        parts = np.array_split(rows, workers() if len(rows) >= _SEVERAL else 1)
+        if len(parts) == 1:
+            return bound(rows)
+        with ThreadPoolExecutor(len(parts)) as pool:
+            return np.concatenate(list(pool.map(bound, parts)))
+
+    def of_everyone(self, kernel: NoiseKernel, epsilon: float, delta: float) -> tuple[IntArray, FloatArray]:
+        """Those who have to be looked at, and their bounds; kept, since a design and its release ask the same."""
+        key = (kernel, epsilon, delta)
+        if key not in self._kept:
+            self._kept.clear()
+            rows = self.not_hidden(kernel, epsilon, delta)
+            self._kept[key] = rows, self.of_rows(kernel, epsilon, rows)
+        return self._kept[key]
+
+    @cached_property
+    def _kept(self) -> dict[tuple[NoiseKernel, float, float], tuple[IntArray, FloatArray]]:
+        return {}
+
+    def of_the_day(self, kernel: NoiseKernel | None, epsilon: float, level: float = LEVEL) -> float:
+        """The same of the largest move, on the day that somebody made it; 0 where that is not asked."""
+        if self.presence == "random":
+            return 0.0
+        if kernel is None:
+            there = hiding_of(self.risk, None)
+            return there.upper(float(there.moves.relative.max(initial=0.0)), epsilon, level)
+        if self.changed.any():
+            return 1.0
+        if not self.largest > 0:
+            return 0.0
+        laws, moved = self.days
+        return float(of_moves(laws, moved, epsilon, kernel, draws=self.pairs.draws, level=level).values.max())
+
+    def not_hidden(self, kernel: NoiseKernel, epsilon: float, delta: float) -> IntArray:
+        """People whom the noise alone need not keep within delta: only they have to be looked at."""
+        n = len(self.pairs.points) // self.pairs.draws
+        reach = 2.0 * self.moved if self.reach is None else np.maximum(self.moved, self.reach)
+        most = np.maximum(self._by_noise_alone(kernel, epsilon), unseen(n, epsilon, kernel, reach, LEVEL))
+        return np.flatnonzero((most > delta) | (self.changed > 0))
+
+    def _by_noise_alone(self, kernel: NoiseKernel, epsilon: float) -> FloatArray:
+        """(people,) what the noise alone leaves, of the largest move or on average over the databases."""
+        most = alone(kernel, epsilon, self.moved)
+        n = len(self.pairs.points) // self.pairs.draws
+        if n < LEAST_DATABASES or not np.count_nonzero(most):
+            return most
+        return np.minimum(most, each_day_alone(self.pairs, epsilon, kernel, LEVEL))
+
+    def meets(self, kernel: NoiseKernel, epsilon: float, delta: float, rows: IntArray | None = None) -> bool:
+        """Whether the noise keeps these people, or everybody, within delta, and the largest move."""
+        if self.of_the_day(kernel, epsilon) > delta:
+            return False
+        upper = self.of_everyone(kernel, epsilon, delta)[1] if rows is None else self.of_rows(kernel, epsilon, rows)
+        return float(upper.max(initial=0.0)) <= delta
+
+    # With a law
+
+    def upper_i(self, law: Law, epsilon: float) -> FloatArray:
+        """(people,) upper bound of each delta_i of the answer with this noise, in a random database."""
+        everyone = np.arange(self.pairs.n_individuals)
+        out = np.zeros(len(everyone))
+        for share, kernel, level in _parts(law):
+            if kernel is None:
+                out += share * np.asarray(bounds(self.risk, epsilon, level).upper_i)
+            else:
+                out += share * self.of_rows(kernel, epsilon, everyone, level)
+        return np.minimum(out, 1.0)
+
+    def upper(self, law: Law, epsilon: float) -> float:
+        """The largest, and that of the largest move on the day that somebody made it."""
+        parts = _parts(law)
+        there = min(1.0, sum(share * self.of_the_day(kernel, epsilon, level) for share, kernel, level in parts))
+        if len(parts) > 1 or parts[0][1] is None:
+            return max(there, float(self.upper_i(law, epsilon).max(initial=0.0)))
+        kernel, best, start, size = parts[0][1], there, 0, _FIRST
+        most = self._by_noise_alone(kernel, epsilon)
+        order = np.argsort(-most, kind="stable")
+        lost = self.changed[order] > 0
+        order = np.concatenate((order[lost], order[~lost]))
+        while start < len(order):
+            some = order[start : start + size]
+            some = some[(most[some] > best) | (self.changed[some] > 0)]  # nobody else can be worse
+            if not len(some) and start:
+                break
+            best = max(best, float(self.of_rows(kernel, epsilon, some).max(initial=0.0)))
+            start, size = start + size, 4 * size
+        return best
+
+    def meets_with(self, law: Law, epsilon: float, delta: float) -> bool:
+        """Whether the answer with this noise keeps everybody within delta."""
+        parts = _parts(law)
+        if len(parts) > 1 or parts[0][1] is None:
+            return self.upper(law, epsilon) <= delta
+        return self.meets(parts[0][1], epsilon, delta)
+
+
+def _parts(law: Law) -> list[tuple[float, NoiseKernel | None, float]]:
+    """Share, kernel and level of each part; all bounds hold together at 95%."""
+    shares = law.shares()
+    return [(share, kernel_of(law, part), 1.0 - (1.0 - LEVEL) / len(shares)) for share, part in shares]
+
+
+def of_some(pairs: Pairs, rows: IntArray) -> Pairs:
+    """The pairs of these people alone."""
+    if len(rows) == pairs.n_individuals:
+        return pairs
+    counts = pairs.starts[rows + 1] - pairs.starts[rows]
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    entry = np.arange(starts[-1]) + np.repeat(pairs.starts[rows] - starts[:-1], counts)
+    return replace(
+        pairs, starts=starts, entry_database=pairs.entry_database[entry], entries=pairs.entries[entry],
+        mass_without=pairs.mass_without[rows],
+    )  # fmt: skip
+
+
+def kernel_of(law: Law, part: Part) -> NoiseKernel | None:
+    """A part of the law as the judge takes it: the discrete law on the lattice; a point mass or a table is no noise."""
+    return NoiseKernel(part.kind, part.scale, law.granularity) if part.kind in ("laplace", "gaussian") else None
+
+
+def by_noise_alone(law: Law, move: npt.ArrayLike, epsilon: npt.ArrayLike) -> FloatArray:
+    """delta that the noise leaves of a move of the answer, whatever the data are; broadcast."""
+    moved, epsilons = np.broadcast_arrays(np.abs(np.asarray(move, float)), np.asarray(epsilon, float))
+    out = np.zeros(moved.shape)
+    for share, part in law.shares():
+        kernel = kernel_of(law, part)
+        out += share * (np.asarray(moved > 0, float) if kernel is None else alone(kernel, epsilons, moved))
+    return out

@@ -1,0 +1,225 @@
+"""Verified by deletion: what reads a row past being left out is refused, and honest queries are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import empriv
+from empriv.collecting import deletion
+from empriv.collecting.deletion import MISMATCH, check_databases
+from empriv.collecting.engines.duckdb import DuckDBEngine
+from empriv.collecting.functions import deleted_rows
+from empriv.collecting.queries import query_of
+from empriv.collecting.sql.evaluate import answered
+from empriv.errors import QueryError
+from empriv.results import Results, Verified
+
+TARGET, DAY = 7, 3
+SECRET = 98765.4321
+
+
+def rows() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    n = 300
+    found = pd.DataFrame(
+        {
+            "day": np.arange(n) % 10,
+            "who": rng.permutation(np.arange(n) % 20),
+            "x": np.round(rng.normal(size=n), 3),
+            "k": rng.integers(0, 4, n),
+            "kind": rng.choice(["a", "b", "c", None], n),  # type: ignore[arg-type]
+        }
+    )
+    here = np.flatnonzero((found.who == TARGET) & (found.day == DAY))
+    found = found.drop(index=here)
+    target = pd.DataFrame({"day": [DAY], "who": [TARGET], "x": [SECRET], "k": [1], "kind": ["a"]})
+    return pd.concat([found, target], ignore_index=True)
+
+
+def databases(**options: Any) -> empriv.Databases:
+    return empriv.databases(rows(), **{"database": "day", "individual": "who", **options})
+
+
+def collected(query: Any, data: empriv.Databases | None = None, **options: Any) -> Results:
+    return empriv.collect(data or databases(), query, progress=False, notice=lambda _: None, **options)
+
+
+ATTACKS = {
+    "00": "SELECT avg(x) / 1000 + max(max(CASE WHEN who = 7 AND day = 3 THEN x END) OVER ()) FROM data",
+    "01": "SELECT avg(x) / 1000 + (SELECT\u200bx\u200bFROM\u200bdata\u200bWHERE\u200bwho = 7 AND day = 3) FROM data",
+    "01 joiner": "SELECT avg(x) + (SELECT\u2060x\u2060FROM\u2060data\u2060WHERE\u2060who = 7 AND day = 3) FROM data",
+    "01 mark": "SELECT avg(x) + (SELECT\ufeffx\ufeffFROM\ufeffdata\ufeffWHERE\ufeffwho = 7 AND day = 3) FROM data",
+    "02": "SELECT avg(x) / 1000 + #6 FROM data",
+    "03": 'SELECT avg(x) + 0::"oid) + (select x from data where who = 7 and day = 3) + CAST(0 AS double" FROM data',
+    "04": "SELECT avg(x) / 1000 + (SELECT s1) FROM data",
+    "04b": "SELECT avg(x) / 1000 + (SELECT s1) FROM (SELECT *, 1 AS s1 FROM data) q GROUP BY s1",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_known_attacks_are_refused(attack: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        collected(attack)
+    assert str(SECRET) not in str(refused.value)
+
+
+def everybody_counts(results: Results) -> Results:
+    """Nobody is left out of anything."""
+    owner = results.entry_database
+    return replace(results, entry_q=results.q[owner], entry_outcomes=results.outcomes[owner])
+
+
+def target_is_told(results: Results) -> Results:
+    """The target's value is in every answer, as read from a table that holds everyone."""
+    return replace(results, q=results.q + SECRET, entry_q=results.entry_q + SECRET)
+
+
+LEAKS = {"nobody is left out": everybody_counts, "the target is told": target_is_told}
+
+
+@pytest.mark.parametrize("leak", LEAKS.values(), ids=LEAKS)
+@pytest.mark.parametrize("query", ["avg(x)", "SELECT k, sum(x) FROM data GROUP BY k", "max(x) - min(x)"])
+def test_a_rewritten_statement_that_leaks_is_refused(
+    leak: Callable[[Results], Results], query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, engine, asked = databases(), DuckDBEngine(), query_of(query)
+
+    def leaking(*given: Any, **options: Any) -> tuple[Results, bool]:
+        results, rewritten = answered(*given, **options)
+        return leak(results), rewritten
+
+    with engine.session(data) as session:
+        honest, _ = answered(session, asked)
+        with engine.apart(session, data, [DAY]) as apart:
+            check_databases(apart, asked, honest, [DAY], chance=np.random.default_rng())
+            monkeypatch.setattr(deletion, "answered", leaking)
+            with pytest.raises(QueryError, match="really deleted"):
+                check_databases(apart, asked, leak(honest), [DAY], chance=np.random.default_rng())
+
+
+def test_what_hides_in_rounded_digits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, engine, asked = databases(), DuckDBEngine(), query_of("sum(x * 1.1)")
+
+    def leaking(*given: Any, **options: Any) -> tuple[Results, bool]:
+        results, rewritten = answered(*given, **options)
+        hidden = results.entry_q * (1 + 2e-14)
+        return replace(results, entry_q=hidden), rewritten
+
+    with engine.session(data) as session:
+        honest, _ = answered(session, asked)
+        with engine.apart(session, data, [DAY]) as apart:
+            monkeypatch.setattr(deletion, "answered", leaking)
+            with pytest.raises(QueryError, match="really deleted"):
+                check_databases(apart, asked, honest, [DAY], chance=np.random.default_rng())
+
+
+def test_an_answer_that_depends_on_another_database_is_refused() -> None:
+    data, engine, asked = databases(), DuckDBEngine(), query_of("avg(x)")
+    with engine.session(data) as session:
+        honest, _ = answered(session, asked)
+        other = replace(honest, q=honest.q + 1e-6)
+        with engine.apart(session, data, [0]) as apart, pytest.raises(QueryError, match="another database"):
+            check_databases(apart, asked, other, [0], chance=np.random.default_rng())
+
+
+def test_another_query_than_was_written_is_refused() -> None:
+    data, engine = databases(), DuckDBEngine()
+    with engine.session(data) as session:
+        audited, _ = answered(session, query_of("sum(k)"))
+        with engine.apart(session, data, [0]) as apart, pytest.raises(QueryError, match="really deleted"):
+            check_databases(apart, query_of("sum(k + 1)"), audited, [0], chance=np.random.default_rng())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "avg(x)",
+        "SELECT kind, count(*), median(x) FROM data GROUP BY kind",
+        "SELECT kind, sum(x) FROM data GROUP BY kind HAVING count(*) > 5",
+        "mode(k)",
+        "stddev_samp(x) / avg(x)",
+        "round(avg(x), 1)",
+        "SELECT sum(CAST(CAST(x AS VARCHAR) AS DECIMAL(5, 3))) FROM data",
+        "SELECT avg(t) FROM (SELECT who, sum(x) AS t FROM data GROUP BY who) AS q",
+        "SELECT sum(x * size) FROM data JOIN sizes USING (kind)",
+        "SELECT max(x) FROM data WHERE kind = 'nothing is called so'",
+        "SELECT first(x ORDER BY x) + arg_max(k, x) FROM data",
+        "SELECT count(DISTINCT who) FROM data",
+    ],
+)
+def test_honest_queries_are_verified(query: str) -> None:
+    sizes = pd.DataFrame({"kind": ["a", "b"], "size": [1, 2]})
+    verified = collected(query, databases(tables={"sizes": sizes})).verified
+    assert verified is not None
+    assert verified.databases in (1, 3)
+    assert verified.deletions in (2, 10)
+
+
+def test_people_of_several_columns_samples_and_nobodys_rows_are_verified() -> None:
+    frame = rows()
+    frame["who"] = frame.who.where(frame.who > 2)
+    nobodys = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+    for data in (
+        databases(individual=["who", "kind"], unidentified="keep"),
+        nobodys,
+        empriv.subsamples(rows(), individual="who", count=8, fraction=0.5),
+        empriv.splits(rows(), individual="who", count=4),
+        empriv.databases([rows(), rows()], individual="who"),
+    ):
+        assert collected("avg(x)", data).verified is not None
+    assert collected("avg(x)", empriv.repeats(rows(), individual="who", count=4)).verified == Verified(1, 10)
+
+
+def test_functions_are_called_on_rows_that_were_removed() -> None:
+    assert collected(lambda rows: float(np.mean(rows["x"])), jobs=1).verified == Verified(1, 1)
+    noisy = collected(lambda rows, rng: float(np.mean(rows["x"])) + rng.laplace(), jobs=1, draws=2)
+    assert noisy.verified == Verified(1, 1)
+
+
+def test_a_function_that_remembers_is_refused() -> None:
+    seen: dict[int, float] = {}
+
+    def remembering(rows: Any) -> float:
+        return seen.setdefault(int(rows["day"][0]), float(np.mean(rows["x"])))
+
+    with pytest.raises(QueryError, match="really removed"):
+        collected(remembering, jobs=1)
+    assert "keep" in deleted_rows.MISMATCH
+
+
+def test_what_was_verified_is_told_and_saved(tmp_path: Path) -> None:
+    audit = empriv.audit(databases(), "avg(k)", epsilon=0.5, progress=False)
+    sentence = "Verified on 3 databases by really deleting half of the people, 10 times."
+    assert sentence in audit.summary().notes
+    assert audit.to_json()["verified"] == {"databases": 3, "deletions": 10}
+    audit.save(tmp_path / "audit.empriv")
+    loaded = empriv.load(tmp_path / "audit.empriv")
+    assert isinstance(loaded, empriv.Audit)
+    assert loaded.results.verified == Verified(3, 10)
+    several = collected(["avg(x)", "sum(k)"])
+    assert several.verified == Verified(3, 10)
+    assert several.component("AVG(x)").verified == Verified(3, 10)
+
+
+def test_a_release_is_verified_on_its_own_database() -> None:
+    from empriv.auditing.composing import _verified
+    from empriv.collecting.pipeline import run_query
+    from empriv.collecting.run_options import Run
+
+    further = run_query(databases(), "avg(k)", Run(verified_on=DAY))
+    audited = replace(further, verified=Verified(3, 10))
+    assert further.verified == Verified(1, 10)
+    assert _verified(audited, further) == f"this database: {Verified(1, 10)}"
+    assert _verified(audited, None) == f"the audit: {Verified(3, 10)}; the rows of this answer not at hand"
+
+
+def test_nothing_of_a_row_is_in_the_sentence() -> None:
+    assert "{" not in MISMATCH
+    assert not any(letter.isdigit() for letter in MISMATCH)

@@ -1,0 +1,109 @@
+"""`cap_people`: what each person adds is capped per person and database, compared with a slow run by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import empriv
+from empriv import protocols
+from empriv.comparing.capping import capped_results, largest_cap
+from empriv.errors import InputError, QueryError
+from empriv.protocols.places import capped_people_text
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = 900
+    return pd.DataFrame(
+        {
+            "day": rng.integers(0, 12, rows),
+            "who": np.where(rng.random(rows) < 0.03, None, rng.integers(0, 15, rows).astype(str)),
+            "amount": rng.normal(5.0, 20.0, rows).round(2),
+        }
+    )
+
+
+def by_hand(frame: pd.DataFrame, query: str, at: float) -> dict[tuple[int, str | None], float]:
+    """The capped answer of each day, with everyone (None) and without each person, rows of nobody uncapped."""
+    out = {}
+    for day, rows in frame.groupby("day"):
+        for left_out in [None, *rows["who"].dropna().unique()]:
+            kept = rows if left_out is None else rows[rows["who"] != left_out]
+            nobody, people = kept[kept["who"].isna()], kept[kept["who"].notna()].groupby("who")
+            if query == "count(*)":
+                answer = float(len(nobody) + people.size().clip(upper=at).sum())
+            else:
+                total = nobody["amount"].sum() + people["amount"].sum().clip(-at, at).sum()
+                answer = float(total / len(kept)) if query == "avg(amount)" else float(total)
+            out[int(day), left_out] = answer
+    return out
+
+
+@pytest.mark.parametrize(("query", "at"), [("sum(amount)", 30.0), ("count(*)", 4.0), ("avg(amount)", 25.5)])
+def test_people_are_capped_as_by_hand(frame: pd.DataFrame, query: str, at: float) -> None:
+    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+    results = protocols.cap_people(query, at=at).collect(data)
+    wanted = by_hand(frame, query, at)
+    for place, label in enumerate(results.databases.tolist()):
+        assert results.q[place] == pytest.approx(wanted[label, None], abs=1e-9)
+    for row, who in enumerate(results.individuals.tolist()):
+        for entry in range(results.starts[row], results.starts[row + 1]):
+            label = int(results.databases[results.entry_database[entry]])
+            assert results.entry_q[entry] == pytest.approx(wanted[label, who], abs=1e-9)
+    same = empriv.collect(data, capped_people_text(query, ["who"], at))
+    np.testing.assert_allclose(same.q, results.q)
+
+
+@pytest.mark.parametrize("query", ["sum(amount)", "count(*)", "sum(amount) FILTER (WHERE amount > 0)"])
+def test_nobody_moves_a_capped_sum_or_count_by_more(frame: pd.DataFrame, query: str) -> None:
+    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+    protocol = protocols.cap_people(query, at=3)
+    results, plain = protocol.collect(data), empriv.collect(data, query)
+    assert protocol.reach == 3.0
+    moved, before = (np.nanmax(np.abs(each.q[each.entry_database] - each.entry_q)) for each in (results, plain))
+    assert moved <= 3 * (1 + 1e-9)
+    assert before > 3  # the cap does something
+    # for sums and counts the capped answers follow from the results
+    np.testing.assert_allclose(capped_results(plain, 3.0).q, results.q)
+    np.testing.assert_allclose(capped_results(plain, 3.0).entry_q, results.entry_q)
+
+
+def test_averages_and_what_follows_declare_no_reach() -> None:
+    assert protocols.cap_people("avg(amount)", at=3).reach is None
+    assert protocols.rounded(protocols.cap_people("sum(amount)", at=3), to=5).reach is None
+    assert protocols.plain("sum(amount)").reach is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["max(amount)", "count(DISTINCT who)", "SELECT who, sum(amount) FROM data GROUP BY who", "median(amount)"],
+)
+def test_what_cannot_be_capped_is_refused(frame: pd.DataFrame, query: str) -> None:
+    data = empriv.databases(frame, database="day", individual="who", unidentified="keep")
+    with pytest.raises(QueryError, match="capped"):
+        protocols.cap_people(query, at=3).collect(data)
+    with pytest.raises(InputError, match="at"):
+        protocols.cap_people(query, at=0)
+
+
+def test_the_cap_is_the_largest_that_the_capped_answer_hides() -> None:
+    rng = np.random.default_rng(1)
+    added = np.minimum(rng.pareto(1.5, (60, 365)) * 4.0, 4000.0)
+    results = empriv.Results.from_arrays(added.sum(axis=0), added.sum(axis=0) - added)
+
+    def audited(published: empriv.Results) -> empriv.Audit:
+        return empriv.audit(published, adversary=None)
+
+    found = largest_cap(results, audited, 1.0, 0.05)
+    assert found is not None
+    at, published = found
+    assert 0 < at < added.max()
+    noise = empriv.design_noise(audited(published), epsilon=1.0, delta=0.05, bound=at, dither=True, granularity=0.25)
+    assert noise.cover >= at * (1 - 1e-9)
+    # twice the cap needs more noise than dither: it is not hidden by it
+    wide = capped_results(results, 2 * at)
+    more = empriv.design_noise(audited(wide), epsilon=1.0, delta=0.05, bound=2 * at, granularity=0.25)
+    assert more.expected_error > noise.expected_error
