@@ -32,10 +32,7 @@ if __name__ == "__main__":
             )
             for name in (
                 "judge._noisy_laws",
-                "measuring.densities._selection",
-                "measuring.given._battery",
                 "measuring.given._presence",
-                "measuring.line._epanechnikov",
                 "measuring.line._laplace",
                 "measuring.line._residues",
                 "validate.bounds._present",

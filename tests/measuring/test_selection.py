@@ -77,35 +77,6 @@ def test_scores_of_draws_are_those_of_all_pairs() -> None:
     assert np.abs(alone - fast).max() > 0.1  # draws of the same database do not score each other
 
 
-@pytest.mark.skipif(
-    selection._gaussian_sums is None, reason="empriv was built without a C compiler: install one, and empriv anew"
-)
-def test_compiled_gaussian_scores_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ties, draws, points so far apart that their kernels vanish, and widths that depend on who is left out."""
-    rng = np.random.default_rng(8)
-    gaussian, databases = empriv.KERNELS["gaussian"], np.repeat(np.arange(41), 2)
-    points = np.append(np.round(rng.lognormal(3.0, 1.0, 81), 1), 4e3)
-    widths = rng.exponential(10.0, (3, 82))
-    widths[2, 5] = np.inf  # a centre without so many neighbours
-    asked = (
-        (points, databases, gaussian, np.geomspace(1e-3, 1e3, 40)),
-        (points, np.arange(82), gaussian, np.array([0.2, 1.0, 3.0]), widths, 1.5 * widths),
-    )
-    compiled = [selection.log_densities(*arguments) for arguments in asked]
-    monkeypatch.setattr(selection, "_AT_ONCE", 2_000)  # some points at a time
-    for scores, arguments in zip(compiled, asked, strict=True):
-        np.testing.assert_array_equal(selection.log_densities(*arguments), scores)
-    monkeypatch.setattr(selection, "_gaussian_sums", None)
-    oracles = [selection.log_densities(*arguments) for arguments in asked]
-    assert np.isneginf(oracles[0]).any()
-    assert np.isfinite(oracles[0]).any()
-    for scores, oracle in zip(compiled, oracles, strict=True):
-        np.testing.assert_allclose(scores, oracle, rtol=1e-12, atol=1e-12)
-    points, groups, kernel, scales, widths, _ = asked[1]
-    otherwise = selection.log_densities(points, groups, kernel, scales, widths)
-    assert not np.allclose(otherwise[:, :81], oracles[1][:, :81], atol=0.1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("kernel", ["laplace", "gaussian", "logistic", "student"])

@@ -6,14 +6,11 @@ its exact ties: with ties in the sum, cross-validation collapses to bandwidth ze
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from empriv.base.native import DOUBLE, DOUBLES, LONG, LONGS, library
 from empriv.measuring.densities.kernels import Kernel
 from empriv.results import FloatArray, IntArray
 
@@ -22,8 +19,6 @@ WIDE_GRID = 34
 FOLDS = 10
 
 _BLOCK = 100_000  # kernel values held at once: they stay in the processor's cache
-_AT_ONCE = 50_000_000  # kernel values computed in one call, which nothing can interrupt
-_LANES = 16  # kernels that the compiled function adds up at once
 
 
 @dataclass(frozen=True)
@@ -90,20 +85,16 @@ def log_densities(
     _, own, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     widths = np.ones((1, n)) if widths is None else np.ascontiguousarray(widths)
     next_widths = widths if next_widths is None else np.ascontiguousarray(next_widths)
-    compiled = kernel.name == "gaussian" and _gaussian_sums is not None
-    step = max(1, (_AT_ONCE if compiled else _BLOCK) // max(1, n * len(widths) * len(scales)))
+    step = max(1, _BLOCK // max(1, n * len(widths) * len(scales)))
     out = np.empty((len(widths) * len(scales), n))
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        if compiled:
-            out[:, rows] = gaussian_sums(points, groups, rows, scales, widths, next_widths)
-        else:
-            out[:, rows] = sums_in_numpy(points, groups, kernel, rows, scales, widths, next_widths)
+        out[:, rows] = _kernel_sums(points, groups, kernel, rows, scales, widths, next_widths)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.log(out / (n - sizes)[own])
 
 
-def sums_in_numpy(
+def _kernel_sums(
     points: FloatArray,
     groups: IntArray,
     kernel: Kernel,
@@ -120,33 +111,6 @@ def sums_in_numpy(
     values = kernel.pdf(distance[None] / h)
     values /= h
     return np.asarray(np.einsum("krn,rn->kr", values, partners(points, groups, rows).astype(float)))
-
-
-def gaussian_sums(
-    points: FloatArray, groups: IntArray, rows: slice, scales: FloatArray, widths: FloatArray, next_widths: FloatArray
-) -> FloatArray:
-    """`sums_in_numpy` for the Gaussian kernel, compiled."""
-    assert _gaussian_sums is not None
-    out = np.empty((len(widths) * len(scales), rows.stop - rows.start))
-    _gaussian_sums(
-        rows.start, rows.stop, len(points), np.ascontiguousarray(points, float),
-        np.ascontiguousarray(groups, np.int64), tie_width(points), len(widths), widths, next_widths, len(scales),
-        np.ascontiguousarray(scales, float), np.empty(2 * (len(points) + _LANES)), out,
-    )  # fmt: skip
-    return out / math.sqrt(2 * math.pi)
-
-
-def _load() -> Callable[..., None] | None:
-    compiled = library("empriv.measuring.densities._selection")
-    if compiled is None:
-        return None
-    function = compiled.empriv_gaussian_sums
-    function.argtypes = [LONG, LONG, LONG, DOUBLES, LONGS, DOUBLE, LONG, DOUBLES, DOUBLES, LONG, *[DOUBLES] * 3]
-    function.restype = None
-    return function
-
-
-_gaussian_sums = _load()
 
 
 def laplace_log_densities(points: FloatArray, bandwidths: FloatArray) -> FloatArray:

@@ -8,12 +8,10 @@ The order of the databases is taken as their order in time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from empriv.base.native import INTS, LONG, LONGS, library
 from empriv.results import FloatArray, IntArray
 
 STATISTICS = (
@@ -104,21 +102,11 @@ def _parts(size: int) -> int:
 
 def concordance(ranks: FloatArray, order: IntArray) -> FloatArray:
     """Σ_{i<j} sign(x_j - x_i) of each arrangement."""
-    if _compiled is None:
-        return np.concatenate([concordance_in_numpy(ranks, part) for part in np.array_split(order, _parts(order.size))])
-    n, words = len(ranks), len(ranks) // 64 + 1
-    rising = np.argsort(ranks, kind="stable")
-    ends = np.searchsorted(ranks[rising], ranks[rising], side="right")
-    out = np.empty(len(order), np.int64)
-    _compiled(
-        len(order), n, np.ascontiguousarray(order, np.int64), rising, ends, out, np.empty(n, np.int32),
-        np.empty(words, np.int64), np.empty(words, np.int32),
-    )  # fmt: skip
-    return out.astype(float)
+    return np.concatenate([_concordance(ranks, part) for part in np.array_split(order, _parts(order.size))])
 
 
-def concordance_in_numpy(ranks: FloatArray, order: IntArray) -> FloatArray:
-    """The same as the compiled function, more slowly, in O(n log n).
+def _concordance(ranks: FloatArray, order: IntArray) -> FloatArray:
+    """Σ_{i<j} sign(x_j - x_i) of each arrangement, in O(n log n).
 
     Two ranks differ first in some binary digit: the pairs that do so at each digit are counted among the numbers that
     agree in all digits before it. Those groups are as large in every arrangement, and lie in the same places once the
@@ -142,19 +130,6 @@ def concordance_in_numpy(ranks: FloatArray, order: IntArray) -> FloatArray:
         np.put_along_axis(moved, target, arranged, axis=1)
         arranged = moved
     return total.astype(float)
-
-
-def _load() -> Callable[..., None] | None:
-    compiled = library("empriv.measuring.given._battery")
-    if compiled is None:
-        return None
-    function = compiled.empriv_concordance
-    function.argtypes = [LONG, LONG, *[LONGS] * 4, INTS, LONGS, INTS]
-    function.restype = None
-    return function
-
-
-_compiled = _load()
 
 
 def _statistics(x: FloatArray, order: IntArray) -> FloatArray:

@@ -16,10 +16,9 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.contract import largest_of
 from empriv.measuring.densities.density import Mixture, Model
-from empriv.measuring.line import generic, laplace, mixtures, parabolas, sides
+from empriv.measuring.line import generic, laplace, mixtures, sides
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON, Cells, at, constant_cells, curve, invert, join
-from empriv.measuring.line.quick import QuickBlock
 from empriv.measuring.line.residues import pairs_at_steps
 from empriv.results import FloatArray, IntArray
 
@@ -31,7 +30,7 @@ _VALUES = 400_000  # kernel values held at once
 class Block:
     """Cells of a block of individuals, atoms included, and what rounding may do to their sums."""
 
-    source: laplace.LaplaceBlock | mixtures.MixtureBlock | QuickBlock | generic.GenericBlock | None
+    source: laplace.LaplaceBlock | mixtures.MixtureBlock | generic.GenericBlock | None
     mass: FloatArray
     mass_without: FloatArray
     slack: float
@@ -91,8 +90,6 @@ class Block:
 
     def _beside_atoms(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Sticks (rows, 2, epsilons) without atoms and the range of p/p_i, where they are compiled."""
-        if isinstance(self.source, QuickBlock):
-            return self.source.sticks(e)
         return self.source.sticks_apart(e) if isinstance(self.source, laplace.LaplaceBlock) else None
 
     def epsilons(self, delta: float) -> FloatArray:
@@ -213,35 +210,28 @@ def _residue_maker(pairs: Pairs, model: Model | None, row: int, steps: FloatArra
     return make
 
 
-def _mixture(
-    model: Mixture, points: FloatArray, without: FloatArray, near: sides.Near | None
-) -> mixtures.MixtureBlock | QuickBlock:
-    """The block of these individuals, compiled where it can be."""
+def _mixture(model: Mixture, points: FloatArray, without: FloatArray, near: sides.Near | None) -> mixtures.MixtureBlock:
+    """The block of these individuals."""
     bandwidths = model.bandwidths[None, :]
     if model.refit is not None:
         bandwidths = np.stack([_refitted(model, row) for row in without])
     with_all = sides.Side.of(model.kernel, points[None, :], model.bandwidths[None, :])
     side = sides.Side.of(model.kernel, without, bandwidths)
 
-    def in_numpy() -> mixtures.MixtureBlock:
-        evaluated: sides.Side | sides.Moved = side
-        changed = without != points
-        if model.refit is None and 4 * changed.sum(axis=1).max() <= len(points):
-            evaluated = sides.Moved.of(side, points, changed)
-        if near is not None:
-            return mixtures.near_block(with_all, evaluated, near.matrices)
-        with np.errstate(invalid="ignore"):
-            near_enough = np.all(np.abs(points - without) <= sides.NEAR[-1] * model.bandwidths)
-        if near_enough and model.refit is None:
-            shared = sides.common_nodes(model.kernel, points, model.bandwidths)
-            nodes = sides.kink_nodes(shared, evaluated)
-        else:
-            nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, bandwidths)
-        return mixtures.far_block(with_all, evaluated, nodes)
-
-    if parabolas.serves(model):
-        return parabolas.ParabolaBlock(in_numpy, points, without, model.bandwidth)
-    return in_numpy()
+    evaluated: sides.Side | sides.Moved = side
+    changed = without != points
+    if model.refit is None and 4 * changed.sum(axis=1).max() <= len(points):
+        evaluated = sides.Moved.of(side, points, changed)
+    if near is not None:
+        return mixtures.near_block(with_all, evaluated, near.matrices)
+    with np.errstate(invalid="ignore"):
+        near_enough = np.all(np.abs(points - without) <= sides.NEAR[-1] * model.bandwidths)
+    if near_enough and model.refit is None:
+        shared = sides.common_nodes(model.kernel, points, model.bandwidths)
+        nodes = sides.kink_nodes(shared, evaluated)
+    else:
+        nodes = sides.far_nodes(model.kernel, points, model.bandwidths, without, bandwidths)
+    return mixtures.far_block(with_all, evaluated, nodes)
 
 
 def _refitted(model: Mixture, points: FloatArray) -> FloatArray:

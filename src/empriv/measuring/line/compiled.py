@@ -1,9 +1,7 @@
-"""Compiled kernels, where they were built: `_laplace.c` and `_epanechnikov.c`, called through ctypes without
-the interpreter's lock.
+"""The compiled Laplace kernel, where it was built: `_laplace.c`, called through ctypes without the interpreter's lock.
 
-They are optional. Where the package was installed without a C compiler, `sticks`, `reach` and `epanechnikov` are
-None, and numpy does the same work (`laplace.ScanBlock`, `screening.reach_in_numpy` and `mixtures`, which are their
-oracles) more slowly.
+It is optional. Where the package was installed without a C compiler, `sticks` and `reach` are None, and numpy does the
+same work (`laplace.ScanBlock` and `screening.reach_in_numpy`, which are their oracles) more slowly.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from empriv.base.native import DOUBLE, DOUBLES, INTS, LONG, LONGS, library
 from empriv.results import FloatArray, IntArray
 
 Sticks = Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
-BothSticks = Callable[[FloatArray, FloatArray, float, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
 Int32Array = npt.NDArray[np.int32]
 Reach = Callable[..., FloatArray]
 
@@ -89,31 +86,7 @@ def _reach(laplace: ctypes.CDLL) -> Reach:
     return reach
 
 
-def _epanechnikov(parabolas: ctypes.CDLL) -> BothSticks:
-    function = parabolas.empriv_epanechnikov_sticks
-    function.argtypes = [LONG, LONG, DOUBLES, DOUBLES, DOUBLE, LONG, *[DOUBLES] * 5]
-    function.restype = None
-
-    def sticks(
-        points: FloatArray, without: FloatArray, bandwidth: float, e: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Hockey sticks (rows, 2, len(e)) of p over p_i and of p_i over p, and the least and largest ratio p/p_i.
-
-        ``points`` (N,) and ``without`` (rows, N) are sorted along the last axis, atoms at +inf last. The
-        bandwidth is about 1.
-        """
-        rows, n = without.shape
-        out, low, high, scratch = np.empty((rows, 2, len(e))), np.empty(rows), np.empty(rows), np.empty(4 * len(e) + 4)
-        function(rows, n, points, without, bandwidth, len(e), e, out, low, high, scratch)
-        out *= 0.75 / (n * bandwidth**3)
-        return out, low, high
-
-    return sticks
-
-
 _library = library("empriv.measuring.line._laplace")
-_parabolas = library("empriv.measuring.line._epanechnikov")
-epanechnikov = None if _parabolas is None else _epanechnikov(_parabolas)
 sticks = None if _library is None else _sticks(_library)
 sticks_apart = (
     None if _library is None or not hasattr(_library, "empriv_laplace_sticks_apart") else _sticks_apart(_library)
