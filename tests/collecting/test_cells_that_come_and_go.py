@@ -165,3 +165,40 @@ def test_columns_are_called_as_the_query_calls_them() -> None:
 
     assert columns("SELECT lower(ward) AS unit, hours // 2, count(*) FROM data GROUP BY ALL")[0] == "unit"
     assert columns("SELECT ward, hours > 4, count(*) FROM data GROUP BY 1, 2") == ["ward", "hours > 4"]
+
+
+@pytest.mark.parametrize(
+    ("query", "instead"),
+    [
+        ("SELECT day, sum(hours) FROM data GROUP BY day", "SELECT sum(hours) FROM data"),
+        ("SELECT sum(hours) FROM data GROUP BY day", "SELECT sum(hours) FROM data"),
+        ("SELECT day, sum(hours) AS s FROM data GROUP BY ALL ORDER BY s", "SELECT sum(hours) AS s FROM data"),
+        ("SELECT day % 5, ward, count(*) FROM data GROUP BY 1, ward ORDER BY 1",
+         "SELECT ward, count(*) FROM data GROUP BY ward"),
+        ("SELECT day, sum(hours) FROM data GROUP BY day HAVING count(*) > 1",
+         "SELECT sum(hours) FROM data HAVING count(*) > 1"),
+    ],
+)  # fmt: skip
+def test_a_key_that_says_which_database_it_is_is_refused_with_the_query_to_write(query: str, instead: str) -> None:
+    data = data_of(rows())
+    with pytest.raises(QueryError, match="says which database") as refused:
+        empriv.collect(data, query, progress=False, notice=lambda _: None)
+    assert str(refused.value).partition("Hint: write ")[2] == instead
+    assert empriv.collect(data, instead, progress=False, notice=lambda _: None).n_databases == 6
+
+
+@pytest.mark.parametrize("having", ["", " HAVING count(*) > 0"])
+def test_groups_that_never_return_are_refused(having: str) -> None:
+    data = empriv.databases(rows(), database="day // 2", individual="who")
+    with pytest.raises(QueryError, match="each group is in one database only"):
+        empriv.collect(data, f"SELECT day, sum(hours) FROM data GROUP BY day{having}", notice=lambda _: None)
+
+
+def test_people_are_refused_as_groups_also_beside_the_day() -> None:
+    with pytest.raises(QueryError, match="identifies individuals"):
+        empriv.collect(data_of(rows()), "SELECT day, who, sum(hours) FROM data GROUP BY day, who")
+
+
+def test_a_key_must_be_selected() -> None:
+    with pytest.raises(QueryError, match="must select every key that it groups by"):
+        empriv.collect(data_of(rows()), "SELECT sum(hours) FROM data GROUP BY ward")

@@ -65,7 +65,7 @@ def test_what_exceeds_the_memory_limit_goes_to_disk(large: Path, tmp_path: Path)
     np.testing.assert_array_equal(limited.entry_q, free.entry_q)
 
 
-@pytest.mark.parametrize("query", ["avg(x)", "SELECT avg(x) FROM (SELECT * FROM data)"])
+@pytest.mark.parametrize("query", ["avg(x)", "SELECT avg(x) FROM (SELECT * FROM data LIMIT 99)"])
 def test_too_little_memory_is_one_clear_error(large: Path, query: str) -> None:
     data = databases(str(large), database="day", individual="who")
     said: list[str] = []
@@ -97,7 +97,7 @@ def test_integers_of_128_bits_without_sign_are_refused() -> None:
     data = databases(
         "SELECT 1 AS day, i AS who, CAST(i AS UHUGEINT) AS x FROM range(3) AS t(i)", database="day", individual="who"
     )
-    for query in ("max(x)", "SELECT max(x) FROM (SELECT * FROM data)"):
+    for query in ("max(x)", "SELECT max(x) FROM (SELECT * FROM data LIMIT 99)"):
         with pytest.raises(QueryError, match="must give numbers"):
             collect(data, query, progress=False)
     assert collect(data, "max(CAST(x AS DOUBLE))").q.tolist() == [2.0]
@@ -107,7 +107,7 @@ def test_integers_of_128_bits_without_sign_are_refused() -> None:
 def test_decimals_of_single_runs_are_right_or_refused(amount: str, fits: bool) -> None:
     source = f"SELECT 1 AS day, 'a' AS who, CAST({amount} AS DECIMAL(20, 2)) AS m UNION ALL SELECT 1, 'b', 0.01"
     data = databases(source, database="day", individual="who")
-    query = "SELECT max(m) FROM (SELECT * FROM data)"
+    query = "SELECT max(m) FROM (SELECT * FROM data LIMIT 99)"
     if fits:
         assert collect(data, query, progress=False).entry_q.tolist() == [0.01, 90000000000000.07]
     else:
@@ -138,7 +138,7 @@ def test_cost_of_single_runs_is_said_before_them(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(reruns, "_read", counted)
     data = databases(rows, database="day", individual="who")
-    collect(data, "SELECT sum(x) FROM (SELECT * FROM data)", notice=events.append, progress=False)
+    collect(data, "SELECT sum(x) FROM (SELECT * FROM data LIMIT 99)", notice=events.append, progress=False)
     assert "51 runs, about" in events[0]
     assert events.count("run") >= 51  # and what is verified takes a few more
 
@@ -176,7 +176,7 @@ def test_cost_over_two_seconds_is_said_even_without_progress(
     from empriv.collecting.sql import reruns
 
     data = databases(pd.DataFrame({"day": 1, "who": range(5), "x": 1.0}), database="day", individual="who")
-    query = "SELECT sum(x) FROM (SELECT * FROM data)"
+    query = "SELECT sum(x) FROM (SELECT * FROM data LIMIT 99)"
     collect(data, query, progress=False)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(reruns, "QUIET_SECONDS", 0.0)

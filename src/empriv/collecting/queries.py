@@ -6,7 +6,7 @@ Parsing only: `rewrite` decides whether a query can be rewritten, and the engine
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -118,6 +118,18 @@ def canonical_text(queries: Sequence[Query]) -> str | None:
     if any(query.select is None or query.post is not None for query in queries):
         return None
     return "; ".join(printed(_parse(query.text)) for query in queries)
+
+
+def without_keys(query: Query, dropped: Collection[int]) -> str:
+    """The text of a query without some of its keys, as somebody would write it."""
+    select = _parse(query.text)
+    assert isinstance(select, exp.Select)
+    keys = [key for number, key in enumerate(_groups(select)) if number not in dropped]
+    gone = [key for number, key in enumerate(_groups(select)) if number in dropped]
+    select.set("expressions", [item for item in select.expressions if item.unalias() not in gone])
+    select.set("group", exp.Group(expressions=keys) if keys else None)
+    select.set("order", None)  # it may be by what is gone, and does not matter
+    return str(select.sql(dialect="duckdb", normalize_functions="lower"))
 
 
 def as_written(text: str) -> tuple[str, Names]:

@@ -16,7 +16,8 @@ from empriv.collecting.names import DATABASE, INDIVIDUAL
 from empriv.collecting.queries import Query
 from empriv.collecting.sql.aggregates import AGGREGATES, Aggregate, NotDecomposable
 from empriv.collecting.sql.allowlist import follows_from_row
-from empriv.collecting.sql.per_person import carry, check_joins, source_of_rows, with_inlined
+from empriv.collecting.sql.per_person import carry, check_joins, source_of_rows
+from empriv.collecting.sql.plain_form import plain_form
 from empriv.collecting.sql.templates import Node, fill, text
 
 _REFUSED = {
@@ -105,7 +106,7 @@ def decompose(query: Query, whose: Sequence[str] = ()) -> Decomposition:
     group = select.args.get("group")
     if group is not None and any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
         raise NotDecomposable("it has grouping sets")
-    select = with_inlined(select)
+    select = plain_form(select)
     source = source_of_rows(select, whose)
     check_joins(select, source)
     if _reads_whole_rows(select):

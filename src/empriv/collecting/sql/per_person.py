@@ -10,13 +10,13 @@ or are chosen and computed one by one; nested and joined likewise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from empriv.collecting.names import DATA
 from empriv.collecting.sql.aggregates import NotDecomposable
-from empriv.collecting.sql.templates import in_place_of
+from empriv.collecting.sql.plain_form import windows_of
 
 _INSIDE = NotDecomposable("it reads `data` inside a subquery whose rows are not those of one individual each")
 _MIXING = (
@@ -64,36 +64,6 @@ def _check_columns(source: exp.Table | exp.Subquery) -> None:
         raise NotDecomposable("it gives the columns of a table other names")
 
 
-def with_inlined(select: exp.Select) -> exp.Select:
-    """The query with a named part of its WITH that reads ``data`` put where it is read, if it is read once."""
-    with_ = select.args.get("with_")
-    if with_ is None or with_.args.get("recursive"):
-        return select
-    select = select.copy()
-    with_ = select.args["with_"]
-    named = [cte.alias.lower() for cte in select.find_all(exp.CTE)]
-    if len(set(named)) < len(named):
-        return select  # which of them is meant depends on the place
-    every = list(with_.expressions)
-    for number, cte in enumerate(every):
-        reads_data = any(table.name.lower() == DATA and not table.db for table in cte.this.find_all(exp.Table))
-        used = [
-            table
-            for table in select.find_all(exp.Table)
-            if table.name.lower() == cte.alias.lower() and not table.db and table.find_ancestor(exp.CTE) is not cte
-        ]
-        # Before it is named, the same name means another table.
-        early = any(inner is table for other in every[:number] for inner in other.find_all(exp.Table) for table in used)
-        whole = isinstance(cte.this, exp.Select) and not cte.args["alias"].columns
-        if reads_data and len(used) == 1 and whole and not early:
-            (table,) = used
-            table.replace(in_place_of(table, cte.this.copy()))
-            cte.pop()
-    if not with_.expressions:
-        with_.pop()
-    return select
-
-
 def check_joins(select: exp.Select, source: exp.Table | exp.Subquery) -> None:
     """Only joins that keep the rows of a source apart can be rewritten."""
     for join in select.args.get("joins") or ():
@@ -110,9 +80,9 @@ def carry(scan: exp.Select, names: Sequence[str]) -> None:
     while (select := _select_of(source)) is not scan:
         columns = [exp.column(name, table=source.alias_or_name) for name in names]
         group = select.args.get("group")
-        if group is not None:
+        if group is not None and not group.args.get("all"):  # ALL is whatever is selected
             group.set("expressions", [*group.expressions, *(column.copy() for column in columns)])
-        for window in _windows(select):
+        for window in windows_of(select):
             own = window.args.get("partition_by") or []
             window.set("partition_by", [*own, *(column.copy() for column in columns)])
         distinct = select.args.get("distinct")
@@ -141,13 +111,17 @@ def _handed_on(
     for item in select.expressions:
         if names and item.alias.lower() in names and not _is_column_called(item.unalias(), source, item.alias):
             raise _INSIDE  # another expression is called as the individual is: a name then means one or the other
-    group, windows = select.args.get("group"), list(_windows(select))
+    group, windows = select.args.get("group"), list(windows_of(select))
     if any(select.args.get(part) for part in _MIXING):
         raise _INSIDE
     if group is not None:
-        if set(group.args) - {"expressions"} and any(group.args[part] for part in group.args if part != "expressions"):
-            raise _INSIDE  # ROLLUP, CUBE, ALL
-        if not _holds(group.expressions, select, source, names):
+        sets = [
+            key for key in group.expressions if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple)
+        ]
+        if sets or any(value for part, value in group.args.items() if part not in ("expressions", "all")):
+            raise _INSIDE  # rows of several groupings
+        # A column that is selected as it stands is one of the keys: under another name, by its position, or by ALL.
+        if not _holds([*group.expressions, *select.expressions], select, source, names):
             raise _INSIDE
     elif _aggregates(select):
         raise _INSIDE  # one row for everybody
@@ -217,13 +191,6 @@ def _hands_on_all(select: exp.Select, source: exp.Table | exp.Subquery) -> bool:
         or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star) and _is_column(item, source))
         for item in select.expressions
     )
-
-
-def _windows(select: exp.Select) -> Iterator[exp.Window]:
-    """Window functions of a SELECT, not of those inside it."""
-    for window in select.find_all(exp.Window):
-        if window.find_ancestor(exp.Select) is select:
-            yield window
 
 
 def _aggregates(select: exp.Select) -> bool:

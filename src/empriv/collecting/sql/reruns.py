@@ -19,7 +19,15 @@ from empriv.base.progress import progress as progress_bar
 from empriv.collecting.assemble import Answers
 from empriv.collecting.engines.engine import Rows, Session
 from empriv.collecting.queries import Query
-from empriv.collecting.sql.table_cells import IDENTIFYING, Group, check_groups, group_value
+from empriv.collecting.sql.table_cells import (
+    IDENTIFYING,
+    PASSING,
+    Group,
+    check_groups,
+    check_selected,
+    group_value,
+    says_which_database,
+)
 from empriv.errors import QueryError
 from empriv.results import IntArray, Outcome
 
@@ -49,8 +57,7 @@ def rerun(
 
     Without ``refuse``, groups may be of one individual each, and the query may fail on every database.
     """
-    if query.groups and not query.keys:
-        raise QueryError("The query must select the key that it groups by.")
+    check_selected(query)
     database, individual = pairs
     n = len(session.databases)
     database = np.concatenate((np.arange(n), database))
@@ -66,6 +73,8 @@ def rerun(
         )
     if refuse and query.groups and _name_individuals(individual, database, told):
         raise QueryError(IDENTIFYING)
+    if refuse and query.groups:
+        _check_across_databases(query, [set(answer or ()) for i, answer in zip(individual, told, strict=True) if i < 0])
     return _answers(database, individual, told, query, n)
 
 
@@ -173,6 +182,23 @@ def _name_individuals(individual: IntArray, database: IntArray, told: list[Told]
         for key in everyone[int(j)] & owners.keys() - set(answer or ()):
             owners[key].add(int(i))
     return len(owners) > 1 and all(len(who) == 1 for who in owners.values())
+
+
+def _check_across_databases(query: Query, found: list[set[Key]]) -> None:
+    """Refuse keys that are one value in each database, and groups of which none is in two databases."""
+    assert query.select is not None
+    every = [keys for keys in found if keys]
+    selected = [query.select.selects[position].unalias() for position in query.keys]
+    told = {
+        query.groups.index(item)
+        for place, item in enumerate(selected)
+        if all(len({key[place] for key in keys}) == 1 for keys in every)
+        and len({key[place] for keys in every for key in keys}) > 1
+    }
+    if told:
+        raise says_which_database(query, told)
+    if 1 < len(set().union(*every)) == sum(map(len, every)) and len(found) > 1:
+        raise QueryError(PASSING)
 
 
 def _answers(

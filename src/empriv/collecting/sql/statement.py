@@ -36,11 +36,14 @@ from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Told
 from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, passes, stages
 from empriv.collecting.sql.table_cells import (
     IDENTIFYING,
+    PASSING,
     Group,
     cells_of,
     check_groups,
+    check_selected,
     component_names,
     group_value,
+    says_which_database,
 )
 from empriv.collecting.sql.templates import fill
 from empriv.errors import QueryError
@@ -392,6 +395,25 @@ def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp
     return (n == alone and n > 1) or same == n == 1 or same > 1
 
 
+def _across_databases(session: Session, plan: Decomposition) -> tuple[set[int], bool]:
+    """Keys of which each database has one value and the databases have several; whether no group is in two databases.
+
+    To be asked after ``empriv_groups`` is stored.
+    """
+    if session.drawn or len(session.databases) < 2:
+        return set(), False
+    keys = [f"{KEY}{k}" for k in range(len(plan.query.groups))]
+    named = (exp.alias_(key.copy(), k) for k, key in zip(keys, plan.query.groups, strict=True))
+    pairs = plan.rows(exp.alias_(plan.column(DATABASE), DATABASE), *named).distinct().subquery("empriv_pairs")
+    values = "COUNT(DISTINCT {0}) + COALESCE(MAX(CASE WHEN {0} IS NULL THEN 1 ELSE 0 END), 0) AS {0}"
+    of_each = exp.select(*map(values.format, keys), "COUNT(*) AS n").from_(pairs).group_by(DATABASE)
+    most = exp.select(*(f"MAX({k}) AS {k}" for k in keys), "SUM(n) AS n").from_(of_each.subquery("empriv_of_each"))
+    of_all = exp.select(*map(values.format, keys), "COUNT(*) AS n").from_("empriv_groups")
+    in_one, in_all = session.fetch(most), session.fetch(of_all)
+    told = {number for number, k in enumerate(keys) if in_one[k].values[0] == 1 < in_all[k].values[0]}
+    return told, in_one["n"].values[0] == in_all["n"].values[0] > 1
+
+
 def _store_groups(session: Session, plan: Decomposition, *, refuse: bool = True) -> list[Group]:
     """Make the table of groups, and name them."""
     keys = [f"{KEY}{k}" for k in range(len(plan.query.groups))]
@@ -399,14 +421,20 @@ def _store_groups(session: Session, plan: Decomposition, *, refuse: bool = True)
     distinct = _each_once(session, plan, *named).distinct()
     codes = exp.select(f"ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS code", *keys)
     session.store("empriv_groups", codes.from_(distinct.subquery("empriv_distinct")))
+    told, passing = _across_databases(session, plan) if refuse else (set(), False)
+    # Each key alone, and all of them: two that are shared may name one individual together.
+    others = [key for number, key in enumerate(plan.query.groups) if number not in told]
+    for chosen in [[key] for key in others] + ([others] if len(others) > 1 else []):
+        if refuse and _names_individuals(session, plan, chosen):
+            raise QueryError(IDENTIFYING)
+    if told:
+        raise says_which_database(plan.query, told)
+    if passing:
+        raise QueryError(PASSING)
+    check_selected(plan.query)
     check_groups(plan.query, _count(session, "COUNT(*)", "empriv_groups"))
     texts = exp.select(*(f"CAST({k} AS TEXT) AS {k}" for k in keys))
     columns = session.fetch(texts.from_("empriv_groups").order_by("code"))
-    # Each key alone, and all of them: two that are shared may name one individual together.
-    alone = [[key] for key in plan.query.groups]
-    for chosen in alone if len(alone) == 1 else [*alone, list(plan.query.groups)]:
-        if refuse and _names_individuals(session, plan, chosen):
-            raise QueryError(IDENTIFYING)
     values = [
         [None if null else str(value) for value, null in zip(columns[k].values, columns[k].null, strict=True)]
         for k in keys

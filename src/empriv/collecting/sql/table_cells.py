@@ -6,13 +6,11 @@ query suppresses. Names are text from the rows, and may be anything; two cells n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from empriv.collecting.queries import MOST_CELLS, Query
+from empriv.collecting.queries import MOST_CELLS, Query, without_keys
 from empriv.errors import QueryError
 from empriv.results import Cell
-
-"""Cells of one query. Every entry of `Results` holds all of them, and a few hundred databases carry fewer."""
 
 Group = tuple[str, ...]
 """The value of each grouping column, as text."""
@@ -21,6 +19,11 @@ NO_GROUP = "The query must give at least one group, got none. Hint: see whether 
 IDENTIFYING = (
     "The query must not group by what identifies individuals: groups are one individual's each, and their names are "
     "published. Hint: group by what several individuals share."
+)
+
+PASSING = (
+    "The query must group by what returns in other databases, but each group is in one database only, so that no two "
+    "of its answers can be compared. Hint: of dates, dayofweek() and hour() return; or leave the key out."
 )
 
 
@@ -36,6 +39,24 @@ def check_groups(query: Query, count: int) -> None:
             + " Hint: group by coarser values (CASE WHEN, date_trunc), by fewer columns, or keep with WHERE the groups "
             "that you publish."
         )
+
+
+def check_selected(query: Query) -> None:
+    """Refuse a query that does not say which group a result is of."""
+    assert query.select is not None
+    selected = [item.unalias().sql("duckdb") for item in query.select.selects]
+    missing = [key.sql("duckdb") for key in query.groups if key.sql("duckdb") not in selected]
+    if missing:
+        raise QueryError(f"The query must select every key that it groups by. Hint: SELECT {missing[0]}, ...")
+
+
+def says_which_database(query: Query, keys: Collection[int]) -> QueryError:
+    """The error of a query that groups by what is one value in each database, such as the day that cuts them."""
+    name = query.groups[min(keys)].sql("duckdb", normalize_functions="lower")
+    return QueryError(
+        f"The query must not group by what says which database a row is in: each database has one value of {name}, and "
+        f"the query is asked of every database anyway. Hint: write {without_keys(query, keys)}"
+    )
 
 
 def group_value(value: str | None) -> str:
