@@ -142,7 +142,9 @@ def collected(data: empriv.Databases, query: str) -> empriv.Results | None:
     try:
         return empriv.collect(data, query, progress=False, notice=lambda _: None)
     except QueryError as error:
-        if re.search(r"got none|identifies individuals|which database a row is in|in one database only|fails on every database", str(error)):
+        if re.search(
+            r"got none|identifies individuals|database a row is in|in one database only|fails on every", str(error)
+        ):
             return None
         raise
 
