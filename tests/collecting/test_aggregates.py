@@ -101,7 +101,7 @@ def test_aggregate_equals_brute_force(name: str, frame: pd.DataFrame, engine: En
 @given(frame=tables())
 def test_all_aggregates_at_once_equal_brute_force(frame: pd.DataFrame, engine: Engine) -> None:
     # Where a mode is tied the whole query is run, and nothing would be said of the others.
-    calls = [call for name, calls in CALLS.items() if name != "mode" for call in calls]
+    calls = [calls[-1] for name, calls in CALLS.items() if name != "mode"]
     items = [f"{call} AS c{n}" for n, call in enumerate(calls)]
     query = f"SELECT {', '.join(items)} FROM data"
     results = collect(databases(source(frame), database="day", individual="who"), query, engine=engine)
@@ -120,7 +120,7 @@ OUTLIER = pd.DataFrame(
 )
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(frame=pairs())
 @example(frame=OUTLIER)
 @example(frame=OUTLIER.assign(x=[1e15, 0.1, 0.1, 0.1, 0.1]))

@@ -35,6 +35,7 @@ from empriv.app.work import cancel_all
 from empriv.base.storage import write_atomically
 from empriv.errors import EmprivError, InputError
 
+_LAST_SECONDS = 2  # requests that are being answered when the desk ends may take so long
 _TYPES = {"style.css": "text/css", "app.js": "text/javascript"}
 _SENTENCES = {
     404: "There is no such page.",
@@ -103,7 +104,7 @@ def server_of(app: Guard) -> uvicorn.Server:
     """A server of the app, whose connections are timed; it speaks nothing but HTTP."""
     config = uvicorn.Config(
         app, log_level="critical", access_log=False, lifespan="on", server_header=False,
-        http=TimedConnection, ws="none", backlog=MOST,
+        http=TimedConnection, ws="none", backlog=MOST, timeout_graceful_shutdown=_LAST_SECONDS,
     )  # fmt: skip
     return uvicorn.Server(config)
 
