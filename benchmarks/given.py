@@ -150,7 +150,7 @@ def one_run(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, float,
     )
     previous = 1 if row.setting.startswith("previous") else 0
     known = empriv.Given(calendar=True, previous=previous)
-    risk = empriv.measure_against(results, known)
+    risk = empriv.measure(results, known=known)
     bounds = empriv.bounds(risk, EPSILON)
     if row.setting == "spread":  # the truth is that of a weekend: of the day's pair
         day = covered(risk, EPSILON, 0.05)
@@ -185,7 +185,7 @@ def table(quick: bool, runs: int, only: str | None) -> None:
 
 def battery_size(runs: int) -> None:
     """How often the battery objects to what is left when the model is right."""
-    from empriv.measuring.given.ladder import objection
+    from empriv.measuring.given.choose_known import objection
 
     for name, law in laws().items():
         for n in SIZES:
@@ -197,7 +197,7 @@ def battery_size(runs: int) -> None:
                     for j in range(1, n if previous else 0):
                         q[j] += 0.5 * (q[j - 1] - level(n)[j - 1])
                     results = empriv.Results.from_arrays(q, q[None] - SHIFT, databases=days(n))
-                    risk = empriv.measure_against(results, empriv.Given(calendar=True, previous=previous, spread=False))
+                    risk = empriv.measure(results, known=empriv.Given(calendar=True, previous=previous))
                     objects += objection(risk.left, risk._times)[0] <= 0.05
                 print(f"{name:10s} {n:4d}  previous {previous}  objects in {objects / runs:.3f}", flush=True)
 
@@ -216,7 +216,7 @@ def weighted(runs: int) -> None:
                 for kind, who in (
                     ("Given", empriv.Given(x)), ("Weighted", empriv.Weighted(x)), ("Buckets", empriv.Buckets(x))
                 ):  # fmt: skip
-                    found[kind].append(empriv.measure_against(results, who).delta(EPSILON))
+                    found[kind].append(empriv.measure(results, known=who).delta(EPSILON))
             said = "  ".join(
                 f"{kind} {np.median(v) / truth:5.2f} (rmse {np.sqrt(np.mean((np.array(v) - truth) ** 2)) / truth:4.2f})"
                 for kind, v in found.items()
@@ -253,8 +253,8 @@ def speed() -> None:
         )
 
     timed("plain", lambda: empriv.measure(results))
-    timed("given the calendar", lambda: empriv.measure_against(results, "calendar"))
-    timed("auto, the ladder included", lambda: empriv.measure_against(results, "auto"))
+    timed("given the calendar", lambda: empriv.measure(results, known="calendar"))
+    timed("auto, the ladder included", lambda: empriv.measure(results, known="auto"))
 
 
 def main() -> None:

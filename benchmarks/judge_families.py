@@ -64,7 +64,7 @@ class Law:
         unit, first, masses = self.parts
         k = np.minimum(np.searchsorted(self.sums, rng.random(n)), len(masses) - 1)
         x = (first + k + (rng.uniform(-0.5, 0.5, n) if self.within else 0.0)) * unit
-        return taken_out(rng, x, self.sd) if self.trend else np.asarray(x)
+        return regress_out(rng, x, self.sd) if self.trend else np.asarray(x)
 
 
 def estimated(law: Law, n: int) -> Law:
@@ -79,7 +79,7 @@ def estimated(law: Law, n: int) -> Law:
     return Law(f"{law.name} (estimated)", make)
 
 
-def taken_out(rng: np.random.Generator, x: FloatArray, sd: float) -> FloatArray:
+def regress_out(rng: np.random.Generator, x: FloatArray, sd: float) -> FloatArray:
     """What is left of results with a trend and weekdays, after a regression on both."""
     n = len(x)
     day = np.arange(n)

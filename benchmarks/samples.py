@@ -82,7 +82,7 @@ def sampled_row(name: str, sql: str, statistic: Callable[[Column], float], table
     few = min(map(len, answers.values()))
     right = guess_right(np.array(answers[True][:few]), np.array(answers[False][:few]))
     data = empriv.subsamples(table, individual="who", count=RUNS, fraction=0.5)
-    present = presence_of(empriv.audit(data, sql, adversary=None).risk)
+    present = presence_of(empriv.audit(data, sql, known="nothing").risk)
     show(name, right, present)
 
 
@@ -93,7 +93,7 @@ def mechanism_row(name: str, function: Callable[[Column, np.random.Generator], f
     runs = [np.array([function(rows, rng) for _ in range(GUESSES // 4)]) for rows in (x, x[who != TARGET])]
     right = guess_right(runs[0], runs[1])
     data = empriv.repeats(table, individual="who", count=RUNS)
-    audit = empriv.audit(data, lambda rows, rng: function(np.asarray(rows["x"]), rng), draws=1, jobs=1, adversary=None)
+    audit = empriv.audit(data, lambda rows, rng: function(np.asarray(rows["x"]), rng), draws=1, jobs=1, known="nothing")
     show(name, right, audit.measured)
 
 

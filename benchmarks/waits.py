@@ -209,7 +209,7 @@ def own_contribution(quick: bool) -> Iterator[Case]:
 
     def work() -> object:
         asked = empriv.OwnContribution()
-        return empriv.audit(data, "sum(delay)", adversary=asked, progress=False, notice=lambda _: None).delta(0.1)
+        return empriv.audit(data, "sum(delay)", known=asked, progress=False, notice=lambda _: None).delta(0.1)
 
     yield Case(f"{alone.n_databases} databases, {alone.n_individuals} aircraft", work, measured(alone), "30 s")
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import vl_convert
+from empriv.measuring.given.conditional import ViewSearch
 
 import empriv
-from empriv.measuring.given.conditional import ViewSearch
 from empriv.results import FloatArray
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
@@ -58,7 +58,7 @@ def main() -> None:
     weighted = audit.against
     assert weighted is not None
     results, customers = audit.results, weighted.known[0]
-    buckets = empriv.measure_against(results, empriv.Buckets(customers.astype(float)))
+    buckets = empriv.measure(results, known=empriv.Buckets(customers.astype(float)))
     print(f"{results.n_databases} days, {results.n_individuals} regulars; delta at epsilon {EPSILON}")
     print(f"knowing nothing          {audit.risk.delta(EPSILON):.3f}")
     print(f"customers, by weights    {audit.delta(EPSILON):.3f}")

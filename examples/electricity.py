@@ -42,7 +42,7 @@ def village(households: int, years: int, seed: int = 0) -> pa.Table:
 def main(out: str, *, quick: bool) -> None:
     table = village(households=40, years=6) if quick else village(households=300, years=10)
     data = empriv.databases(table, database="month", individual="household")
-    alone = empriv.audit(data, "sum(kwh)", adversary=None)
+    alone = empriv.audit(data, "sum(kwh)", known="nothing")
     calendar = empriv.audit(data, "sum(kwh)")
     informed = empriv.audit(data, "sum(kwh)", adversary=empriv.Given("min(temperature)", calendar=True))
 

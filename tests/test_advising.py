@@ -22,7 +22,7 @@ def an_audit(n: int = 60, shift: float = 5.0, people: int = 3, **options: Any) -
     rng = np.random.default_rng(1)
     q = rng.normal(100.0, 10.0, n)
     without = q - shift * rng.uniform(0.5, 1.0, (people, n))
-    return empriv.audit(empriv.Results.from_arrays(q, without), adversary=None, **options)
+    return empriv.audit(empriv.Results.from_arrays(q, without), known="nothing", **options)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_none_meets_it_is_said_where_it_is_so() -> None:
         entry_q=np.where(gone, np.nan, q),
         entry_outcomes=np.where(gone, np.int8(empriv.Outcome.NULL), np.int8(0)),
     )
-    audit = empriv.audit(results, adversary=None)
+    audit = empriv.audit(results, known="nothing")
     advice = empriv.advise(audit, epsilon=0.1, delta=0.01)
     assert advice.best is None
     assert advice.nearest is not None
@@ -139,7 +139,7 @@ def test_several_numbers_are_refused_with_a_hint() -> None:
         {"day": np.repeat(np.arange(30), 4), "who": np.tile(np.arange(4), 30), "x": rng.normal(size=120)}
     )
     data = empriv.databases(rows, database="day", individual="who")
-    audit = empriv.audit(data, "SELECT sum(x), max(x) FROM data", adversary=None)
+    audit = empriv.audit(data, "SELECT sum(x), max(x) FROM data", known="nothing")
     with pytest.raises(InputError, match=re.escape("audit.components")):
         empriv.advise(audit, epsilon=0.1, delta=0.1)
 

@@ -236,7 +236,7 @@ class TestSources:
 
     @pytest.mark.parametrize("deep", ["(" * 3000 + "day" + ")" * 3000, "NOT " * 3000 + "day", "day" + " + day" * 3000])
     def test_what_is_nested_without_end_is_a_sentence(self, run: Run, deep: str) -> None:
-        for option in ("--database", "--query", "--adversary", "--individual"):
+        for option in ("--database", "--query", "--known", "--individual"):
             words = list(AUDIT)
             if option in words:
                 words[words.index(option) + 1] = deep

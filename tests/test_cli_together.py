@@ -1,4 +1,4 @@
-"""The command line, from the rows to a release: several queries, adversaries, reports, noise, the ledger."""
+"""The command line, from the rows to a release: several queries, what readers know, reports, noise, the ledger."""
 
 from __future__ import annotations
 
@@ -54,37 +54,39 @@ def test_several_queries_are_audited_together(run: Run) -> None:
     assert figures["figures"][0]["delta"] >= max(alone)
 
 
-class TestAdversary:
-    def test_figures_are_the_adversarys(self, run: Run) -> None:
+class TestKnown:
+    def test_figures_are_those_given_what_is_known(self, run: Run) -> None:
         data = empriv.databases("sales.csv", database="day", individual="client")
-        for options, adversary in (
-            (("--adversary", "count(*)"), empriv.Weighted("count(*)")),
-            (("--adversary", "count(*)", "--buckets", "2"), empriv.Buckets("count(*)", 2)),
-            (("--own-contribution",), empriv.OwnContribution()),
+        for options, known in (
+            (("--known", "count(*),unordered"), ("count(*)", "unordered")),
+            (("--known", "buckets:count(*)"), empriv.Buckets("count(*)")),
+            (("--known", "own"), empriv.OwnContribution()),
         ):
             shown = run("audit", *SOURCE, "--query", "sum(amount)", "--epsilon", "1", *options, "--json", "-")
             figures = json.loads(shown.stdout)
-            audit = empriv.audit(data, "sum(amount)", epsilon=1.0, adversary=adversary)
+            audit = empriv.audit(data, "sum(amount)", epsilon=1.0, known=known)
             assert audit.against is not None
             assert figures["figures"][0]["delta"] == audit.delta(1.0) == audit.against.delta(1.0)
-            assert figures["adversary"]["delta_knowing_nothing"] == [audit.risk.delta(1.0)]
-            assert figures["bounds"][0]["upper"] == 1.0
-            assert any("No upper bound is known" in note for note in figures["words"]["notes"])
+            assert figures["known"]["delta_knowing_nothing"] == [audit.risk.delta(1.0)]
+            assert figures["bounds"][0]["upper"] == audit.bounds(1.0).upper
 
     def test_it_is_saved_and_loaded(self, run: Run) -> None:
-        run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--adversary", "count(*)", "--save", "a.empriv")
+        run("audit", *SOURCE, "--query", "sum(amount)", *QUIET, "--known", "count(*)", "--save", "a.empriv")
         again = empriv.load("a.empriv")
         assert isinstance(again, empriv.Audit)
         data = empriv.databases("sales.csv", database="day", individual="client")
-        audit = empriv.audit(data, "sum(amount)", epsilon=1.0, adversary="count(*)")
+        audit = empriv.audit(data, "sum(amount)", epsilon=1.0, known="count(*)")
         np.testing.assert_array_equal(again.delta_i([0.5, 1.0]), audit.delta_i([0.5, 1.0]))
         assert again.to_json() == audit.to_json()
 
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            (("--buckets", "3"), "`buckets` must be given with `adversary`"),
-            (("--own-contribution", "--adversary", "count(*)"), "must not be given with `adversary`"),
+            (("--known", "own", "--known", "count(*)"), "`known` must be own alone"),
+            (("--known", "buckets:count(*),calendar"), "`known` must be buckets alone"),
+            (("--known", "nothing,calendar"), "`known` must be nothing alone"),
+            (("--known", "previous:0"), "`known` must name a whole number of answers"),
+            (("--known", "calendar", "--paper"), "`paper` must not be given with `known`"),
         ],
     )
     def test_what_does_not_go_together(self, run: Run, options: tuple[str, ...], words: str) -> None:

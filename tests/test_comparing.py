@@ -280,14 +280,14 @@ def test_protocols_are_compared_given_what_is_known() -> None:
     frame = pyarrow.table(columns)
     data = empriv.databases(frame, database="day", individual="who")
     ways = {"raw": "sum(x)", "rounded": empriv.protocols.rounded("sum(x)", to=0.5)}
-    known = empriv.Given("max(odd)", previous=1, spread=False)
-    comparison = empriv.compare(ways, data, truth="raw", epsilon=0.1, adversary=known)
-    audit = empriv.audit(data, "sum(x)", epsilon=0.1, adversary=known)
+    known = ("max(odd)", "previous")
+    comparison = empriv.compare(ways, data, truth="raw", epsilon=0.1, known=known)
+    audit = empriv.audit(data, "sum(x)", epsilon=0.1, known=known)
     assert comparison.delta(0.1)["raw"] == audit.delta(0.1) > audit.risk.delta(0.1)
     assert comparison["rounded"].against is not None
-    ours = empriv.Given(level, spread=False)
-    of_results = empriv.compare({"a": audit.results, "b": audit.results}, epsilon=0.1, adversary=ours)
-    assert of_results.delta(0.1)["a"] == empriv.measure_against(audit.results, ours).delta(0.1)
+    ours = empriv.Given(level)
+    of_results = empriv.compare({"a": audit.results, "b": audit.results}, epsilon=0.1, known=ours)
+    assert of_results.delta(0.1)["a"] == empriv.measure(audit.results, known=ours).delta(0.1)
 
 
 def test_a_target_gets_a_recommendation_or_is_told_that_none_meets_it() -> None:

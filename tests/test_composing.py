@@ -161,7 +161,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, data: Any) -> None
     with pytest.raises(InputError, match="must go with the rows"):
         empriv.audit(first.results, ledger=ledger)
     with pytest.raises(InputError, match="must not be given with `ledger`"):
-        empriv.audit(data, SUM, ledger=ledger, adversary="count(*)")
+        empriv.audit(data, SUM, ledger=ledger, known="count(*)")
     with pytest.raises(InputError, match="one number, got several"):
         first.release({"a": 1.0}, noise=noise_for(first), ledger=ledger, database=3)
     assert not entries(ledger)

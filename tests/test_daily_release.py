@@ -37,7 +37,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shop")
     pq.write_table(pa.concat_tables([day(number) for number in range(100)]), folder / "sales.parquet")
     data = empriv.databases(str(folder / "sales.parquet"), database="day", individual="who")
-    audit = empriv.audit(data, "sum(amount)", epsilon=1.0, adversary=None)
+    audit = empriv.audit(data, "sum(amount)", epsilon=1.0, known="nothing")
     audit.save(folder / "audit.empriv")
     noise = empriv.design_noise(audit, epsilon=1.0, delta=0.01, granularity=0.25)
     noise.save(folder / "noise.empriv")
@@ -127,7 +127,7 @@ def test_a_day_beyond_the_cover_is_refused_and_a_capped_query_never_is(audited: 
 
     text = capped_people_text("sum(amount)", ["who"], 60.0)
     data = empriv.databases(str(audited / "sales.parquet"), database="day", individual="who")
-    audit = empriv.audit(data, text, epsilon=1.0, adversary=None)
+    audit = empriv.audit(data, text, epsilon=1.0, known="nothing")
     noise = empriv.design_noise(audit, epsilon=1.0, delta=0.05, bound=60.0, dither=True, granularity=0.25)
     assert noise.cover >= 60.0 * (1 - 1e-9)
     released = audit.release(rows=day(100, p03=1000.0), noise=noise, ledger=empriv.Ledger(book))

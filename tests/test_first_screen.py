@@ -96,24 +96,6 @@ individual  delta_i  moves the answer by up to  in databases
 2 things to know before you rely on this: --verbose lists them.
 Next: collect more databases: at least 30 give an upper bound.
 """
-ADVERSARY = """\
-Do not publish yet
-The most exposed person's delta at epsilon 0.1 is estimated at 0, and the target
-allows 0.05; but nothing bounds it from above.
-Holds for databases like these 120, and readers who may know a quantity of it.
-Verdict on delta <= 0.05 at 0.1: UNRESOLVED.
-
-The query was asked of 120 databases, with everyone and without each of 1
-individual.
-epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
-    0.1                     0                     0               0 of 1
-Most exposed at epsilon 0.1 (by their identifiers)
-individual  delta_i  moves the answer by up to  in databases
-0                0%                      0.253           120
-1 thing to know before you rely on this: --verbose lists it.
-Next: ask for less, such as sum(least(amount, 60)) for amounts up to 60, and
-audit again.
-"""
 SCAN = """\
 Do not publish yet
 The most exposed person's delta at epsilon 0.1 is at least 0.27 with 95%
@@ -221,9 +203,9 @@ def table() -> empriv.Audit:
 
 
 @cache
-def adversary() -> empriv.Audit:
+def buckets() -> empriv.Audit:
     made = results(120, 0.05)
-    return empriv.audit(made, epsilon=0.1, adversary=empriv.Buckets(np.arange(120) % 2, 2))
+    return empriv.audit(made, epsilon=0.1, known=empriv.Buckets(np.arange(120) % 2, 2))
 
 
 @cache
@@ -233,9 +215,9 @@ def scan() -> empriv.Scan:
 
 @pytest.mark.parametrize(
     ("make", "given", "golden"),
-    [(calm, {}, PASS), (loud, {}, FAIL), (open_, {}, UNRESOLVED), (few, {}, FEW), (adversary, {}, ADVERSARY),
+    [(calm, {}, PASS), (loud, {}, FAIL), (open_, {}, UNRESOLVED), (few, {}, FEW),
      (scan, {}, SCAN), (loud, {"target": None}, NO_TARGET)],
-    ids=["pass", "fail", "unresolved", "few databases", "adversary", "scan", "no target"],
+    ids=["pass", "fail", "unresolved", "few databases", "scan", "no target"],
 )  # fmt: skip
 def test_the_first_screen(make: Callable[[], empriv.Audit], given: dict[str, Any], golden: str) -> None:
     assert screen(make(), **given) == golden.splitlines()
@@ -253,7 +235,7 @@ def test_the_first_screen_of_a_table() -> None:
     assert "moves a number by up to" in "\n".join(lines)
 
 
-@pytest.mark.parametrize("make", [calm, loud, open_, few, table, adversary, scan])
+@pytest.mark.parametrize("make", [calm, loud, open_, few, table, buckets, scan])
 def test_it_fits_a_screen_of_80_by_25_and_verbose_says_more(make: Callable[[], empriv.Audit]) -> None:
     audit = make()
     for target in (TARGET, None):

@@ -31,14 +31,13 @@ BUILT: dict[str, Any] = {
     "DuckDBEngine": lambda: empriv.DuckDBEngine(memory_limit="1GB"),
     "Ecdf": lambda: empriv.Ecdf(),
     "Kde": lambda: empriv.Kde("gaussian", 0.5),
-    "Given": lambda: empriv.Given("count(*)", calendar=True, previous=1),
+    "Given": lambda: empriv.Given("count(*)", "calendar", "previous"),
     "Kernel": lambda: empriv.KERNELS["laplace"],
     "Outcome": lambda: empriv.Outcome(0),
     "OwnContribution": lambda: empriv.OwnContribution(),
     "Policy": lambda: empriv.Policy(epsilon=0.1, delta=0.01, queries=3),
     "Query": lambda: empriv.Query("sum(x)", post=abs),
     "VariableKde": lambda: empriv.VariableKde(),
-    "Weighted": lambda: empriv.Weighted("count(*)"),
 }
 NEEDS_MORE = {"Ledger", "SparkEngine"}
 """Built from a file or a session: their own tests do."""
@@ -149,7 +148,7 @@ def test_values_survive_pickling(data: empriv.Databases) -> None:
     audit = empriv.audit(data, "sum(x)")
     joint = empriv.audit(data, ["sum(x)", "count(*)"])
     risks = [
-        audit.risk, joint.risk, empriv.audit(data, "sum(x)", adversary="avg(x)"), empriv.scan(data, "sum(x)"),
+        audit.risk, joint.risk, empriv.audit(data, "sum(x)", known="avg(x)"), empriv.scan(data, "sum(x)"),
         empriv.measure(audit.results, density=empriv.BestOf([empriv.Kde("student"), empriv.VariableKde()])),
     ]  # fmt: skip
     for risk in risks:

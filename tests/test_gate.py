@@ -120,7 +120,7 @@ def test_hostile_names_stay_names(run: Run) -> None:
     rows.to_parquet("nasty.parquet")
     run("init", "nasty.parquet")
     settings = tomllib.loads(Path("audit.toml").read_text())
-    assert set(settings) == {"files", "individual", "subsamples", "fraction", "query", "target", "adversary", "report"}
+    assert set(settings) == {"files", "individual", "subsamples", "fraction", "query", "target", "known", "report"}
     run("check", "audit.toml", "--dry-run")
 
 

@@ -38,7 +38,7 @@ def why(audit: empriv.Audit) -> str:
 
 def test_a_trend_counts_as_known_and_the_papers_figure_is_beside_it() -> None:
     audit = empriv.audit(series(), epsilon=EPSILON)
-    plain = empriv.audit(series(), epsilon=EPSILON, adversary=None)
+    plain = empriv.audit(series(), epsilon=EPSILON, known="nothing")
     assert audit.against is not None
     assert audit.delta(EPSILON) > 1.2 * plain.delta(EPSILON)
     assert audit.risk.delta(EPSILON) == plain.delta(EPSILON)
@@ -58,8 +58,8 @@ def test_a_still_series_gives_the_papers_figures() -> None:
     assert np.array_equal(audit.delta_i(EPSILON), empriv.measure(results).delta_i(EPSILON))
 
 
-def test_none_is_the_paper() -> None:
-    audit = empriv.audit(series(), epsilon=EPSILON, adversary=None)
+def test_nothing_is_the_paper() -> None:
+    audit = empriv.audit(series(), epsilon=EPSILON, known="nothing")
     assert audit.against is None
     assert audit.nothing_known is None
 
@@ -75,8 +75,8 @@ def test_labels_that_are_neither_dates_nor_numbers_have_no_order(labels: list[st
     assert "p" not in tested.numbers
 
 
-def test_order_false_says_that_there_is_none(tmp_path: Path) -> None:
-    audit = empriv.audit(series(), epsilon=EPSILON, order=False)
+def test_unordered_says_that_there_is_none(tmp_path: Path) -> None:
+    audit = empriv.audit(series(), epsilon=EPSILON, known="unordered")
     assert why(audit) == "no-order"
     assert not [check for check in audit.checks if check.code == "iid" and check.severity == "error"]
     audit.save(tmp_path / "audit.empriv")
@@ -84,8 +84,8 @@ def test_order_false_says_that_there_is_none(tmp_path: Path) -> None:
     assert isinstance(loaded, empriv.Audit)
     assert not loaded.results.ordered
     assert str(loaded) == str(audit)
-    with pytest.raises(empriv.InputError, match="`calendar` must go with databases that have an order"):
-        empriv.audit(series(), order=False, adversary="calendar")
+    with pytest.raises(empriv.InputError, match="must not be calendar where the databases are said to have no order"):
+        empriv.audit(series(), known=("unordered", "calendar"))
 
 
 def test_the_order_is_that_of_the_labels() -> None:
@@ -142,8 +142,8 @@ def test_a_ledger_goes_with_the_default(tmp_path: Path) -> None:
     data = empriv.databases(pa.table(rows), database="day", individual="who")
     ledger = empriv.Ledger(tmp_path / "a.ledger")
     assert why(empriv.audit(data, "avg(amount)", ledger=ledger)) == "ledger"
-    with pytest.raises(empriv.InputError, match="`adversary` must not be given with `ledger`"):
-        empriv.audit(data, "avg(amount)", ledger=ledger, adversary="calendar")
+    with pytest.raises(empriv.InputError, match="`known` must not be given with `ledger`"):
+        empriv.audit(data, "avg(amount)", ledger=ledger, known="calendar")
 
 
 def test_random_databases_have_no_order() -> None:
@@ -182,13 +182,13 @@ def test_the_command_line_counts_it_as_well(tmp_path: Path, monkeypatch: pytest.
         return dict(json.loads(done.output))
 
     known = run()
-    assert known["adversary"]["terms"] == ["trend", "weekday"]
-    for more in (("--adversary", "none"), ("--no-order",)):
-        assert run(*more)["adversary"] is None
-    assert run("--adversary", "none")["nothing_known"] is None
-    assert run("--no-order")["nothing_known"]["why"] == "no-order"
-    Path("audit.toml").write_text('adversary = "none"\norder = true\n')
-    assert run("--config", "audit.toml")["adversary"] is None
-    wrong = CliRunner().invoke(main, [*asked, "--adversary", "none", "--adversary", "calendar"])
+    assert known["known"]["terms"] == ["trend", "weekday"]
+    for more in (("--known", "nothing"), ("--known", "unordered")):
+        assert run(*more)["known"] is None
+    assert run("--known", "nothing")["nothing_known"] is None
+    assert run("--known", "unordered")["nothing_known"]["why"] == "no-order"
+    Path("audit.toml").write_text('known = "nothing"\n')
+    assert run("--config", "audit.toml")["known"] is None
+    wrong = CliRunner().invoke(main, [*asked, "--known", "nothing, calendar"])
     assert wrong.exit_code == 2
-    assert "`adversary` must be none alone" in " ".join(wrong.output.split())
+    assert "`known` must be nothing alone" in " ".join(wrong.output.split())

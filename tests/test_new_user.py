@@ -287,10 +287,10 @@ def test_months_labelled_by_their_first_day_have_no_weekday() -> None:
     assert told([datetime.date(2024, 1, 1) + datetime.timedelta(days=day) for day in range(60)]) == ["trend", "weekday"]
 
 
-def test_no_order_is_what_keeps_previous_answers_out_where_the_user_said_so() -> None:
-    said = audit("sales.csv", SUM, "day", "client_id", "--previous", "1", "--no-order")
+def test_unordered_keeps_previous_answers_out_where_the_user_said_so() -> None:
+    said = audit("sales.csv", SUM, "day", "client_id", "--known", "previous,unordered")
     assert said.exit_code == 1
-    assert "that have an order, got some that are said to have none." in said.stderr
+    assert "where the databases are said to have no order." in said.stderr
 
 
 @pytest.fixture(scope="module")
@@ -397,4 +397,5 @@ def test_hints_name_options_on_the_command_line() -> None:
 
     assert with_options("No. Hint: design_noise(..., granularity=0.25).") == "No. Hint: --granularity 0.25."
     assert with_options("No. Hint: presence='random' asks less.") == "No. Hint: --presence random asks less."
-    assert with_options("`spread=True` is kept before a hint.") == "`spread=True` is kept before a hint."
+    assert with_options("`presence=1` is kept before a hint.") == "`presence=1` is kept before a hint."
+    assert with_options('No. Hint: known="count(*)".') == "No. Hint: --known 'count(*)'."

@@ -19,10 +19,10 @@ def values() -> dict[str, Any]:
     q = rng.normal(12345.678, 10.0, 90)
     without = np.stack([q - rng.exponential(2.0, 90), q - rng.exponential(1.0, 90)])
     results = empriv.Results.from_arrays(q, without, individuals=[SECRET, "eve"])
-    audit = empriv.audit(results, epsilon=0.1, unit="min", adversary=None)
+    audit = empriv.audit(results, epsilon=0.1, unit="min", known="nothing")
     risk = audit.risk
-    given = empriv.audit(results, epsilon=0.1, adversary=empriv.Given(np.arange(90) % 3.0)).against
-    against = empriv.audit(results, epsilon=0.1, adversary=empriv.Buckets(np.arange(90) % 3, 3)).against
+    given = empriv.audit(results, epsilon=0.1, known=empriv.Given(np.arange(90) % 3.0)).against
+    against = empriv.audit(results, epsilon=0.1, known=empriv.Buckets(np.arange(90) % 3, 3)).against
     joint = empriv.measure(empriv.Results.stack({"a": results, "b": results}))
     verdict = audit.verdict(epsilon=0.1, delta=0.05)
     noise = empriv.design_noise(audit, epsilon=0.5, delta=0.05, method="classical", granularity=0.25)

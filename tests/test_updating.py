@@ -30,10 +30,10 @@ def _data(first: int, last: int) -> empriv.Databases:
     return empriv.databases(pa.table(_rows(first, last)), database="day", individual="who")
 
 
-@pytest.mark.parametrize("adversary", [None, "calendar"])
-def test_an_updated_audit_is_the_fresh_one(adversary: str | None) -> None:
-    fresh = empriv.audit(_data(0, 50), "sum(amount)", adversary=adversary)
-    grown = empriv.audit(_data(0, 39), "sum(amount)", adversary=adversary)
+@pytest.mark.parametrize("known", ["nothing", "calendar"])
+def test_an_updated_audit_is_the_fresh_one(known: str) -> None:
+    fresh = empriv.audit(_data(0, 50), "sum(amount)", known=known)
+    grown = empriv.audit(_data(0, 39), "sum(amount)", known=known)
     for first, last in ((39, 40), (45, 50), (40, 45)):
         grown = with_further_databases(grown, _data(first, last), Run())
     for name in ("databases", "individuals", "starts", "entry_database"):
@@ -46,7 +46,7 @@ def test_an_updated_audit_is_the_fresh_one(adversary: str | None) -> None:
 
 
 def test_a_database_that_is_there_is_refused() -> None:
-    audit = empriv.audit(_data(0, 40), "sum(amount)", adversary=None)
+    audit = empriv.audit(_data(0, 40), "sum(amount)", known="nothing")
     with pytest.raises(empriv.InputError, match="further databases"):
         with_further_databases(audit, _data(39, 41), Run())
 
@@ -59,7 +59,7 @@ def test_labels_of_another_type_are_refused() -> None:
 
 
 def test_a_function_cannot_be_asked_again() -> None:
-    audit = empriv.audit(_data(0, 40), lambda rows: float(np.sum(rows["amount"])), adversary=None)
+    audit = empriv.audit(_data(0, 40), lambda rows: float(np.sum(rows["amount"])), known="nothing")
     with pytest.raises(empriv.InputError, match="its code is not in the audit"):
         with_further_databases(audit, _data(40, 41), Run())
 
@@ -69,15 +69,15 @@ def test_errors_of_all_looks_add_up() -> None:
 
 
 def test_bounds_whenever_are_wider_and_move_at_looks_only() -> None:
-    audit = empriv.audit(_data(0, 125), "sum(amount)", adversary=None)
+    audit = empriv.audit(_data(0, 125), "sum(amount)", known="nothing")
     at_any_time = bounds_whenever(audit, 0.1)
     assert at_any_time.looks == (30, 60, 120)
     assert at_any_time.next_look == 240
     assert at_any_time.lower <= audit.delta(0.1) <= at_any_time.upper
     assert at_any_time.upper > audit.bounds(0.1).upper
-    fewer = bounds_whenever(empriv.audit(_data(0, 121), "sum(amount)", adversary=None), 0.1)
+    fewer = bounds_whenever(empriv.audit(_data(0, 121), "sum(amount)", known="nothing"), 0.1)
     assert fewer == at_any_time
-    none_yet = bounds_whenever(empriv.audit(_data(0, 29), "sum(amount)", adversary=None), 0.1)
+    none_yet = bounds_whenever(empriv.audit(_data(0, 29), "sum(amount)", known="nothing"), 0.1)
     assert (none_yet.lower, none_yet.upper, none_yet.next_look) == (0.0, 1.0, 30)
 
 
@@ -88,7 +88,7 @@ def test_an_updated_audit_names_what_was_added(tmp_path: Path, monkeypatch: pyte
         rows = [f"{first + day},{who},{rng.normal():.3f}" for day in range(40 if first == 0 else 1) for who in range(5)]
         Path(name).write_text("day,who,x\n" + "\n".join(rows) + "\n")
     data = empriv.databases("year.csv", database="day", individual="who")
-    grown = empriv.audit(data, "sum(x)", epsilon=0.1, adversary=None).updated("today.csv")
+    grown = empriv.audit(data, "sum(x)", epsilon=0.1, known="nothing").updated("today.csv")
     assert "(by day in year.csv and today.csv)" in grown.summary().asked
     assert grown.origin is not None
     assert grown.origin.sources == ("year.csv",)  # by which a ledger knows the data
@@ -101,8 +101,8 @@ def test_a_table_grows_by_cells_that_come_and_keeps_those_that_went() -> None:
         "SELECT CASE WHEN who = 'Eve' THEN 'late' WHEN who = 'Ada' AND day < 39 THEN 'early' ELSE 'others' END AS kind,"
         " sum(amount) AS spent FROM data GROUP BY kind"
     )
-    fresh = empriv.audit(_data(0, 50), table, adversary=None)
-    grown = empriv.audit(_data(0, 39), table, adversary=None)
+    fresh = empriv.audit(_data(0, 50), table, known="nothing")
+    grown = empriv.audit(_data(0, 39), table, known="nothing")
     assert grown.results.components == ("early", "others")
     grown = with_further_databases(grown, _data(39, 50), Run())
     assert grown.results.components == ("early", "others", "late")

@@ -1,7 +1,6 @@
 __all__ = [
     "KERNELS",
     "Action",
-    "AdversaryRisk",
     "Advice",
     "Audit",
     "BestOf",
@@ -44,7 +43,6 @@ __all__ = [
     "Utility",
     "VariableKde",
     "Verdict",
-    "Weighted",
     "advise",
     "audit",
     "bounds",
@@ -60,7 +58,6 @@ __all__ = [
     "how_often",
     "load",
     "measure",
-    "measure_against",
     "protocols",
     "repeats",
     "report",
@@ -92,8 +89,7 @@ from .errors import (
 from .ledger import Ledger, Policy
 from .measuring.densities.density import BestOf, Density, Ecdf, Kde, Model, VariableKde
 from .measuring.densities.kernels import KERNELS, Kernel
-from .measuring.given.adversaries import Buckets, Given, OwnContribution, Weighted
-from .measuring.given.adversary_risk import AdversaryRisk, measure_against
+from .measuring.given.reader_knowledge import Buckets, Given, OwnContribution
 from .measuring.joint.joint_risk import JointRisk
 from .measuring.line.risk import Risk
 from .measuring.measures import measure

@@ -31,7 +31,7 @@ def audited(folder: Path, name: str, *, decision: str = "Publish") -> empriv.Aud
     """An audit that is saved with its figures, as `empriv audit` writes them."""
     q = np.random.default_rng(3).normal(100.0, 10.0, 40)
     results = empriv.Results.from_arrays(q, [q - 0.3, q - 0.2], databases=[f"day {k}" for k in range(40)])
-    audit = empriv.audit(results, epsilon=1.0, adversary=None)
+    audit = empriv.audit(results, epsilon=1.0, known="nothing")
     audit.save(folder / f"{name}.empriv")
     Folder.opened(folder).write(name, SETTINGS)
     figures = {**audit.to_json(), "decision": {**DECISION, "word": decision, "line": decision}}

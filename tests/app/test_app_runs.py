@@ -31,7 +31,7 @@ from empriv.errors import InputError
 
 SETTINGS = Settings(
     files=("sales.csv",), database="day", individual=("client",), query=("avg(amount)",),
-    target=("delta <= 0.9 at 0.5",), epsilon=(0.5,), unit="eur", adversary=("none",), presence="random",
+    target=("delta <= 0.9 at 0.5",), epsilon=(0.5,), unit="eur", known=("nothing",), presence="random",
 )  # fmt: skip
 
 

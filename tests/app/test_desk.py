@@ -26,7 +26,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 def small_audit(shift: float = 1.0, seed: int = 0) -> empriv.Audit:
     q = np.random.default_rng(seed).normal(100.0, 10.0, 30)
-    return empriv.audit(empriv.Results.from_arrays(q, [q - shift, q - 2 * shift]), epsilon=0.1, adversary=None)
+    return empriv.audit(empriv.Results.from_arrays(q, [q - shift, q - 2 * shift]), epsilon=0.1, known="nothing")
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_releases_of_the_command_line_are_shown_with_their_database(tmp_path: Pa
     q = np.random.default_rng(0).normal(100.0, 10.0, 60)
     labels = [f"secret day {k}" for k in range(60)]
     results = empriv.Results.from_arrays(q, [q - 2.0], databases=labels, individuals=["secret person"])
-    audit = empriv.audit(results, epsilon=0.1, adversary=None)
+    audit = empriv.audit(results, epsilon=0.1, known="nothing")
     noise = empriv.design_noise(audit, epsilon=0.1, delta=0.05, granularity=0.25)
     ledger = empriv.Ledger(tmp_path / "releases.ledger", policy=empriv.Policy(epsilon=0.1, delta=0.5))
     audit.release(float(q[0]), noise=noise, database=labels[0], ledger=ledger)
@@ -187,7 +187,7 @@ def test_files_of_the_command_line_show_up(tmp_path: Path) -> None:
     given = [str(tmp_path / "sales.csv"), "--database", "day", "--individual", "client", "--query", "sum(amount)"]
     written = ["--save", str(tmp_path / "sales.empriv"), "--json", str(tmp_path / "sales.json")]
     with pytest.raises(SystemExit):
-        main(["audit", *given, *written, "--adversary", "none", "--target", "delta <= 0.5 at 0.1", "--quiet"])
+        main(["audit", *given, *written, "--known", "nothing", "--target", "delta <= 0.5 at 0.1", "--quiet"])
     (audit,) = listed(Folder.opened(tmp_path))
     assert (audit.state, audit.asked, audit.databases, audit.people) == (AUDITED, "sum(amount)", "12", "6")
     assert audit.line

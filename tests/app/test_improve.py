@@ -26,7 +26,7 @@ def folder(desk: RunningDesk) -> Folder:
     """A desk with an audit that the command line has made."""
     here = desk.folder
     (here / "sales.csv").write_bytes(sales(days=40, people=20))
-    given = ["--database", "day", "--individual", "client", "--query", "sum(amount)", "--adversary", "none"]
+    given = ["--database", "day", "--individual", "client", "--query", "sum(amount)", "--known", "nothing"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
         with pytest.raises(SystemExit):
@@ -58,7 +58,7 @@ def test_what_comes_first_is_said(folder: Folder, visitor: Visitor) -> None:
     (folder.path / "planned.toml").write_text('query = "sum(1)"\n')
     assert "must be run first" in visitor.get("/audits/planned/improve").text
     assert "must have been run" in visitor.post("/audits/planned/improve", {"way": "everything"}, page="/new").text
-    empriv.audit(empriv.Results.from_arrays([1.0, 2.0, 4.0], [[1.0, 2.0, 3.0]]), adversary=None).save(
+    empriv.audit(empriv.Results.from_arrays([1.0, 2.0, 4.0], [[1.0, 2.0, 3.0]]), known="nothing").save(
         folder.path / "aimless.empriv"
     )
     assert "what is private enough first" in visitor.get("/audits/aimless/improve").text
@@ -124,7 +124,7 @@ def test_trying_everything_is_the_command(visitor: Visitor, started: list[tuple[
 
 def test_noise_for_several_numbers(folder: Folder, visitor: Visitor, started: list[tuple[str, ...]]) -> None:
     data = empriv.databases(str(folder.path / "sales.csv"), database="day", individual="client")
-    empriv.audit(data, ["sum(amount)", "count(*)"], adversary=None).save(folder.path / "pair.empriv")
+    empriv.audit(data, ["sum(amount)", "count(*)"], known="nothing").save(folder.path / "pair.empriv")
     (folder.path / "pair.toml").write_text(f'target = ["{TARGET}"]\n')
     (folder.path / "pair.json").write_text('{"format": "empriv audit figures", "n_components": 2}')
     for wrong in ("much", "0", "nan", ""):

@@ -490,18 +490,18 @@ class TestPromise:
     @pytest.mark.parametrize(
         ("fields", "written"),
         [
-            ({}, {"target": ("delta <= 0.05 at 0.1",), "epsilon": (0.1,), "times": None, "adversary": ("auto",)}),
+            ({}, {"target": ("delta <= 0.05 at 0.1",), "epsilon": (0.1,), "times": None, "known": ("auto",)}),
             ({"preset": "strict", "times": "12"}, {"target": ("delta <= 0.01 at 0.1",), "times": 12}),
             (
                 {"preset": "own", "epsilon": "0.5", "delta": "1e-3", "total_risk": "0.2"},
                 {"target": ("delta <= 0.001 at 0.5", "total_risk <= 0.2 at 0.5"), "epsilon": (0.5,)},
             ),
-            ({"known": "none", "presence": "random"}, {"adversary": ("none",), "presence": "random"}),
+            ({"known": "nothing", "presence": "random"}, {"known": ("nothing",), "presence": "random"}),
             (
-                {"known": "some", "calendar": "yes", "previous": "2", "quantities": "count(*)\n\n sum(amount) "},
-                {"adversary": ("calendar", "count(*)", "sum(amount)"), "previous": 2},
+                {"known": "some", "named": "calendar\nprevious:2\n\ncount(*)\n sum(amount) "},
+                {"known": ("calendar", "previous:2", "count(*)", "sum(amount)")},
             ),
-            ({"known": "contribution"}, {"own_contribution": True, "adversary": ()}),
+            ({"known": "some", "named": "own"}, {"known": ("own",)}),
         ],
     )
     def test_what_is_promised_is_written_and_shown_again(
@@ -512,7 +512,7 @@ class TestPromise:
         assert answer.headers["location"] == f"/audits/{ready}/run"
         settled = settings(desk, ready)
         assert {key: getattr(settled, key) for key in written} == written
-        settled.check_adversary()
+        settled.check_known()
         page = visitor.get(path).text
         assert chosen(page, "preset") == [fields.get("preset", "usual")]
         assert chosen(page, "known") == [fields.get("known", "auto")]
@@ -528,7 +528,7 @@ class TestPromise:
             "for 12 publications together (epsilon 0.1, delta 0.05)." in said
         )
         assert "40 databases cannot support any delta below 0.072" in said
-        nothing = {**USUAL, "known": "none", "presence": "random", "preset": "own", "epsilon": "0", "delta": "0.1"}
+        nothing = {**USUAL, "known": "nothing", "presence": "random", "preset": "own", "epsilon": "0", "delta": "0.1"}
         said = live(visitor, f"{path}/said", path, nothing)
         assert "at most 50% sure" in said
         assert "readers who know no more (epsilon 0, delta 0.1)" in said
@@ -544,9 +544,9 @@ class TestPromise:
             ({"preset": "own", "epsilon": "0.1", "delta": "", "total_risk": ""}, "delta", "from 0 to 1"),
             ({"times": "often"}, "times", "must be a whole number"),
             ({"known": "some"}, "known", "must be something"),
-            ({"known": "some", "previous": "-1"}, "previous", "from 0 to"),
-            ({"known": "some", "quantities": "count(*)\navg(<b>)"}, "quantities", "Line 2"),
-            ({"known": "some", "quantities": "avg(absent)"}, "quantities", "does not exist"),
+            ({"known": "some", "named": "previous:-1"}, "known", "whole number of answers"),
+            ({"known": "some", "named": "count(*)\navg(<b>)"}, "named", "Statistic 2"),
+            ({"known": "some", "named": "avg(absent)"}, "named", "does not exist"),
         ],
     )
     def test_what_is_refused_is_said_beside_its_field_and_kept(
@@ -567,13 +567,13 @@ class TestPromise:
     def test_random_samples_have_no_order(self, desk: RunningDesk, visitor: Visitor) -> None:
         name = audit_of(desk, sales(days=4), individual=["client"], subsamples=50)
         path = f"/audits/{name}/promise"
-        answer = visitor.post(path, {**USUAL, "known": "some", "calendar": "yes"})
+        answer = visitor.post(path, {**USUAL, "known": "some", "named": "calendar"})
         assert "random samples have no order" in answer.text
         assert "that the person was sampled" in live(visitor, f"{path}/said", path, USUAL)
 
     def test_targets_of_another_hand_are_kept(self, desk: RunningDesk, visitor: Visitor) -> None:
         targets = ["delta <= 0.01 at 0.1", "delta <= 0.001 at 1"]
-        name = audit_of(desk, sales(days=4), target=targets, times=3, adversary=["public"])
+        name = audit_of(desk, sales(days=4), target=targets, times=3, known=["calendar", "previous"])
         page = visitor.get(f"/audits/{name}/promise").text
         assert chosen(page, "preset") == ["kept"]
         assert chosen(page, "known") == ["some"]

@@ -42,7 +42,7 @@ def test_digits_count_whatever_is_known() -> None:
     known = rng.normal(0, 20, 100)
     others = np.round(known + rng.normal(0, 3, 100)) + rng.normal(0, 0.03, 100)
     results = Results.from_arrays(others + 0.4, [others])
-    risk = empriv.measure_against(results, empriv.Given(known, spread=False))
+    risk = empriv.measure(results, known=empriv.Given(known))
     assert risk.delta(0.1) > 0.85
     assert risk.epsilon(0.5) > 0.5
     assert not risk.pairs.residues, "what a regression leaves over has no last digits"

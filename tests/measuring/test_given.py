@@ -1,4 +1,4 @@
-"""What is known, taken out of both sides: calendars, regression, the ladder, presence and contexts against oracles."""
+"""What is known, regressed out of both sides: calendars, regression, how much is chosen, presence against oracles."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 
 import empriv
 from empriv.measuring.given import compiled_blocks
-from empriv.measuring.given.battery import battery, same_within
 from empriv.measuring.given.calendar import calendar_terms, times_of
+from empriv.measuring.given.choose_known import choose
 from empriv.measuring.given.given_risk import GivenRisk, on_their_days
-from empriv.measuring.given.ladder import climb
+from empriv.measuring.given.iid_tests import iid_tests, same_within
 from empriv.measuring.given.presence import influences_of, influences_of_each, thin, without, without_each
 from empriv.measuring.given.presence_block import block_of, grouped, groups_of
+from empriv.measuring.given.reader_knowledge import as_said
 from empriv.measuring.given.regression import changing, fitted, prefers_logarithm
-from empriv.measuring.given.residuals import taken_out
+from empriv.measuring.given.residuals import regress_out
 from empriv.measuring.given.terms import category_term, number_term, quantity_terms
 from empriv.measuring.line.risk import measure_line
 
@@ -95,7 +96,7 @@ def test_the_level_of_a_normal_law_is_that_of_least_squares():
     rng = np.random.default_rng(1)
     x, label = rng.normal(size=300), rng.choice(["a", "b", "c"], 300)
     y = 5 + 2 * x + (label == "b") + rng.normal(size=300)
-    fit = fitted(y, [number_term("x", x), category_term("label", label)], spread=False)
+    fit = fitted(y, [number_term("x", x), category_term("label", label)])
     design = np.column_stack((np.ones(300), x, label == "b", label == "c"))
     oracle = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
     assert fit.parameters == 4
@@ -108,7 +109,7 @@ def test_the_level_of_a_law_with_two_peaks_is_sharper_than_least_squares():
     for _ in range(20):
         x = rng.normal(size=(200, 5))
         rest = rng.choice([-0.9, 0.9], 200) + 0.3 * rng.normal(size=200)
-        fit = fitted(rest, [number_term(f"x{k}", x[:, k]) for k in range(5)], spread=False)
+        fit = fitted(rest, [number_term(f"x{k}", x[:, k]) for k in range(5)])
         design = np.column_stack((np.ones(200), x))
         plain = design @ np.linalg.lstsq(design, rest, rcond=None)[0]
         errors.append((np.var(fit.level), np.var(plain)))
@@ -120,7 +121,7 @@ def test_the_level_changes_with_the_results_as_least_squares_say():
     rng = np.random.default_rng(3)
     x = rng.normal(size=100)
     change = rng.normal(size=(2, 100))
-    fit = fitted(rng.normal(size=100), [number_term("x", x)], spread=False)
+    fit = fitted(rng.normal(size=100), [number_term("x", x)])
     design = np.column_stack((np.ones(100), x))
     assert np.allclose(fit.level_change(change), change @ np.linalg.pinv(design).T @ design.T)
 
@@ -166,7 +167,7 @@ def test_influence_stays_and_absent_people_stay_absent():
         starts=np.array([0, 2]), entry_database=np.array([3, 100], np.int32), entry_q=results.q[[3, 100]] - 0.5,
         entry_outcomes=np.zeros(2, np.int8),
     )  # fmt: skip
-    left = taken_out(sparse, calendar_terms(times_of(results.databases)), spread=False)
+    left = regress_out(sparse, calendar_terms(times_of(results.databases)))
     assert np.array_equal(left.results.entry_database, sparse.entry_database)
     assert np.allclose(left.results.q[[3, 100]] - left.results.entry_q, 0.5, atol=1e-12)
 
@@ -178,13 +179,13 @@ def test_previous_answers_drop_the_first_databases_and_lower_what_is_left():
         q[k] = 0.8 * q[k - 1] + rng.normal()
     results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=np.arange(300)[::-1])
     order = times_of(results.databases).order
-    left = taken_out(results, [], order=order, previous=2, spread=False)
+    left = regress_out(results, [], order=order, previous=2)
     assert left.dropped == 2
     assert left.results.n_databases == 298
     # labels run backwards: the databases come in their order, and each has those before it
     assert np.array_equal(left.original.databases, np.arange(2, 300))
     forwards = empriv.Results.from_arrays(q, q[None] - 0.3)
-    left = taken_out(forwards, [], previous=1, spread=False)
+    left = regress_out(forwards, [], previous=1)
     assert left.results.q.std() == pytest.approx(1.0, rel=0.15)
 
 
@@ -193,7 +194,7 @@ def test_draws_are_moved_together():
     x = rng.normal(size=50)
     q = 10 * x[:, None] + rng.normal(size=(50, 3))
     results = empriv.Results.from_arrays(q, (q - 0.5)[None])
-    left = taken_out(results, [number_term("x", x)], spread=False)
+    left = regress_out(results, [number_term("x", x)])
     assert np.allclose(left.results.q - left.results.q[:, :1], q - q[:, :1])
     assert np.allclose(left.results.entry_q.reshape(50, 3), left.results.q - 0.5)
     assert left.results.q.std() < 2
@@ -204,7 +205,7 @@ def test_draws_are_moved_together():
 
 def test_somebody_with_a_calendar_sees_what_a_known_level_leaves():
     results, level = shop(n=365)
-    known = empriv.measure_against(results, "calendar")
+    known = empriv.measure(results, known="calendar")
     oracle = empriv.measure(results.q - level, results.without(0)[None] * 0 + (results.q - level - 0.3)[None])
     assert isinstance(known, GivenRisk)
     assert known.delta(EPSILON) == pytest.approx(oracle.delta(EPSILON), rel=0.25)
@@ -216,7 +217,7 @@ def test_the_bound_covers_the_truth_and_not_twice_the_truth():
     uppers = []
     for seed in range(12):
         results, _ = shop(n=200, seed=seed)
-        uppers.append(empriv.bounds(empriv.measure_against(results, "calendar"), EPSILON).upper)
+        uppers.append(empriv.bounds(empriv.measure(results, known="calendar"), EPSILON).upper)
     truth = normal_delta(0.3)
     assert np.mean(np.array(uppers) >= truth) >= 0.9
     assert np.median(uppers) < 3 * truth
@@ -227,10 +228,9 @@ def test_quantities_may_be_arrays_labels_mappings_and_several():
     x, group = rng.normal(size=90), rng.choice(["a", "b"], 90)
     q = 4 * x + 3 * (group == "b") + rng.normal(size=90)
     results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=[f"site {k}" for k in range(90)])
-    by_array = empriv.measure_against(results, empriv.Given(x, group))
-    by_label = empriv.measure_against(
-        results,
-        empriv.Given(dict(zip(results.databases.tolist(), x, strict=True)), list(group)),
+    by_array = empriv.measure(results, known=empriv.Given(x, group))
+    by_label = empriv.measure(
+        results, known=empriv.Given(dict(zip(results.databases.tolist(), x, strict=True)), list(group))
     )
     assert by_array.delta(EPSILON) == by_label.delta(EPSILON)
     assert by_array.results.q.std() == pytest.approx(1.0, rel=0.3)
@@ -246,19 +246,20 @@ def test_a_frame_by_label_gives_a_quantity_for_each_column():
 
 
 def test_words_and_lists_of_them():
-    public = empriv.Given("public", "count(*)")
+    public = empriv.Given("calendar", "previous:3", "count(*)")
     assert public.calendar
-    assert public.previous == 1
+    assert public.previous == 3
     assert public.quantities == ("count(*)",)
+    assert public.words == ("calendar", "previous:3")
     results, _ = shop()
-    assert empriv.measure_against(results, ["calendar", np.arange(200.0) ** 2]).left.fit.parameters > 8
+    assert empriv.measure(results, known=["calendar", np.arange(200.0) ** 2]).left.fit.parameters > 8
 
 
 def test_an_exact_leak_is_not_lost_when_a_level_is_taken_out():
     rng = np.random.default_rng(9)
     q = np.round(rng.normal(100, 10, 120)) + np.arange(120)
     results = empriv.Results.from_arrays(q, np.stack((q - 0.5, q - 1)), databases=days(120))
-    plain, known = empriv.measure(results), empriv.measure_against(results, "calendar")
+    plain, known = empriv.measure(results), empriv.measure(results, known="calendar")
     assert plain.delta_i(EPSILON)[0] == pytest.approx(1.0)
     assert known.delta_i(EPSILON)[0] == pytest.approx(1.0)
     assert known.epsilon_i(0.1)[0] == np.inf
@@ -269,44 +270,44 @@ def test_an_exact_leak_is_not_lost_when_a_level_is_taken_out():
 def test_what_is_known_determines_the_result():
     q = 5.0 * np.arange(60)
     results = empriv.Results.from_arrays(q, np.stack((q - 1, q)), databases=days(60))
-    risk = empriv.measure_against(results, "calendar")
+    risk = empriv.measure(results, known="calendar")
     assert risk.delta_i(EPSILON).tolist() == [1.0, 0.0]
-    assert any(check.severity == "error" and check.code == "adversary" for check in empriv.checks(risk, EPSILON))
+    assert any(check.severity == "error" and check.code == "known" for check in empriv.checks(risk, EPSILON))
 
 
-# The ladder
+# How much counts as known
 
 
-def test_the_ladder_stops_at_what_it_takes():
+def test_as_much_is_chosen_as_it_takes():
     rng = np.random.default_rng(10)
     noise = rng.normal(size=300)
     still = empriv.Results.from_arrays(noise, noise[None] - 0.3, databases=days(300))
-    assert [step.name for step in climb(still, [], times_of(still.databases))[1]] == ["nothing"]
+    assert [step.name for step in choose(still, [], times_of(still.databases))[1]] == ["nothing"]
     results, _ = shop(n=300)
-    left, steps = climb(results, [], times_of(results.databases))
+    left, steps = choose(results, [], times_of(results.databases))
     assert steps[-1].name == "calendar"
     assert {term.name for term in left.fit.terms} >= {"trend", "weekday"}
     walk = np.zeros(300)
     for k in range(1, 300):
         walk[k] = 0.7 * walk[k - 1] + noise[k]
     dependent = empriv.Results.from_arrays(walk, walk[None] - 0.3, databases=days(300))
-    left, steps = climb(dependent, [], times_of(dependent.databases))
+    left, steps = choose(dependent, [], times_of(dependent.databases))
     assert steps[-1].name == "previous"
     assert left.previous == 1
 
 
-def test_the_ladder_sees_weekdays_to_which_the_battery_is_deaf():
+def test_weekdays_are_seen_which_no_test_of_order_sees():
     rng = np.random.default_rng(11)
     q = rng.normal(size=364) + np.array([0, 1.5, -1.5, 1.5, -1.5, 0, 0])[np.arange(364) % 7]
     results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=days(364))
-    assert climb(results, [], times_of(results.databases))[1][-1].name != "nothing"
+    assert choose(results, [], times_of(results.databases))[1][-1].name != "nothing"
 
 
 def test_without_an_order_only_the_logarithm_is_tried():
     rng = np.random.default_rng(12)
     q = rng.lognormal(5, 1, 80)
     results = empriv.Results.from_arrays(q, q[None] * 0.99, databases=[f"store {k}" for k in range(80)])
-    risk = empriv.measure_against(results, "auto")
+    risk = empriv.measure(results, known="auto")
     assert [step.name for step in risk.steps] == ["nothing"]
     assert np.array_equal(risk.results.q - risk.results.q[0], q - q[0]) or np.allclose(
         risk.results.q - risk.results.q[0], q - q[0]
@@ -315,8 +316,8 @@ def test_without_an_order_only_the_logarithm_is_tried():
 
 def test_rounding_is_no_trend():
     influence = 0.1 + np.where(np.arange(100) > 50, 7e-16, 0.0)
-    assert battery(influence).p <= 0.05
-    assert battery(same_within(influence, 1e-14)).p == 1.0
+    assert iid_tests(influence).p <= 0.05
+    assert iid_tests(same_within(influence, 1e-14)).p == 1.0
     assert np.ptp(same_within(np.array([0.0, 1.0, 1.0 + 1e-15]), 1e-12)) == 1.0
 
 
@@ -515,7 +516,7 @@ def test_given_presence_and_what_is_known_together():
     there = np.arange(0, 300, 30)
     sparse = one_person(q, there, np.full(len(there), 0.5))
     labelled = empriv.Results(**{**sparse.__dict__, "databases": days(300)})
-    present = on_their_days(empriv.measure_against(labelled, "calendar"))
+    present = on_their_days(empriv.measure(labelled, known="calendar"))
     assert present.delta(EPSILON) == pytest.approx(normal_delta(0.5), rel=0.3)
     assert on_their_days(empriv.measure(labelled)).delta(EPSILON) < 0.6 * normal_delta(0.5)
     assert level.std() > 2
@@ -531,7 +532,7 @@ def test_influences_of_arrays_leave_out_days_without_a_change():
 
 
 @pytest.mark.parametrize(
-    ("adversary", "message"),
+    ("known", "message"),
     [
         (lambda n: empriv.Given(np.where(np.arange(n) == 3, np.nan, 1.0 * np.arange(n))), "known on every database"),
         (lambda n: empriv.Given(np.array([None, *["a", "b"] * (n // 2 - 1), "a"], object)), "known on every database"),
@@ -541,48 +542,63 @@ def test_influences_of_arrays_leave_out_days_without_a_change():
         (lambda n: empriv.Given(np.arange(n - 1.0)), "one value for each"),
         (lambda n: empriv.Given({n: 1.0}), "no value for"),
         (lambda n: empriv.Given(np.random.default_rng(0).normal(size=(n, n - 10))), "at least"),
-        (lambda n: empriv.Given(previous=n - 5), "at least"),
+        (lambda n: empriv.Given(f"previous:{n - 5}"), "at least"),
         (lambda n: empriv.Given(f"sum(x) / {n}"), "collected first"),
     ],
 )
-def test_bad_quantities_are_refused_in_one_sentence(adversary, message):
+def test_bad_quantities_are_refused_in_one_sentence(known, message):
     n = 50
     q = np.random.default_rng(23).normal(size=n)
     results = empriv.Results.from_arrays(q, q[None] - 0.3)
     with pytest.raises(empriv.InputError, match=message):
-        empriv.measure_against(results, adversary(n))
+        empriv.measure(results, known=known(n))
 
 
-@pytest.mark.parametrize("adversary", ["calendar", "previous", "public"])
-def test_databases_without_an_order_have_no_calendar(adversary):
+@pytest.mark.parametrize("known", ["calendar", "previous", "previous:2"])
+def test_databases_without_an_order_have_no_calendar(known):
     q = np.random.default_rng(24).normal(size=50)
     results = empriv.Results.from_arrays(q, q[None] - 0.3, databases=[f"site {k}" for k in range(50)])
     with pytest.raises(empriv.InputError, match="order"):
-        empriv.measure_against(results, adversary)
+        empriv.measure(results, known=known)
+
+
+@pytest.mark.parametrize("wrong", [(), ("previous:-1",), ("previous:1.5",), ("previous:",), ("previous:99999999999",)])
+def test_a_wrong_given_is_refused(wrong):
+    with pytest.raises(empriv.InputError):
+        empriv.Given(*wrong)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"previous": -1, "calendar": True}, {"previous": 1.5}, {"calendar": True, "spread": "maybe"}]
+    "wrong", [None, [], ["nothing", "calendar"], ["own", "count(*)"], ["buckets:count(*)", "calendar"], "buckets: "]
 )
-def test_a_wrong_given_is_refused(wrong):
-    with pytest.raises(empriv.InputError):
-        empriv.Given(**wrong)
+def test_a_wrong_setting_is_refused(wrong):
+    with pytest.raises(empriv.InputError, match="`known` must"):
+        as_said(wrong)
 
 
-def test_logarithms_need_positive_results():
-    q = np.random.default_rng(25).normal(size=50)
-    results = empriv.Results.from_arrays(q, q[None] - 0.3)
-    with pytest.raises(empriv.InputError, match="positive"):
-        empriv.measure_against(results, empriv.Given(calendar=True, logarithm=True))
+def test_what_settings_say():
+    assert as_said("nothing").known is None
+    assert as_said("auto").known.only_auto
+    unordered = as_said("unordered")
+    assert unordered.known.only_auto
+    assert not unordered.ordered
+    assert as_said(["buckets:max(x)", "buckets:min(x)"]).known.g == ["max(x)", "min(x)"]
+    assert isinstance(as_said("own").known, empriv.OwnContribution)
+    assert as_said([1.0, 2.0]).known.quantities == ([1.0, 2.0],)
+    assert as_said(["auto", "count(*)"]).known.quantities == ("count(*)",)
+    restored = empriv.Given.of_words(["previous:2"], ["calendar"])  # a column of that name is no word
+    assert (restored.previous, restored.calendar, restored.quantities) == (2, False, ("calendar",))
 
 
 def test_logarithms_leave_a_hockey_stick_as_it_is():
     rng = np.random.default_rng(26)
-    y = rng.normal(5, 0.2, 300)
+    rest = rng.normal(5, 0.2, 300)
+    y = rest + np.linspace(0.0, 2.0, 300)
     q = np.exp(y)
-    logs = empriv.measure(y, (y - 0.05)[None])
+    logs = empriv.measure(rest, (rest - 0.05)[None])
     results = empriv.Results.from_arrays(q, np.exp(y - 0.05)[None])
-    known = empriv.measure_against(results, empriv.Given(rng.normal(size=300), logarithm=True, spread=False))
+    known = empriv.measure(results, known="auto")
+    assert known.left.logarithm
     assert known.delta(EPSILON) == pytest.approx(logs.delta(EPSILON), rel=0.1)
     assert known.influence()[0] == pytest.approx((q - np.exp(y - 0.05)).max())
     assert not known.without_logarithm().left.logarithm

@@ -170,9 +170,8 @@ def test_several_numbers_and_somebody_who_knows_part_are_capped_too() -> None:
     alone = empriv.measure(first)
     assert (joint.each_number["a"].delta_i(EPSILONS) <= alone.delta_i(EPSILONS)).all()
     known = np.arange(first.n_databases) % 7.0
-    for adversary in (empriv.Given(known), empriv.Buckets(np.arange(first.n_databases) % 2)):
-        made, plain = (empriv.measure_against(results, adversary) for results in (rounded(first), first))
-        assert made.made_from is not None
+    for knowledge in (empriv.Given(known), empriv.Buckets(np.arange(first.n_databases) % 2)):
+        made, plain = (empriv.measure(results, known=knowledge) for results in (rounded(first), first))
         assert (made.delta_i(EPSILONS) <= plain.delta_i(EPSILONS)).all()
 
 

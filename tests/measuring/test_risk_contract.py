@@ -108,10 +108,10 @@ def test_the_first_of_a_grid_is_as_if_asked_alone() -> None:
 
     def kinds() -> list[RiskContract]:
         line, table = empriv.measure(made), empriv.measure(cells)
-        adversary = empriv.measure_against(made, np.random.default_rng(1).normal(size=60))
-        given = empriv.measure_against(made, empriv.Given(np.random.default_rng(1).normal(size=60)))
+        buckets = empriv.measure(made, known=empriv.Buckets(np.random.default_rng(1).normal(size=60), 2))
+        given = empriv.measure(made, known=empriv.Given(np.random.default_rng(1).normal(size=60)))
         present = [on_their_days(line), table.given_presence(), on_their_days(given)]
-        return [line, empriv.measure(several), table, adversary, given, line.repeated(20), *present]
+        return [line, empriv.measure(several), table, buckets, given, line.repeated(20), *present]
 
     for together, alone in zip(kinds(), kinds(), strict=True):
         first = together.delta_i([0.1, 0.3, 1.0])[:, 0]
@@ -206,7 +206,7 @@ def test_every_kind_gives_back_the_types_it_is_asked_with() -> None:
     kinds: list[RiskContract] = [
         empriv.measure(made),
         empriv.measure(results(components=2)),
-        empriv.measure_against(made, np.random.default_rng(1).normal(size=60)),
+        empriv.measure(made, known=np.random.default_rng(1).normal(size=60)),
     ]
     for kind in kinds:
         for figure in (kind.delta, kind.total_risk):
@@ -239,7 +239,7 @@ def test_values_can_be_sent_to_a_fresh_process(tmp_path: Path) -> None:
     kept = {
         "risk": empriv.measure(made, density=empriv.Kde("gaussian", "likelihood")),
         "joint": empriv.measure(several),
-        "against": empriv.measure_against(made, np.random.default_rng(1).normal(size=60), notice=lambda _: None),
+        "against": empriv.measure(made, known=np.random.default_rng(1).normal(size=60), notice=lambda _: None),
         "scanned": empriv.scan(made, epsilon=0.1),
         "bounds": audit.bounds(0.1),
         "audit": audit,

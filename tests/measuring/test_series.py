@@ -331,7 +331,7 @@ def test_previous_answers_move_as_well():
     results = autocorrelated(0.6)
     from empriv.measuring.given.given_risk import measure_given
 
-    risk = measure_given(results, empriv.Given(previous=1))
+    risk = measure_given(results, empriv.Given("previous"))
     weights = previous_weights(risk.left)
     assert list(weights) == [1]
     assert abs(weights[1] - 0.6) < 0.12
@@ -376,9 +376,7 @@ def test_kinds_without_a_figure_say_so():
     rng = np.random.default_rng(7)
     q = rng.normal(size=60)
     results = empriv.Results.from_arrays(q, [q - 0.1])
-    from empriv.measuring import measure_against
-
-    risk = measure_against(results, empriv.Weighted("z"), [rng.normal(size=60)])
+    risk = empriv.measure(results, known=empriv.Buckets(rng.normal(size=60), 2))
     with pytest.raises(empriv.InputError, match="`repeated` must be asked of"):
         risk.repeated(12)
 

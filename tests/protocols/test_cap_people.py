@@ -95,7 +95,7 @@ def test_the_cap_is_the_largest_that_the_capped_answer_hides() -> None:
     results = empriv.Results.from_arrays(added.sum(axis=0), added.sum(axis=0) - added)
 
     def audited(published: empriv.Results) -> empriv.Audit:
-        return empriv.audit(published, adversary=None)
+        return empriv.audit(published, known="nothing")
 
     found = largest_cap(results, audited, 1.0, 0.05)
     assert found is not None

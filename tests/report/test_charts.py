@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -215,6 +214,5 @@ def test_kinds_that_do_not_compose_have_no_chart_of_publishing_again() -> None:
     rng = np.random.default_rng(3)
     q = rng.normal(size=60)
     found = empriv.Results.from_arrays(q, [q - 0.1])
-    against = empriv.measure_against(found, empriv.Weighted("z"), [rng.normal(size=60)])
-    audit = replace(empriv.audit(found, epsilon=1.0), against=against)
+    audit = empriv.audit(found, epsilon=1.0, known=empriv.Buckets(rng.normal(size=60), 2))
     assert "publications" not in [made.name for made in charts_of(gather(audit, [1.0]))]

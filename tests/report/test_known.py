@@ -29,7 +29,7 @@ def results(rng: int = 4) -> empriv.Results:
 
 @pytest.fixture(scope="module")
 def audit() -> empriv.Audit:
-    return empriv.audit(results(), epsilon=0.1, adversary=empriv.Given(calendar=True, previous=1, spread=False))
+    return empriv.audit(results(), epsilon=0.1, known=empriv.Given("calendar", "previous"))
 
 
 def test_level_band_and_what_is_left_are_those_of_the_model(audit: empriv.Audit) -> None:
@@ -40,7 +40,7 @@ def test_level_band_and_what_is_left_are_those_of_the_model(audit: empriv.Audit)
     assert predicted == pytest.approx(left.fit.level, rel=1e-5)
     assert np.mean((low <= answer) & (answer <= high)) == pytest.approx(0.95, abs=0.02)
     assert len(made.data["database"]) == N - 1
-    assert made.data["with everyone"] == pytest.approx(answer - predicted, abs=1e-3)
+    assert made.data["with everyone"] == pytest.approx((answer - predicted) * left.fit.calm, abs=1e-3)
     row = int(np.argmax(audit.delta_i(0.1)))
     moved = np.subtract(made.data["with everyone"], made.data["without the most exposed"])
     own = results()
@@ -61,16 +61,19 @@ def test_the_page_and_a_scan_have_them(audit: empriv.Audit, tmp_path: Path) -> N
     page = (tmp_path / "page.html").read_text()
     assert "What is left once the known is taken out" in page
     assert "to readers who know the calendar and the previous answer</title>" in page
-    scan = empriv.scan(results(), epsilon=0.1, adversary=empriv.Given(calendar=True, previous=1, spread=False))
+    scan = empriv.scan(results(), epsilon=0.1, known=empriv.Given("calendar", "previous"))
     assert scan.chart("known").data == audit.chart("known").data
-    plain = empriv.audit(results(), epsilon=0.1, adversary=None)
+    plain = empriv.audit(results(), epsilon=0.1, known="nothing")
     with pytest.raises(empriv.InputError, match="nothing to draw"):
         plain.chart("known")
 
 
 def test_logarithms_are_drawn_in_units_of_the_results() -> None:
-    own = results()
-    known = empriv.Given(calendar=True, logarithm=True, spread=False)
-    made = chart(empriv.audit(own, epsilon=0.1, adversary=known), "results")
+    rng = np.random.default_rng(0)
+    q = np.exp(5 + 0.004 * np.arange(200) + rng.normal(0, 0.1, 200))
+    own = empriv.Results.from_arrays(q, q[None] - 1.0)
+    audit = empriv.audit(own, epsilon=0.1)
+    assert audit.against.left.logarithm
+    made = chart(audit, "results")
     assert np.corrcoef(made.data["predicted"], made.data["answer"])[0, 1] > 0.5
     assert min(made.data["from"]) > 50

@@ -1,4 +1,4 @@
-"""Reports of audits against an adversary, of several numbers, and beside earlier releases."""
+"""Reports of audits given what is known, of several numbers, and beside earlier releases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def data() -> Any:
 
 @pytest.fixture(scope="module")
 def against(data: Any) -> empriv.Audit:
-    return empriv.audit(data, SUM, adversary="count(*)", epsilon=[0.1, 0.5])
+    return empriv.audit(data, SUM, known="buckets:count(*)", epsilon=[0.1, 0.5])
 
 
 def words_of(path: Path) -> str:
@@ -46,16 +46,15 @@ def words_of(path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_what_the_adversary_knows(against: empriv.Audit, tmp_path: Path) -> None:
+def test_what_readers_know(against: empriv.Audit, tmp_path: Path) -> None:
     assert against.against is not None
     page = words_of(write_report(against, tmp_path / "r.html", epsilons=[0.1, 0.5]).page)
-    for sentence in (*against.against.sentences, *against.against.warnings):
-        assert sentence in page
+    for finding in against.against.findings:
+        assert finding.sentence in page
     material = gather(against, [0.1, 0.5])
     assert material.curves.delta.tolist() == against.delta(material.epsilons).tolist()
     public = words_of(write_report(against, tmp_path / "p.html", public=True).page)
-    assert "against an adversary who knows this about each database: count(*)" in public
-    assert "effective" not in public
+    assert "for readers who know this about each database: the bucket of count(*)" in public
 
 
 @pytest.mark.slow

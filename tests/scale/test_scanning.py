@@ -149,8 +149,8 @@ def test_a_query_that_fails_without_somebody_is_scanned_too(tmp_path: Path) -> N
 
 GIVEN = {
     "calendar": "calendar",
-    "previous answers": empriv.Given("calendar", previous=2),
-    "a quantity": empriv.Given("count(*)"),
+    "previous answers": ("calendar", "previous:2"),
+    "a quantity": "count(*)",
     "auto": "auto",
 }
 
@@ -163,11 +163,11 @@ def test_a_scan_given_what_is_known_has_the_figures_of_the_audit(known: str, tmp
     if known == "auto":  # something to be known: a trend
         frame = frame.assign(x=frame["x"] * (1 + frame["day"] / 20))
     data = empriv.databases(frame, database="day", individual="who")
-    found = scan(data, "sum(x)", epsilon=EPSILONS, top=5, adversary=GIVEN[known])
-    audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS, adversary=GIVEN[known])
+    found = scan(data, "sum(x)", epsilon=EPSILONS, top=5, known=GIVEN[known])
+    audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS, known=GIVEN[known])
     assert audit.delta(0.1) != audit.risk.delta(0.1)
     agree(found, audit)
-    assert found.to_json()["adversary"]["sentences"] == audit.to_json()["adversary"]["sentences"]
+    assert found.to_json()["known"]["sentences"] == audit.to_json()["known"]["sentences"]
     assert audit.summary().notes[0] in str(found)
     assert "counts nothing as known" not in str(found)
     found.save(tmp_path / "given.empriv")
@@ -179,20 +179,20 @@ def test_a_scan_given_what_is_known_has_the_figures_of_the_audit(known: str, tmp
 def test_logarithms_are_taken_only_if_nobody_leaves_a_result_without_one(tmp_path: Path) -> None:
     frame = rows().assign(x=lambda f: f["x"] * np.exp(f["day"] / 10))
     data = empriv.databases(frame, database="day", individual="who")
-    taken = scan(data, "sum(x)", epsilon=EPSILONS, top=5, adversary="auto")
-    agree(taken, empriv.audit(data, "sum(x)", epsilon=EPSILONS, adversary="auto"))
-    assert taken.to_json()["adversary"]["logarithm"]
+    taken = scan(data, "sum(x)", epsilon=EPSILONS, top=5, known="auto")
+    agree(taken, empriv.audit(data, "sum(x)", epsilon=EPSILONS, known="auto"))
+    assert taken.to_json()["known"]["logarithm"]
     alone = frame[(frame["day"] != 3) | (frame["who"] == 58)]  # on that day nothing is left without them
     data = empriv.databases(alone, database="day", individual="who")
-    found = scan(data, "sum(x)", epsilon=EPSILONS, top=1, adversary="auto", checkpoint=tmp_path / "part")
-    audit = empriv.audit(data, "coalesce(sum(x), 0)", epsilon=EPSILONS, adversary="auto")
-    assert not found.to_json()["adversary"]["logarithm"]
+    found = scan(data, "sum(x)", epsilon=EPSILONS, top=1, known="auto", checkpoint=tmp_path / "part")
+    audit = empriv.audit(data, "coalesce(sum(x), 0)", epsilon=EPSILONS, known="auto")
+    assert not found.to_json()["known"]["logarithm"]
     assert found.delta(0.1) > 0
-    zero = scan(data, "coalesce(sum(x), 0)", epsilon=EPSILONS, top=1, adversary="auto")
+    zero = scan(data, "coalesce(sum(x), 0)", epsilon=EPSILONS, top=1, known="auto")
     np.testing.assert_array_equal(zero.delta(np.array(EPSILONS)), audit.delta(np.array(EPSILONS)))
     zero.save(tmp_path / "zero.empriv")
     loaded = Scan.load(tmp_path / "zero.empriv")
-    assert loaded.to_json()["adversary"]["logarithm"] == audit.to_json()["adversary"]["logarithm"] is False
+    assert loaded.to_json()["known"]["logarithm"] == audit.to_json()["known"]["logarithm"] is False
 
 
 @pytest.mark.slow
@@ -201,23 +201,23 @@ def test_where_nothing_is_known_a_scan_by_auto_is_the_plain_one_as_the_audit_is(
     data = empriv.databases(rows(), database="day", individual="who")
     audit = empriv.audit(data, "sum(x)", epsilon=EPSILONS)
     assert audit.against is None
-    agree(scan(data, "sum(x)", epsilon=EPSILONS, adversary="auto"), audit)
+    agree(scan(data, "sum(x)", epsilon=EPSILONS, known="auto"), audit)
     unordered = replace(audit.results, ordered=False)
-    agree(scan(unordered, epsilon=EPSILONS, adversary="auto"), empriv.audit(unordered, epsilon=EPSILONS))
+    agree(scan(unordered, epsilon=EPSILONS, known="auto"), empriv.audit(unordered, epsilon=EPSILONS))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", [None, "calendar"])
+@pytest.mark.parametrize("known", ["nothing", "calendar"])
 def test_a_scan_of_what_was_made_from_answers_is_capped_like_the_audit(
-    known: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("empriv.scale.scanning.parts_of", lambda results, _: parts_of(results, 200))
     data = empriv.databases(rows(), database="day", individual="who")
     asked = empriv.Query("sum(x)", post=lambda answer: round(answer, -1))
-    audit = empriv.audit(data, asked, adversary=known)
-    capped = scan(data, asked, epsilon=EPSILONS, adversary=known, top=20)
+    audit = empriv.audit(data, asked, known=known)
+    capped = scan(data, asked, epsilon=EPSILONS, known=known, top=20)
     agree(capped, audit)
-    if known is None:  # without the answers, figures are others: `agree` would notice
+    if known == "nothing":  # without the answers, figures are others: `agree` would notice
         alone = scan(replace(audit.results, made_from=None), epsilon=EPSILONS)
         assert np.all(alone.delta(np.array(EPSILONS)) > capped.delta(np.array(EPSILONS)))
         with pytest.raises(AssertionError):
@@ -232,11 +232,11 @@ def test_a_scan_of_what_was_made_from_answers_is_capped_like_the_audit(
     np.testing.assert_allclose(again.riskiest.delta_i(0.1), capped.tally.riskiest_delta_i[:, 1], rtol=1e-9)
 
 
-def test_a_scan_refuses_adversaries_that_need_everyone_at_once() -> None:
+@pytest.mark.parametrize("known", ["buckets:count(*)", "own"])
+def test_a_scan_refuses_what_it_cannot_measure_in_parts(known: str) -> None:
     data = empriv.databases(rows(), database="day", individual="who")
-    for adversary in ("count(*)", empriv.Buckets("count(*)"), empriv.OwnContribution()):
-        with pytest.raises(InputError, match="must be `Given`"):
-            scan(data, "sum(x)", adversary=adversary)
+    with pytest.raises(InputError, match="in a scan, which measures people a few at a time"):
+        scan(data, "sum(x)", known=known)
 
 
 def test_a_scan_says_that_it_does_not_judge_the_day() -> None:
@@ -351,7 +351,7 @@ def test_in_words_and_as_json_it_is_like_the_audit() -> None:
     assert said.warnings[0] == words.warnings[0], "results that are not numbers"
     assert said.notes[0] in words.notes
     assert said.notes[0] in str(found)
-    assert said.notes[-1].startswith("A scan counts nothing as known unless adversary= says so")
+    assert said.notes[-1].startswith("A scan counts nothing as known unless known= says so")
     assert "3 null" in said.warnings[0]
     assert mine["histograms"][0]["individuals"] == found.histogram(EPSILONS[0])["individuals"].tolist()
 

@@ -96,8 +96,8 @@ ENTRANCES: dict[str, Callable[[empriv.Databases, str], Any]] = {
     "scan": lambda data, query: empriv.scan(data, query),
     "explain": lambda data, query: empriv.explain(data, query),
     "explain without rows": lambda _, query: empriv.explain(None, query),
-    "adversary": lambda data, query: empriv.audit(data, "avg(x)", adversary=query),
-    "buckets": lambda data, query: empriv.audit(data, "avg(x)", adversary=empriv.Buckets([query], 2)),
+    "known": lambda data, query: empriv.audit(data, "avg(x)", known=query),
+    "buckets": lambda data, query: empriv.audit(data, "avg(x)", known=empriv.Buckets([query], 2)),
     "protocol": lambda data, query: empriv.protocols.top_coded(query, "x", at=30).collect(data),
     "random protocol": lambda data, query: empriv.protocols.subsampled(query, share=0.5).collect(data, draws=2),
     "guarded": lambda data, query: empriv.protocols.k_threshold(query, k=3).collect(data),
@@ -353,7 +353,7 @@ def test_a_query_ends_in_time_wherever_it_is_asked(data: empriv.Databases) -> No
     with pytest.raises(QueryError, match="within `timeout`"):
         empriv.collect(data, ENDLESS, engine=empriv.DuckDBEngine(timeout=0.3))
     with pytest.raises(QueryError, match="within `timeout`"):
-        empriv.audit(data, "avg(x)", adversary=ENDLESS, timeout=1.5)
+        empriv.audit(data, "avg(x)", known=ENDLESS, timeout=1.5)
     assert empriv.collect(data, "avg(x)", timeout=60).n_databases == 20
     assert "SELECT" in empriv.explain(data, "avg(x)", timeout=60, memory_limit="1GB")
 

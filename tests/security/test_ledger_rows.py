@@ -43,7 +43,7 @@ def audited(data: Any, query: Any = SUM, database: str | None = "day", **more: A
     given = data if isinstance(data, empriv.Databases) else empriv.databases(
         data, database=database, individual=more.pop("individual", "who"), **more
     )  # fmt: skip
-    return empriv.audit(given, query, adversary=None, **options)
+    return empriv.audit(given, query, known="nothing", **options)
 
 
 def release(ledger: Any, audit: Any, place: int = DAY) -> Any:

@@ -1,6 +1,6 @@
 """The battery, the checks and the verdict: the truth accepted, stated falsehoods rejected.
 
-Power of the battery is in `iid.POWER` (printed by benchmarks/battery.py): a trend of one sd at n = 365 is seen in
+Power of the battery is in `iid.POWER` (printed by benchmarks/iid_tests.py): a trend of one sd at n = 365 is seen in
 nearly every run, at n = 41 in fewer than a third.
 """
 
@@ -14,7 +14,7 @@ import pytest
 
 import empriv
 from empriv.errors import InputError
-from empriv.measuring.given import battery as iid
+from empriv.measuring.given import iid_tests as iid
 from empriv.results import FloatArray
 from empriv.validate.checks import Check, checks
 from empriv.validate.checks.robustness import modes, subset, tail_index, togetherness
@@ -36,7 +36,7 @@ def by_code(found: tuple[Check, ...]) -> dict[str, Check]:
 def test_the_battery_keeps_its_size() -> None:
     """5% alarms on i.i.d. series: 2 to 9% of 300 runs; a size of 15% would be accepted in fewer than 1% of cases."""
     rng = np.random.default_rng(1)
-    alarms = np.mean([iid.battery(rng.normal(size=(2, 41)), permutations=199, rng=k).p <= 0.05 for k in range(300)])
+    alarms = np.mean([iid.iid_tests(rng.normal(size=(2, 41)), permutations=199, rng=k).p <= 0.05 for k in range(300)])
     assert 0.02 <= alarms <= 0.09
 
 
@@ -56,7 +56,7 @@ def test_the_battery_finds_departures_at_365(kind: str, name: str) -> None:
         z += t > 0.5
     else:
         z *= 3**t
-    found = iid.battery(np.stack((z, rng.normal(size=365))))
+    found = iid.iid_tests(np.stack((z, rng.normal(size=365))))
     assert found.p <= 0.01
     assert found.series == 0
     assert kind in {"trend", "shift"} or name in found.statistic
@@ -65,9 +65,9 @@ def test_the_battery_finds_departures_at_365(kind: str, name: str) -> None:
 def test_the_battery_does_not_mind_constants_and_is_reproducible() -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=60)
-    assert iid.battery(np.zeros(50)).p == 1.0
-    assert iid.battery(np.stack((x, np.zeros(60)))) == iid.battery(np.stack((x, np.zeros(60))))
-    assert iid.battery(x).p == iid.battery(1e6 * x + 5).p
+    assert iid.iid_tests(np.zeros(50)).p == 1.0
+    assert iid.iid_tests(np.stack((x, np.zeros(60)))) == iid.iid_tests(np.stack((x, np.zeros(60))))
+    assert iid.iid_tests(x).p == iid.iid_tests(1e6 * x + 5).p
 
 
 def test_power_rises_with_n() -> None:

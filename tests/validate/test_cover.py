@@ -153,13 +153,9 @@ def test_given_what_is_known_moves_are_beside_the_spread_of_their_day() -> None:
     n = 400
     wide = np.arange(n) % 2
     q = np.where(wide, 40.0, 2.0) * rng.normal(size=n)
-    risk = empriv.measure_against(
-        Results.from_arrays(q, q[None, :] - 0.2), empriv.Given(wide.astype(float), spread=True)
-    )
+    risk = empriv.measure(Results.from_arrays(q, q[None, :] - 0.2), known=wide.astype(float))
     hidden = risk.cover(0.1, 0.05)
-    audit = empriv.audit(
-        Results.from_arrays(q, q[None, :] - 0.2), adversary=empriv.Given(wide.astype(float), spread=True)
-    )
+    audit = empriv.audit(Results.from_arrays(q, q[None, :] - 0.2), known=wide.astype(float))
     calm, large = (audit.cover_on(place, 0.1, 0.05) for place in (0, 1))
     assert calm == pytest.approx(hidden, rel=0.35)
     assert 10 < large / calm < 30
@@ -175,7 +171,7 @@ def test_last_digits_that_a_regression_smears_are_seen_in_the_answers() -> None:
     n = 300
     days = np.arange(n) * 1.0
     q = 10.0 * np.rint((1000 + 3.3 * days + rng.normal(0, 60, n)) / 10) + (rng.random(n) < 0.1) * rng.integers(1, 10, n)
-    given = empriv.measure_against(Results.from_arrays(q, q[None, :] - 3.0), empriv.Given(days))
+    given = empriv.measure(Results.from_arrays(q, q[None, :] - 3.0), known=empriv.Given(days))
     assert given.cover(0.1, 0.05) == 0.0
     assert given.bounds(0.1).upper > 0.9
     assert "no upper bound" in given.bounds(0.1).notes[0]
@@ -189,8 +185,8 @@ def test_the_paper_in_one_word() -> None:
     judged = audit.verdict(epsilon=0.1, delta=0.05)
     assert (judged, judged.basis, judged.presence, judged.day) == ("pass", "estimate", "random", None)
     assert audit.verdict(epsilon=0.1, delta=0.05, basis="bound", presence="both") == "fail"
-    with pytest.raises(InputError, match="`adversary` must not be given with `paper`"):
-        empriv.audit(results, paper=True, adversary="calendar")
+    with pytest.raises(InputError, match="`known` must not be given with `paper`"):
+        empriv.audit(results, paper=True, known="calendar")
 
 
 def test_several_numbers_have_no_cover_yet() -> None:

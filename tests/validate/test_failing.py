@@ -25,11 +25,11 @@ def two_numbers(made: empriv.Results) -> empriv.Results:
 
 
 KINDS: dict[str, Callable[[empriv.Results], empriv.Audit]] = {
-    "one number": lambda made: empriv.audit(made, epsilon=0.1, adversary=None),
+    "one number": lambda made: empriv.audit(made, epsilon=0.1, known="nothing"),
     "several": lambda made: empriv.audit(two_numbers(made), epsilon=0.1),
-    "adversary": lambda made: empriv.audit(made, epsilon=0.1, adversary=empriv.Buckets(np.arange(90) % 2, 2)),
-    "given": lambda made: empriv.audit(made, epsilon=0.1, adversary=empriv.Given(np.arange(90) % 3.0)),
-    "repeated": lambda made: empriv.audit(made, epsilon=0.1, adversary=None).repeated(5),
+    "buckets": lambda made: empriv.audit(made, epsilon=0.1, known=empriv.Buckets(np.arange(90) % 2, 2)),
+    "given": lambda made: empriv.audit(made, epsilon=0.1, known=empriv.Given(np.arange(90) % 3.0)),
+    "repeated": lambda made: empriv.audit(made, epsilon=0.1, known="nothing").repeated(5),
     "scan": lambda made: empriv.scan(made, epsilon=0.1),
 }
 

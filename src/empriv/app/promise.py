@@ -16,20 +16,19 @@ from empriv.app.aside import engine_beside
 from empriv.app.folder import LEDGER
 from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
 from empriv.app.table_at_hand import databases_of, reach_of_audit, remembered
-from empriv.cli.config import NOBODY, Settings
+from empriv.cli.config import NOTHING, Settings
 from empriv.cli.targets import goal_of
 from empriv.errors import EmprivError, InputError
 from empriv.words.planning import PRESETS, Promise, beyond_reach, failing, opinion, promised, together_in_words
 
 OWN, KEPT = "own", "kept"
-AUTO, NOTHING, SOME, CONTRIBUTION = "auto", "none", "some", "contribution"
+AUTO, SOME = "auto", "some"
 LABELS = {
     "preset": "The promise", "epsilon": "epsilon", "delta": "delta", "total_risk": "total risk",
-    "times": "The number of publications", "known": "What readers know", "previous": "The number of previous answers",
-    "quantities": "Other statistics", "scope": "The name of the body of data", "ledger": "The ledger",
+    "times": "The number of publications", "known": "What readers know", "named": "What you name",
+    "scope": "The name of the body of data", "ledger": "The ledger",
 }  # fmt: skip
 _MOST_TIMES = 1_000_000
-_MOST_PREVIOUS = 100
 _SHOWN = 5  # releases
 
 
@@ -43,9 +42,7 @@ class PromiseTyped:
     total_risk: str = ""
     times: str = "1"
     known: str = AUTO
-    calendar: str = ""
-    previous: str = "0"
-    quantities: str = ""
+    named: str = ""
     presence: str = "both"
     ledger: str = ""
     scope: str = ""
@@ -73,7 +70,7 @@ async def promise(request: Request) -> Response:
     typed = typed_in(form)
     try:
         chosen = settings_from(settings, typed)
-        quantities = _quantities(typed)
+        quantities = statistics_in(chosen.known)
         if quantities and settings.individual and settings.files:
             folder.check_sources(settings)
             await aside_of(request).ask(check_quantities, chosen, quantities)
@@ -161,9 +158,9 @@ def check_quantities(settings: Settings, quantities: tuple[str, ...]) -> None:
             with engine_beside(**limits_of(settings)) as engine:
                 given = gives(engine, source_of(settings), quantity)
         except EmprivError as error:
-            raise InputError(f"`quantities` must be SQL in every line. Line {number}: {error}") from None
+            raise InputError(f"`named` must be a word or SQL in every line. Statistic {number}: {error}") from None
         if given.names is not None:
-            raise InputError(f"`quantities` must be one number in every line, got several in line {number}.")
+            raise InputError(f"`named` must be one number in every line, got several in statistic {number}.")
 
 
 def typed_in(form: FormData) -> PromiseTyped:
@@ -174,19 +171,10 @@ def typed_in(form: FormData) -> PromiseTyped:
 
 def typed_from(settings: Settings, *, there: bool) -> PromiseTyped:
     """What a form holds at first; ``there`` says whether something was released before."""
-    words = set(settings.adversary)
-    quantities = [text for text in settings.adversary if text not in ("calendar", "previous", "public", AUTO, NOBODY)]
-    previous = max(settings.previous, 1 if words & {"previous", "public"} else 0)
-    known = AUTO
-    if settings.own_contribution:
-        known = CONTRIBUTION
-    elif settings.adversary == (NOBODY,):
-        known = NOTHING
-    elif words - {AUTO} or settings.previous:
-        known = SOME
+    known = {(): AUTO, (AUTO,): AUTO, (NOTHING,): NOTHING}.get(settings.known, SOME)
     typed = PromiseTyped(
-        times=str(settings.times or 1), known=known, calendar="yes" if words & {"calendar", "public"} else "",
-        previous=str(previous), quantities="\n".join(quantities), presence=settings.presence, scope=settings.scope,
+        times=str(settings.times or 1), known=known, named="\n".join(settings.known) if known == SOME else "",
+        presence=settings.presence, scope=settings.scope,
         ledger="yes" if settings.ledger is not None or (there and not settings.target) else "",
     )  # fmt: skip
     if not settings.target:
@@ -207,38 +195,21 @@ def settings_from(settings: Settings, typed: PromiseTyped) -> Settings:
     """Settings with what was typed; an error names the field that is wrong."""
     target = _target(settings, typed)
     times = _whole_number("times", typed.times, 1, _MOST_TIMES)
-    adversary: tuple[str, ...] = (AUTO,)
-    previous, spread, buckets = 0, settings.spread, settings.buckets
-    if typed.known == SOME:
-        quantities = _quantities(typed)
-        previous = _whole_number("previous", typed.previous or "0", 0, _MOST_PREVIOUS)
-        adversary = (*(("calendar",) if typed.calendar else ()), *quantities)
-        if not adversary and not previous:
-            raise InputError("`known` must be something: tick the calendar, count answers, or write a statistic.")
-        if settings.subsamples is not None and (typed.calendar or previous):
-            raise InputError("`known` must not be the calendar or previous answers: random samples have no order.")
-        if typed.calendar or previous or not quantities:
-            buckets = None
-    elif typed.known in (NOTHING, CONTRIBUTION):
-        adversary = (NOBODY,) if typed.known == NOTHING else ()
-        spread = buckets = None
-    elif typed.known == AUTO:
-        buckets = None
-    else:
-        raise InputError("`known` must be chosen.")
-    if typed.ledger and typed.known in (SOME, CONTRIBUTION):
+    known = _known(typed)
+    if settings.subsamples is not None and any(word == "calendar" or word.startswith("previous") for word in known):
+        raise InputError("`known` must not be the calendar or previous answers: random samples have no order.")
+    if typed.ledger and typed.known == SOME:
         raise InputError(
             "`known` must be what everybody knows, or nothing, if earlier releases are counted: several answers are "
-            "not measured against readers who know more."
+            "not measured for readers who know more."
         )
     if typed.presence not in ("both", "random"):
         raise InputError("`presence` must be both or random.")
     chosen = replace(
-        settings, target=target, epsilon=_epsilons(target), times=None if times == 1 else times, adversary=adversary,
-        previous=previous, spread=spread, buckets=buckets, own_contribution=typed.known == CONTRIBUTION,
+        settings, target=target, epsilon=_epsilons(target), times=None if times == 1 else times, known=known,
         presence=typed.presence, ledger=(settings.ledger or LEDGER) if typed.ledger else None, scope=typed.scope,
     )  # fmt: skip
-    chosen.check_adversary()
+    chosen.check_known()
     return chosen
 
 
@@ -258,20 +229,16 @@ def promise_of(settings: Settings, earlier: int) -> tuple[str, ...]:
 
 
 def _known_in_words(settings: Settings) -> tuple[str, ...]:
+    from empriv.auditing.knowledge import knows
     from empriv.base.harmless import shortened
+    from empriv.measuring.given.reader_knowledge import Given, as_said
 
-    if settings.own_contribution:
-        return ("their own contribution",)
-    if settings.adversary == (NOBODY,) or settings.ledger is not None:
+    said = as_said(settings.known or AUTO).known
+    if said is None or settings.ledger is not None:
         return ()
-    if set(settings.adversary) <= {AUTO} and not settings.previous:
+    if isinstance(said, Given) and said.only_auto:
         return ("what the calendar and previous answers tell",)
-    quantities = [text for text in settings.adversary if text not in ("calendar", "previous", "public", AUTO)]
-    words = [shortened(" ".join(text.split()), 40) for text in quantities]
-    words += ["the calendar"] if {"calendar", "public"} & set(settings.adversary) else []
-    last = max(settings.previous, 1 if {"previous", "public"} & set(settings.adversary) else 0)
-    words += [] if not last else ["the previous answer" if last == 1 else f"the last {last} answers"]
-    return tuple(words)
+    return tuple(shortened(" ".join(text.split()), 40) for text in knows(said))
 
 
 def _target(settings: Settings, typed: PromiseTyped) -> tuple[str, ...]:
@@ -309,10 +276,26 @@ def _whole_number(field: str, text: str, least: int, most: int) -> int:
     return value
 
 
-def _quantities(typed: PromiseTyped) -> tuple[str, ...]:
+def _known(typed: PromiseTyped) -> tuple[str, ...]:
+    """What readers know, as the setting has it."""
+    if typed.known in (AUTO, NOTHING):
+        return (typed.known,)
     if typed.known != SOME:
-        return ()
-    return tuple(line.strip() for line in typed.quantities.splitlines() if line.strip())
+        raise InputError("`known` must be chosen.")
+    named = tuple(line.strip() for line in typed.named.splitlines() if line.strip())
+    if not named:
+        raise InputError("`known` must be something: write at least one thing that readers know.")
+    return named
+
+
+def statistics_in(known: tuple[str, ...]) -> tuple[str, ...]:
+    """The SQL among what is known."""
+    from empriv.measuring.given.reader_knowledge import Buckets, Given, as_said
+
+    said = as_said(known).known
+    if isinstance(said, Buckets):
+        return (said.g,) if isinstance(said.g, str) else tuple(said.g)
+    return said.quantities if isinstance(said, Given) else ()
 
 
 def _together(target: tuple[str, ...]) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from empriv.cli.config import NOBODY, Settings
+from empriv.cli.config import Settings
 from empriv.cli.targets import parse_target
 from empriv.errors import InputError
 
@@ -84,7 +84,7 @@ def _data(settings: Settings) -> str:
 def _audit(settings: Settings) -> dict[str, str]:
     """Arguments of `audit`, as Python writes them; those that are as by default are left out."""
     arguments = {"epsilon": _text(list(settings.epsilon))}
-    for key in ("component", "order", "scope", "unit", "memory_limit", "timeout"):
+    for key in ("component", "scope", "unit", "memory_limit", "timeout"):
         value = getattr(settings, key)
         if value != getattr(_DEFAULT, key):
             arguments[key] = _text(value)
@@ -92,29 +92,9 @@ def _audit(settings: Settings) -> dict[str, str]:
         arguments["density"] = _density(settings.density)
     if settings.ledger is not None:
         arguments["ledger"] = f"empriv.Ledger({_text(settings.ledger)}, create=False)"
-    known = _adversary(settings)
-    return arguments if known is None else {**arguments, "adversary": known}
-
-
-def _adversary(settings: Settings) -> str | None:
-    """What readers may know, as `adversary_of` of the command line takes it; None as by default."""
-    named = ", ".join(map(_text, settings.adversary))
-    if settings.own_contribution:
-        return "empriv.OwnContribution()"
-    if settings.adversary == (NOBODY,):
-        return "None"
-    if (not settings.adversary or settings.adversary == ("auto",)) and not settings.previous and not settings.spread:
-        return None
-    from empriv.measuring.given.adversaries import WORDS
-
-    if settings.previous or settings.spread is not None or set(settings.adversary) & set(WORDS):
-        spread = {"yes": True, "no": False}.get(settings.spread or "auto", "auto")
-        parts = [named] if named else []
-        return f"empriv.Given({', '.join([*parts, f'previous={settings.previous}', f'spread={_text(spread)}'])})"
-    knowledge = named if len(settings.adversary) == 1 else f"[{named}]"
-    if settings.buckets is None:
-        return f"empriv.Weighted({knowledge})"
-    return f"empriv.Buckets({knowledge}, {settings.buckets})"
+    if settings.known and settings.known != ("auto",):
+        arguments["known"] = _text(settings.known[0] if len(settings.known) == 1 else list(settings.known))
+    return arguments
 
 
 def _density(text: str) -> str:

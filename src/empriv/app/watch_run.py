@@ -27,10 +27,9 @@ from empriv.words.planning import opinion
 _ASKED_IN = {
     "data": ("files", "FILES", "file", "table", "tables", "sql", "source", "upload", "server"),
     "people": ("individual", "database", "databases", "subsamples", "fraction", "timezone", "unidentified"),
-    "statistic": ("query", "component", "unit", "order", "column", "aggregate", "SQL"),
+    "statistic": ("query", "component", "unit", "column", "aggregate", "SQL"),
     "promise": (
-        "target", "epsilon", "times", "adversary", "previous", "spread", "buckets", "own_contribution", "ledger",
-        "scope", "basis", "presence", "density",
+        "target", "epsilon", "times", "known", "ledger", "scope", "basis", "presence", "density",
     ),
 }  # fmt: skip
 _PLAIN = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson")  # files that cannot lead to others

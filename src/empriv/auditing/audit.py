@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
 from empriv.auditing.deciding import case_of, lasting_reasons
-from empriv.auditing.knowledge import adversary_facts, adversary_to_parts, nothing_known_to_json
+from empriv.auditing.knowledge import KnownRisk, known_facts, known_to_parts, nothing_known_to_json
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
 from empriv.base.arguments import finite_epsilon, one_of, rising_epsilons, whole_number
 from empriv.base.display import show_in_turn
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
-from empriv.measuring import AdversaryRisk, GivenRisk, Risk, RiskContract, measure
+from empriv.measuring import GivenRisk, Risk, RiskContract, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
@@ -101,7 +101,7 @@ class Audit:
     density: Density
     component: str | None = None
     n_components: int | None = None
-    against: AdversaryRisk | GivenRisk | GivenTableRisk | None = field(default=None, repr=False)
+    against: KnownRisk | None = field(default=None, repr=False)
     nothing_known: Finding | None = field(default=None, repr=False)
     composition: Composition | None = field(default=None, repr=False)
     text: str | None = field(default=None, repr=False)
@@ -120,7 +120,7 @@ class Audit:
 
     @property
     def once(self) -> RiskContract:
-        """The risk of one publication: against the adversary, if one was named."""
+        """The risk of one publication, to readers who know what is counted as known."""
         return self.risk if self.against is None else self.against
 
     @property
@@ -456,7 +456,7 @@ class Audit:
             "n_individuals": facts.n_individuals,
             "draws": facts.draws,
             "verified": None if self.results.verified is None else self.results.verified.to_json(),
-            "adversary": adversary_facts(self.against, grid),
+            "known": known_facts(self.against, grid),
             "nothing_known": nothing_known_to_json(self.nothing_known),
             "earlier_releases": [] if self.composition is None else list(self.composition.entries),
             "joint": None if facts.joint is None else _joint_json(facts.joint),
@@ -502,9 +502,9 @@ class Audit:
         # With earlier releases, save the vector without noise: the noise for measuring is drawn again on loading.
         without_noise = self.results if self.composition is None else self.composition.results
         meta, arrays = without_noise.to_parts()
-        adversary, known_arrays = adversary_to_parts(self.against)
+        known, known_arrays = known_to_parts(self.against)
         facts = {
-            "adversary": adversary,
+            "known": known,
             "nothing_known": nothing_known_to_json(self.nothing_known),
             "composition": None if self.composition is None else self.composition.to_json(),
             "text": self.text,

@@ -359,7 +359,7 @@ def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:
             if noise.risk.results.same_as(asked.risk.results):
                 raise InputError(
                     "`noise` must hide people from somebody who knows what this audit counts as known, got noise for "
-                    "somebody who knows nothing. Hint: design_noise(audit, ...); or audit with adversary=None."
+                    "somebody who knows nothing. Hint: design_noise(audit, ...); or audit with known='nothing'."
                 )
             raise InputError("`noise` must be designed for this audit, got noise for other results.")
         asked.certified[claim] = noise.certified_for(risk)

@@ -21,7 +21,7 @@ from empriv.words.decision import DAY, Case, Hidden, Judged, NoisyAnswer
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
 
-LASTING = ("adversary", "databases", "iid")
+LASTING = ("known", "databases", "iid")
 """Checks of severity "error" that noise does not answer."""
 
 
@@ -100,7 +100,7 @@ def reasons_against(noise: Noise, audit: Audit) -> tuple[str, ...]:
         reasons.append("The upper bound on delta with this noise is above the target.")
     if noise.times < audit.times:
         reasons.append("The noise is for fewer publications than are judged.")
-    # noise keeps its promise to whom it was designed against: not to an adversary, nor together with other releases
+    # noise keeps its promise to the readers it was designed for, and not together with other releases
     if noise.given != (known_to_readers(audit.measured_against) != ()) or audit.composition is not None:
         reasons.append("The noise is for readers who know something else than those that are judged.")
     return (*reasons, *lasting_reasons(audit))

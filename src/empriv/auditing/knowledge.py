@@ -1,4 +1,4 @@
-"""What an adversary knows: collected from the rows for `measure_against`, and saved with an audit.
+"""What readers know: collected from the rows, inferred where nobody says it, and saved with an audit.
 
 SQL expressions and functions are run on every database like queries. `measuring.given` gives them their meaning.
 """
@@ -16,12 +16,13 @@ from empriv.base.harmless import shortened
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_to_json
-from empriv.measuring.given.adversaries import Adversary, Buckets, Given, OwnContribution, Weighted, kind_of
-from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
 from empriv.measuring.given.calendar import CALENDAR_TERMS, order_of
+from empriv.measuring.given.choose_known import LEAST_CHOSEN
+from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
-from empriv.measuring.given.ladder import LEAST_CLIMBED
+from empriv.measuring.given.reader_knowledge import AUTO, Buckets, Given, Known, OwnContribution, kind_of
 from empriv.measuring.given.terms import Term
+from empriv.measuring.measures import measure_known
 from empriv.measuring.tables import GivenTableRisk, measure_given_table
 from empriv.results import Results
 from empriv.words.findings import Finding
@@ -30,52 +31,56 @@ if TYPE_CHECKING:
     from empriv.collecting import Databases
     from empriv.collecting.run_options import Run
 
+KnownRisk = GivenRisk | GivenTableRisk | WorstRisk
 _GIVEN = "values given"
 
 
 def known_values(
-    adversary: Adversary,
+    known: Known,
     data: Databases | None,
     *,
     databases: npt.NDArray[Any],
     run: Run | None = None,
     collect: Callable[[Any], Results] | None = None,
 ) -> Any:
-    """What the adversary knows about each database: ``known`` of `measure_against`.
+    """What is known about each database: ``values`` of `measure_known`.
 
     Parameters
     ----------
-    adversary : as returned by `as_adversary`
+    known : as `as_said` gives it
     data : the rows, or None if there are only results: then what is known must be arrays
     databases : labels of the results' databases; the values are returned in their order
     run : how the query was run; its engine and limits are used here too
     collect : how SQL and functions are asked of every database; by default, as a query is
     """
-    if isinstance(adversary, OwnContribution):
-        return adversary.contributions
-    if isinstance(adversary, Given):
-        return [
-            _collected(given, data, databases, run, collect) if isinstance(given, str) or callable(given) else given
-            for given in adversary.quantities
-        ]
-    several = isinstance(adversary.g, list | tuple) and any(isinstance(g, str) or callable(g) for g in adversary.g)
-    columns: list[Any] = []
-    for g in adversary.g if several else [adversary.g]:
-        if not (isinstance(g, str) or callable(g)):
-            columns.append(g)
-            continue
-        q = _collected(g, data, databases, run, collect)
-        columns.extend(q.T if q.ndim == 2 else [q])
+    if isinstance(known, OwnContribution):
+        return known.contributions
+    quantities = known.quantities if isinstance(known, Given) else _listed(known.g)
+    asked = [
+        _collected(quantity, data, databases, run, collect)
+        if isinstance(quantity, str) or callable(quantity)
+        else quantity
+        for quantity in quantities
+    ]
+    if isinstance(known, Given):
+        return asked
+    columns = [column for one in asked for column in (one.T if np.ndim(one) == 2 else [one])]
     return columns[0] if len(columns) == 1 else columns
 
 
-def known_to_everybody(
+def _listed(g: Any) -> list[Any]:
+    """Quantities that were given one by one, or one of them."""
+    several = isinstance(g, list | tuple) and any(isinstance(one, str) or callable(one) for one in g)
+    return list(g) if several else [g]
+
+
+def infer_public_knowledge(
     results: Results, density: Density, *, ledger: bool = False, positive: bool = True
 ) -> tuple[GivenRisk | GivenTableRisk | None, Finding | None]:
     """The risk given what everybody knows, as far as it takes; or None, and why nothing was counted as known.
 
     Never an error: an audit for which nobody said what is known gives the plain figures where this cannot be measured.
-    ``positive`` is as for `climb`.
+    ``positive`` is as for `choose`.
     """
     n = results.n_databases
     reasons = {
@@ -83,20 +88,20 @@ def known_to_everybody(
         "draws": results.draws is not None,
         "density": density_to_json(density) != density_to_json(density_or_default(None)),
         "no-order": order_of(results) is None,
-        "few": _databases_with_numbers(results) < LEAST_CLIMBED,
+        "few": _databases_with_numbers(results) < LEAST_CHOSEN,
     }
     why, p = next((reason for reason, holds in reasons.items() if holds), ""), float("nan")
     if not why and results.components is not None:
-        table = measure_given_table(results, Given(climb=True), density=density)
+        table = measure_given_table(results, Given(AUTO), density=density)
         if table.steps[-1].name != "nothing":
             return table, None
         why, p = "silent", table.steps[-1].p
     elif not why:
-        climbed = measure_given(results, Given(climb=True), density=density, positive=positive)
-        if climbed.steps[-1].name != "nothing":
-            return climbed, None
-        why, p = ("constant" if climbed.left.fit.determined else "silent"), climbed.steps[-1].p
-    return None, Finding("nothing-known", {"why": why, "n": n, "least": LEAST_CLIMBED, "p": p})
+        chosen = measure_given(results, Given(AUTO), density=density, positive=positive)
+        if chosen.steps[-1].name != "nothing":
+            return chosen, None
+        why, p = ("constant" if chosen.left.fit.determined else "silent"), chosen.steps[-1].p
+    return None, Finding("nothing-known", {"why": why, "n": n, "least": LEAST_CHOSEN, "p": p})
 
 
 def _databases_with_numbers(results: Results) -> int:
@@ -113,7 +118,7 @@ def _collected(
     """SQL or a function asked of every database, in the order of the results."""
     if data is None:
         raise InputError(
-            "`adversary` must be an array if only results are given: there are no rows to collect it from."
+            "`known` must hold arrays in place of SQL if only results are given: there are no rows to ask."
         )
     if collect is not None:
         collected = collect(asked)
@@ -124,7 +129,7 @@ def _collected(
         collected = run_query(data, asked, Run() if run is None else run.of_another_query())
     place = {label: row for row, label in enumerate(collected.databases.tolist())}
     if set(place) != set(databases.tolist()):
-        raise InputError("`adversary` must be known for the same databases as the results, got different ones.")
+        raise InputError("`known` must be asked of the same databases as the results, got different ones.")
     return collected.q[[place[label] for label in databases.tolist()]]
 
 
@@ -152,53 +157,53 @@ def nothing_known_to_json(finding: Finding | None) -> dict[str, Any] | None:
 
 
 @singledispatch
-def adversary_facts(against: object, epsilons: Sequence[float]) -> dict[str, Any] | None:  # noqa: ARG001 — dispatched on
-    """An adversary as JSON, without what is known about any single database; None if there is none."""
+def known_facts(against: object, epsilons: Sequence[float]) -> dict[str, Any] | None:  # noqa: ARG001 — dispatched on
+    """What is known as JSON, without what is known about any single database; None if nothing is."""
     return None
 
 
-@adversary_facts.register
-def _(against: AdversaryRisk, epsilons: Sequence[float]) -> dict[str, Any]:
+def _facts_of_any(against: KnownRisk, left_out: int, epsilons: Sequence[float]) -> dict[str, Any]:
+    nothing = against.unconditional
     return {
-        "kind": kind_of(against.adversary),
-        "knows": knows(against.adversary),
-        "n_conditions": len(against.effective),
-        "smallest_effective": float(against.effective.min()),
-        "left_out": against.left_out,
-        "delta_knowing_nothing": [float(delta) for delta in against.unconditional.delta(np.asarray(epsilons, float))],
-        "sentences": list(against.sentences),
-        "warnings": list(against.warnings),
+        "kind": kind_of(against.given),
+        "knows": knows(against.given),
+        "left_out": left_out,
+        "delta_knowing_nothing": [float(nothing.delta(float(epsilon))) for epsilon in epsilons],
+        "sentences": [finding.sentence for finding in against.findings],
+        "warnings": [],
     }
 
 
-@adversary_facts.register
+@known_facts.register
+def _(against: WorstRisk, epsilons: Sequence[float]) -> dict[str, Any]:
+    return {
+        **_facts_of_any(against, against.left_out, epsilons),
+        "warnings": [caution.sentence for caution in against.cautions],
+        "parts": [
+            {
+                "databases": part.results.n_databases,
+                "delta": [float(part.delta(float(epsilon))) for epsilon in epsilons],
+            }
+            for part in against.parts
+        ],
+    }
+
+
+@known_facts.register
 def _(against: GivenTableRisk, epsilons: Sequence[float]) -> dict[str, Any]:
     return {
-        "kind": "given",
-        "knows": knows(against.adversary),
-        "n_conditions": 1,
-        "smallest_effective": float(against.results.n_databases),
-        "left_out": against.dropped,
-        "delta_knowing_nothing": [float(against.unconditional.delta(float(epsilon))) for epsilon in epsilons],
-        "sentences": [finding.sentence for finding in against.findings],
-        "warnings": [],
+        **_facts_of_any(against, against.dropped, epsilons),
         "terms": [term.name for term in against.known],
         "parameters": 1 + sum(term.size for term in against.known),
         "steps": [{"name": step.name, "p": step.p} for step in against.steps],
     }
 
 
-@adversary_facts.register
+@known_facts.register
 def _(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
     fit = against.left.fit
     return {
-        "kind": "given",
-        "knows": knows(against.adversary),
-        "n_conditions": 1,
-        "smallest_effective": float(against.results.n_databases),
-        "left_out": against.left.dropped,
-        "delta_knowing_nothing": [float(against.unconditional.delta(float(epsilon))) for epsilon in epsilons],
-        "sentences": [finding.sentence for finding in against.findings],
+        **_facts_of_any(against, against.left.dropped, epsilons),
         "warnings": [caution.sentence for caution in against.cautions],
         "terms": [term.name for term in fit.terms],
         "parameters": fit.parameters,
@@ -208,20 +213,19 @@ def _(against: GivenRisk, epsilons: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def knows(adversary: Adversary) -> list[str]:
+def knows(known: Known) -> list[str]:
     """What is known, in words: SQL text, the name of a function, or that values were given."""
-    if isinstance(adversary, Given):
-        public = [
-            *(["the calendar"] if adversary.calendar else []),
-            *([f"the last {adversary.previous} answers"] if adversary.previous > 1 else []),
-            *(["the previous answer"] if adversary.previous == 1 else []),
-            *(["what everybody knows, as far as it takes"] if adversary.climb else []),
-        ]
-        return [*(_named(given) for given in adversary.quantities), *public]
-    if isinstance(adversary, OwnContribution):
+    if isinstance(known, OwnContribution):
         return ["their own contribution"]
-    several = isinstance(adversary.g, list | tuple) and any(isinstance(g, str) or callable(g) for g in adversary.g)
-    return [_named(g) for g in (adversary.g if several else [adversary.g])]
+    if isinstance(known, Buckets):
+        return [f"the bucket of {_named(one)}" for one in _listed(known.g)]
+    public = [
+        *(["the calendar"] if known.calendar else []),
+        *([f"the last {known.previous} answers"] if known.previous > 1 else []),
+        *(["the previous answer"] if known.previous == 1 else []),
+        *(["what everybody knows, as far as it takes"] if known.auto else []),
+    ]
+    return [*(_named(quantity) for quantity in known.quantities), *public]
 
 
 @singledispatch
@@ -231,9 +235,8 @@ def known_to_readers(against: object) -> tuple[str, ...]:  # noqa: ARG001 — no
 
 
 @known_to_readers.register
-def _(against: AdversaryRisk) -> tuple[str, ...]:
-    named = (name for name in knows(against.adversary))
-    return tuple("a quantity of it" if name == _GIVEN else shortened(" ".join(name.split()), 40) for name in named)
+def _(against: WorstRisk) -> tuple[str, ...]:
+    return tuple(shortened(" ".join(name.replace(_GIVEN, "a quantity").split()), 40) for name in knows(against.given))
 
 
 @known_to_readers.register
@@ -256,91 +259,80 @@ def _known_terms(terms: Sequence[Term]) -> tuple[str, ...]:
 
 
 @singledispatch
-def adversary_to_parts(against: object) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:  # noqa: ARG001
-    """Facts and arrays of a saved audit, from which the same adversary is measured again; nothing if there is none."""
+def known_to_parts(against: object) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:  # noqa: ARG001
+    """Facts and arrays of a saved audit, from which the same is measured again; nothing if nothing is known."""
     return None, {}
 
 
-@adversary_to_parts.register
-def _(against: AdversaryRisk) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
-    adversary = against.adversary
-    labels: list[list[str | None] | None] = []
-    arrays = {}
+@known_to_parts.register
+def _(against: WorstRisk) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
+    given = against.given
+    labels, arrays = [], {}
     for place, column in enumerate(against.known):
         plain = column.dtype.kind in "biuf"
         labels.append(None if plain else [_label(label) for label in column.tolist()])
         if plain:
             arrays[f"known_{place}"] = column
     facts = {
-        "kind": kind_of(adversary),
-        "knows": knows(adversary),
+        "kind": kind_of(given),
+        "knows": [] if isinstance(given, OwnContribution) else [_named(one) for one in _listed(given.g)],
         "labels": labels,
-        "count": adversary.count if isinstance(adversary, Buckets) else None,
-        "drawn": adversary.sample if isinstance(adversary, OwnContribution) else None,
-        "rng": adversary.rng if isinstance(adversary, OwnContribution) else None,
+        "count": given.top if isinstance(given, OwnContribution) else given.count,
     }
     return facts, arrays
 
 
-def adversary_from_parts(
-    facts: Mapping[str, Any] | None, arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density
-) -> AdversaryRisk | GivenRisk | GivenTableRisk | None:
-    """The inverse of `adversary_to_parts`; invalid facts raise KeyError, TypeError or ValueError."""
-    if facts is None:
-        return None
-    known: list[npt.NDArray[Any]] = [
-        arrays[f"known_{place}"] if labels is None else np.array(labels, object)
-        for place, labels in enumerate(facts["labels"])
-    ]
-    named = [str(name) for name in facts["knows"]]
-    match facts["kind"]:
-        case "given":
-            adversary = Given(
-                *named, calendar=facts["calendar"], previous=facts["previous"], spread=facts["spread"],
-                logarithm=facts["logarithm"], climb=facts["climb"],
-            )  # fmt: skip
-            if results.components is not None:
-                return measure_given_table(results, adversary, known, density=density)
-            # whether logarithms were taken may have hung on people whom a scan did not keep
-            return measure_given(results, adversary, known, density=density, positive=facts.get("log_taken", True))
-        case "own contribution":
-            given = known[0] if known else None
-            return measure_against(results, OwnContribution(given, facts["drawn"], facts["rng"]), density=density)
-        case "buckets":
-            return measure_against(results, Buckets(named, facts["count"]), known, density=density)
-        case "weighted":
-            return measure_against(results, Weighted(named), known, density=density)
-        case _:
-            raise ValueError("kind of adversary")
-
-
-@adversary_to_parts.register
+@known_to_parts.register
 def _(against: GivenRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    return _given_parts(against.adversary, against.quantities, logarithm=against.left.logarithm)
+    return _given_parts(against.given, against.quantities, logarithm=against.left.logarithm)
 
 
-@adversary_to_parts.register
+@known_to_parts.register
 def _(against: GivenTableRisk) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    return _given_parts(against.adversary, against.quantities, logarithm=False)
+    return _given_parts(against.given, against.quantities, logarithm=False)
 
 
 def _given_parts(
-    who: Given, terms: Sequence[Term], *, logarithm: bool
+    given: Given, terms: Sequence[Term], *, logarithm: bool
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     values = [np.asarray(term.values) for term in terms]
     facts = {
         "kind": "given",
+        "words": list(given.words),
         "knows": [term.name for term in terms],
         "labels": [value.tolist() if term.is_category else None for term, value in zip(terms, values, strict=True)],
-        "calendar": who.calendar,
-        "previous": who.previous,
-        "spread": who.spread,
-        "logarithm": who.logarithm,
-        "climb": who.climb,
         "log_taken": logarithm,
     }
     numbers = ((place, value) for place, value in enumerate(values) if not terms[place].is_category)
     return facts, {f"known_{place}": value for place, value in numbers}
+
+
+def known_from_parts(
+    facts: Mapping[str, Any] | None, arrays: Mapping[str, npt.NDArray[Any]], results: Results, density: Density
+) -> KnownRisk | None:
+    """The inverse of `known_to_parts`; invalid facts raise KeyError, TypeError or ValueError."""
+    if facts is None:
+        return None
+    values: list[npt.NDArray[Any]] = [
+        arrays[f"known_{place}"] if labels is None else np.array(labels, object)
+        for place, labels in enumerate(facts["labels"])
+    ]
+    names = [str(name) for name in facts["knows"]]
+    match facts["kind"]:
+        case "given":
+            given = Given.of_words([str(word) for word in facts["words"]], names)
+            if results.components is not None:
+                return measure_given_table(results, given, values, density=density)
+            # whether logarithms were taken may have hung on people whom a scan did not keep
+            return measure_given(results, given, values, density=density, positive=facts.get("log_taken", True))
+        case "own contribution":
+            own = OwnContribution(values[0] if values else None, facts["count"])
+            return measure_known(results, own, density=density)
+        case "buckets":
+            named = names[0] if len(names) == 1 else names
+            return measure_known(results, Buckets(named, facts["count"]), values, density=density)
+        case _:
+            raise ValueError("kind of knowledge")
 
 
 def _named(g: Any) -> str:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.composing import Composition, composition
-from empriv.auditing.knowledge import adversary_from_parts, known_to_everybody, known_values, nothing_known_from_json
+from empriv.auditing.knowledge import (
+    infer_public_knowledge,
+    known_from_parts,
+    known_values,
+    nothing_known_from_json,
+)
 from empriv.base.arguments import rising_epsilons, unit_name, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
@@ -18,8 +23,8 @@ from empriv.ledger import Ledger, identity_of
 from empriv.measuring import measure
 from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_from_json
-from empriv.measuring.given.adversaries import as_adversary
-from empriv.measuring.given.adversary_risk import measure_against
+from empriv.measuring.given.reader_knowledge import AUTO, Given, Known, as_said
+from empriv.measuring.measures import measure_known
 from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
 from empriv.results import Results
@@ -41,8 +46,7 @@ def audit(
     epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
     density: Density | None = None,
     component: str | None = None,
-    adversary: Any = "auto",
-    order: bool = True,
+    known: Any = AUTO,
     ledger: Ledger | None = None,
     scope: str = "",
     unit: str = "",
@@ -69,12 +73,13 @@ def audit(
     epsilon : the epsilons to report; you can ask for others later
     density : how densities are estimated; default ``Kde("laplace", "one-se")``
     component : audit this component of a vector query alone, by name; otherwise all are audited together
-    adversary : what is known of each database. "auto" counts as known what everybody knows of databases that have an
-        order (the calendar, previous answers), as far as it takes until what is left looks independent and identically
-        distributed. None counts nothing as known, as in the paper. "calendar", "previous" and "public" (both) say it
-        themselves, and `Given` takes quantities too. An SQL expression, a function of the rows, an array, or
-        `Weighted`, `Buckets` or `OwnContribution` of these: delta is then the largest over what they may see.
-    order : False says that the databases have no order, although their labels are dates or numbers
+    known : what readers know of each database: a word, a statistic, or a list of these, all of which they know.
+        "auto" counts as known what everybody knows of databases that have an order (the calendar, previous answers), as
+        far as it takes until residuals look independent and identically distributed. "nothing" is the paper.
+        "calendar"; "previous", or "previous:2" for two answers; and any SQL statistic, such as "count(*)", a function
+        of the rows or an array are regressed out of the results. "buckets:count(*)" and "own" are the paper's
+        Definition 4 (`Buckets`, `OwnContribution`). "unordered" says that the databases have no order, although their
+        labels are dates or numbers.
     ledger : audit the query together with all that was released from the same databases before
     scope : name of the body of data in the ledger, if the ledger covers several
     unit : of the answer, such as "min" or "€", for words and pages
@@ -95,14 +100,15 @@ def audit(
     'fail'
     """
     epsilons, density, unit = rising_epsilons(epsilon), density_or_default(density), unit_name(unit)
-    by_default = isinstance(adversary, str) and adversary == "auto"
+    said = as_said(known)
+    by_default = isinstance(said.known, Given) and said.known.only_auto
     if paper:
-        if adversary is not None and not by_default:
-            raise InputError("`adversary` must not be given with `paper`, which counts nothing as known.")
-        adversary, by_default = None, False
-    if adversary is not None and not by_default and ledger is not None:
+        if said.known is not None and not by_default:
+            raise InputError("`known` must not be given with `paper`, which counts nothing as known.")
+        said, by_default = replace(said, known=None), False
+    if said.known is not None and not by_default and ledger is not None:
         raise InputError(
-            "`adversary` must not be given with `ledger`: several numbers are not measured against an adversary."
+            "`known` must not be given with `ledger`: beside earlier releases nothing else is counted as known."
         )
     from empriv.collecting.run_options import Run
 
@@ -115,9 +121,9 @@ def audit(
             raise InputError("`query` must not be given with `Results`, which already hold its answers.")
         if ledger is not None:
             raise InputError("`ledger` must go with the rows, on which earlier queries are run again, got `Results`.")
-        results = data if order else replace(data, ordered=False)
+        results = data if said.ordered else replace(data, ordered=False)
         alone = replace(_measured(results, epsilons, density, component, grouped=True), unit=unit, paper=paper)
-        return with_adversary(alone, adversary, None, run)
+        return with_known(alone, said.known, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
     from empriv.auditing.costs import check_memory
@@ -133,7 +139,7 @@ def audit(
     if isinstance(data, Databases):
         check_memory(data, queries, run)
     results = run_query(data, queries if several else queries[0], replace(run, sketch=True))
-    if not order or data.draws is not None:  # random databases have no order
+    if not said.ordered or data.draws is not None:  # random databases have no order
         results = replace(results, ordered=False)
     origin = describe(data)
     asked_text = "; ".join(
@@ -153,9 +159,9 @@ def audit(
 
         identity = identity_of(results.databases.tolist(), origin, scope=scope)
         if by_default:
-            alone = replace(alone, nothing_known=known_to_everybody(alone.results, density, ledger=True)[1])
+            alone = replace(alone, nothing_known=infer_public_knowledge(alone.results, density, ledger=True)[1])
         return _composed(alone, composition(alone.results, ledger, identity, ask_again))
-    return with_adversary(alone, adversary, data, run)
+    return with_known(alone, said.known, data, run)
 
 
 def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | JointNoise:
@@ -198,8 +204,7 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
         density = density_from_json(meta["density"])
     alone = Audit(results=results, risk=measure(results, density=density), density=density, **facts)
     try:
-        # Files of earlier versions hold neither adversaries nor earlier releases.
-        against = adversary_from_parts(meta.get("adversary"), arrays, results, density)
+        against = known_from_parts(meta.get("known"), arrays, results, density)
         together = Composition.from_json(meta.get("composition"), results)
     except WRONG_FACTS as error:
         raise FileFormatError(_DAMAGED) from error
@@ -228,19 +233,15 @@ def _measured(
     )
 
 
-def with_adversary(alone: Audit, adversary: Any, data: Databases | None, run: Run) -> Audit:
-    """The audit against an adversary, if one is named."""
-    if adversary is None:
+def with_known(alone: Audit, known: Known | None, data: Databases | None, run: Run) -> Audit:
+    """The audit to readers who know this; None is nothing."""
+    if known is None:
         return alone
-    if isinstance(adversary, str) and adversary == "auto":
-        against, nothing_known = known_to_everybody(alone.results, alone.density)
+    if isinstance(known, Given) and known.only_auto:
+        against, nothing_known = infer_public_knowledge(alone.results, alone.density)
         return replace(alone, against=against, nothing_known=nothing_known)
-    adversary = as_adversary(adversary)
-    known = known_values(adversary, data, databases=alone.results.databases, run=run)
-    risk = measure_against(
-        alone.results, adversary, known, density=alone.density, progress=run.progress, notice=run.notice
-    )
-    return replace(alone, against=risk)
+    values = known_values(known, data, databases=alone.results.databases, run=run)
+    return replace(alone, against=measure_known(alone.results, known, values, density=alone.density))
 
 
 def _composed(alone: Audit, together: Composition | None) -> Audit:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from empriv.auditing.knowledge import known_to_everybody
+from empriv.auditing.knowledge import infer_public_knowledge
 from empriv.base.arguments import confidence_level
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk, RiskContract, measure
-from empriv.measuring.given.adversary_risk import measure_against
+from empriv.measuring.measures import measure_known
 from empriv.results import Cell, Results
 from empriv.validate.bounds import LEAST_DATABASES, bounds
 from empriv.words import sentences as words
@@ -162,7 +162,7 @@ def remeasured(audit: Audit, results: Results) -> Audit:
     """The same audit of other results of its query."""
     risk = measure(results, density=audit.density)
     if audit.nothing_known is not None:  # nobody said what is known: more databases may show it
-        against, nothing_known = known_to_everybody(results, audit.density)
+        against, nothing_known = infer_public_knowledge(results, audit.density)
         return replace(audit, results=results, risk=risk, against=against, nothing_known=nothing_known)
     return replace(audit, results=results, risk=risk, against=_against(audit, results))
 
@@ -173,12 +173,12 @@ def _measured_like(audit: Audit, results: Results) -> RiskContract:
 
 
 def _against(audit: Audit, results: Results) -> Any:
-    """What the audit's adversary knows, of other results: read off their labels and answers, never off rows."""
+    """The risk of other results to the same readers: what they know is read off labels and answers, not rows."""
     if audit.against is None:
         return None
-    if not isinstance(audit.against, GivenRisk) or audit.against.adversary.quantities:
+    if not isinstance(audit.against, GivenRisk) or audit.against.given.quantities:
         raise InputError(
-            "`adversary` must be None, auto, the calendar or previous answers for an audit that grows: what else is "
-            "known must be collected again. Hint: audit again."
+            "`known` must be nothing, auto, calendar or previous for an audit that grows: what else is known must be "
+            "collected again. Hint: audit again."
         )
-    return measure_against(results, audit.against.adversary, density=audit.density)
+    return measure_known(results, audit.against.given, density=audit.density)

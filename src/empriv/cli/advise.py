@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from empriv.cli.config import NOBODY, Settings, config_options, settings_of, to_toml, values_from_file
-from empriv.cli.inputs import adversary_of, check_targets, density_from_name, load_audit, paths_read, source_of
+from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
+from empriv.cli.inputs import check_targets, density_from_name, load_audit, paths_read, source_of
 from empriv.cli.options import (
     PRESENCES,
     Sentence,
-    adversary_options,
     json_option,
+    known_options,
     limit_options,
     queries_option,
     quiet_option,
@@ -43,7 +43,7 @@ _OF_AUDITS = ("epsilon", "json", "save", "report", "quiet")
 @queries_option
 @unit_option
 @click.option("--density", metavar="NAME", help="How densities are estimated, as for `empriv audit`.")
-@adversary_options
+@known_options
 @limit_options
 @click.option(
     "--target",
@@ -112,7 +112,7 @@ def advise(
         raise click.UsageError("--write-config must be given with the rows: a saved audit does not hold them.")
     quiet = settings.quiet or settings.json == "-"
     check_targets((settings.json, settings.save, write_config), paths_read(settings))
-    settings.check_adversary()
+    settings.check_known()
 
     bar = bar_of({"Collecting and measuring": 1.0, "Trying ways to publish": 10.0}, quiet=quiet)
 
@@ -126,7 +126,7 @@ def advise(
         else:
             audited = empriv.audit(
                 data, settings.asked, epsilon=aim["epsilon"], density=density_from_name(settings.density),
-                adversary=adversary_of(settings, unnamed="auto"), order=settings.order, unit=settings.unit,
+                known=settings.known or "auto", unit=settings.unit,
                 engine=engine,
             )  # fmt: skip
         bar.begin("Trying ways to publish")
@@ -171,9 +171,8 @@ def config_of(settings: Settings, action: Action, aim: dict[str, Any]) -> str:
     if "protocols" not in own:
         changed: dict[str, Any] = {name: (text,) if name == "query" else text for name, text in own.items()}
         return to_toml(replace(plain, **changed))
-    known = plain.adversary or (() if plain.previous or plain.own_contribution else ("auto",))
     protocols = {AS_IT_IS: {"kind": "plain"}, **own["protocols"]}
-    return to_toml(replace(plain, adversary=() if known == (NOBODY,) else known, truth=AS_IT_IS, protocols=protocols))
+    return to_toml(replace(plain, known=plain.known or ("auto",), truth=AS_IT_IS, protocols=protocols))
 
 
 def _aim(

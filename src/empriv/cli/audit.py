@@ -10,7 +10,6 @@ import click
 from empriv.cli.config import Settings, config_options, settings_of, to_toml, values_from_file
 from empriv.cli.estimating import say_estimate
 from empriv.cli.inputs import (
-    adversary_of,
     beside_report,
     check_targets,
     density_from_name,
@@ -20,10 +19,10 @@ from empriv.cli.inputs import (
     source_of,
 )
 from empriv.cli.options import (
-    adversary_options,
     epsilon_option,
     estimate_option,
     json_option,
+    known_options,
     ledger_options,
     limit_options,
     queries_option,
@@ -55,7 +54,7 @@ from empriv.errors import InputError
     "gaussian:0.5); variable:KERNEL:METHOD (variable:gaussian:breiman); ecdf; best. [default: laplace:one-se]",
 )
 @click.option("--component", metavar="NAME", help="Audit only this one of the numbers that the query gives.")
-@adversary_options
+@known_options
 @ledger_options
 @limit_options
 @json_option
@@ -123,8 +122,7 @@ def run_audit(settings: Settings, engine: Any) -> Any:
 
     audited = empriv.audit(
         source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
-        component=settings.component, adversary=adversary_of(settings, unnamed="auto"),
-        order=settings.order, unit=settings.unit, paper=settings.paper,
+        component=settings.component, known=settings.known or "auto", unit=settings.unit, paper=settings.paper,
         ledger=ledger_of(settings), scope=settings.scope, engine=engine,
         progress=False if settings.quiet else None, notice=_unsaid if settings.quiet else None,
     )  # fmt: skip
@@ -136,8 +134,7 @@ def _update(path: str, config: str | None, write_config: str | None, given: dict
     settings = settings_of({}, given)
     if not settings.files:
         raise click.UsageError("Missing argument 'FILES...'.")
-    held = ("query", "individual", "database", "adversary", "previous", "own_contribution", "ledger", "component",
-            "subsamples")  # fmt: skip
+    held = ("query", "individual", "database", "known", "ledger", "component", "subsamples")
     wrong = [f"--{name.replace('_', '-')}" for name in held if getattr(settings, name)]
     if wrong or config is not None or write_config is not None:
         raise click.UsageError(
@@ -173,7 +170,7 @@ def _settings(config: str | None, trusted: bool, given: dict[str, Any]) -> Setti
         if not getattr(settings, name):
             raise click.UsageError(f"Missing option '--{name}'.")
     try:
-        settings.check_adversary()
+        settings.check_known()
         density_from_name(settings.density)
     except InputError as error:
         raise click.UsageError(str(error)) from None

@@ -102,7 +102,7 @@ def _settings(path: str, *, trusted: bool) -> Settings:
             raise InputError(f"{name} must hold `{key}`. Hint: empriv init writes a file to begin with.")
     if not settings.target:
         raise InputError(f'{name} must promise something. Hint: target = ["delta <= 0.05 at 0.1"].')
-    settings.check_adversary()
+    settings.check_known()
     density_from_name(settings.density)
     if not trusted:
         check_trust(path, config)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from empriv.cli.config import Settings, config_options, settings_of
-from empriv.cli.inputs import adversary_of, check_targets, density_from_name, load_audit, paths_read, source_of
+from empriv.cli.inputs import check_targets, density_from_name, load_audit, paths_read, source_of
 from empriv.cli.options import PRESENCES, Sentence, epsilon_option, json_option, quiet_option
 from empriv.cli.output import POLICY_FAILED, write_json
 from empriv.cli.running import PAGE, bar_of, engine_of, interruptible, limits_of
@@ -128,7 +128,7 @@ def _asked(settings: Settings, engine: Any, quiet: bool) -> Any:
 
     return compare_all(
         protocols_of(settings), source_of(settings), truth=settings.truth, epsilon=settings.epsilon,
-        density=density_from_name(settings.density), component=settings.component, adversary=adversary_of(settings),
+        density=density_from_name(settings.density), component=settings.component, known=settings.known or "nothing",
         draws=settings.draws, target=_target(settings),
         rng=settings.rng, engine=engine, notice=_unsaid if quiet else None,
     )  # fmt: skip

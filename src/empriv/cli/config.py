@@ -43,7 +43,7 @@ PROTOCOL_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-NOBODY = "none"  # of --adversary: count nothing as known
+NOTHING = "nothing"  # of --known: count nothing as known
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,7 @@ class Settings:
     density: str = "laplace:one-se"
     unidentified: str = "error"
     component: str | None = None
-    adversary: tuple[str, ...] = ()
-    previous: int = 0
-    spread: str | None = None
-    buckets: int | None = None
-    own_contribution: bool = False
-    order: bool = True
+    known: tuple[str, ...] = ()
     ledger: str | None = None
     scope: str = ""
     unit: str = ""
@@ -99,26 +94,20 @@ class Settings:
         """The query, or the list of several, as `empriv.audit` takes them."""
         return self.query[0] if len(self.query) == 1 else list(self.query)
 
-    def check_adversary(self) -> None:
-        """Refuse adversaries that do not go together."""
-        if NOBODY in self.adversary and (len(self.adversary) > 1 or self.previous or self.own_contribution):
-            raise InputError("`adversary` must be none alone, or what is known, got both.")
-        if self.paper and (self.adversary or self.previous or self.own_contribution or self.buckets is not None):
-            raise InputError("`paper` must not be given with what is known: it counts nothing as known.")
-        if self.own_contribution and (self.adversary or self.buckets is not None or self.previous):
-            raise InputError("`own_contribution` must not be given with `adversary`, `previous` or `buckets`.")
-        if self.buckets is not None and (self.previous or self.spread is not None):
-            raise InputError("`buckets` must not be given with `previous` or `spread`, which need no buckets.")
-        if self.spread is not None and not (set(self.adversary) - {NOBODY} or self.previous):
-            raise InputError("`spread` must be given with `adversary` or `previous`, which say what is known.")
-        if self.buckets is not None and not set(self.adversary) - {NOBODY}:
-            raise InputError("`buckets` must be given with `adversary`, which says what is known.")
+    def check_known(self) -> None:
+        """Refuse what cannot be known together."""
+        if self.paper and set(self.known) - {NOTHING}:
+            raise InputError("`paper` must not be given with `known`: it counts nothing as known.")
+        if self.known:
+            from empriv.measuring.given.reader_knowledge import as_said
+
+            as_said(self.known)
 
     def check_comparison(self) -> None:
         """Refuse what `empriv compare` does not do."""
         if self.ledger:
             raise InputError("`ledger` must not be given for a comparison, which is of each protocol alone.")
-        self.check_adversary()
+        self.check_known()
 
 
 def settings_of(config: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:

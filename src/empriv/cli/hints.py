@@ -7,21 +7,19 @@ import re
 _RULES = (
     (r"design_(?:joint_)?noise\(\.\.\., granularity=([^)]*)\)", r"--granularity \1"),
     (r"\bgranularity=([0-9.e+-]+)", r"--granularity \1"),
-    (r"design_noise\(audit, \.\.\.\); or audit with adversary=None", "audit with --adversary none"),
+    (r"design_noise\(audit, \.\.\.\); or audit with known='nothing'", "audit with --known nothing"),
     (r"audit\(\.\.\., ledger=\.\.\.\)", "empriv audit --ledger"),
     (r"scan\(bounds=True\)", "leave out --no-bounds"),
-    (r"\bspread=True", "--spread yes"),
     (r"""\bpresence=['"](\w+)['"]""", r"--presence \1"),
     (r"""\bmethod=['"](\w+)['"]""", r"--method \1"),
-    (r"""\badversary=['"](\w+)['"]""", r"--adversary \1"),
+    (r"""\bknown=(['"])(.+?)\1""", r"--known '\2'"),
+    (r"""\bknown=\("calendar", "previous"\)""", "--known calendar,previous"),
     (r"""\bunidentified=['"](\w+)['"]""", r"--unidentified \1"),
     (r" \(--unidentified on the command line\)", ""),
     (r"""\btimezone="([^"]+)" names one \(--timezone on the command line\)""", r"--timezone \1 names one"),
     (r"`memory_limit`", "--memory-limit"),
     (r"`timeout`", "--timeout"),
     (r"explain\(\) tells", "empriv explain tells"),
-    (r" Hint: audit\.against\.contexts\(epsilon\) has the figure of each\.", ""),
-    (r" Hint: (?:for an average, give )?OwnContribution\(contributions=\.\.\.\)\.", ""),
 )
 _COMPILED = tuple((re.compile(pattern), said) for pattern, said in _RULES)
 

@@ -85,7 +85,7 @@ def written(settings: Settings, seen: TableSeen) -> str:
         f"target = [{toml_text(_TARGET)}]",
         "",
         "# What readers know besides: auto is the calendar and previous answers, as far as they tell.",
-        'adversary = "auto"',
+        'known = "auto"',
         "",
         '# What is written. Add ledger = "releases.ledger" once you publish, so that releases are counted together.',
         'report = "audit.html"',

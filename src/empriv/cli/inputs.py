@@ -1,4 +1,4 @@
-"""What a command reads: sources, saved audits, the adversary, the ledger; and where it may write."""
+"""What a command reads: sources, saved audits, the ledger; and where it may write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from empriv.cli.config import NOBODY, Settings
+from empriv.cli.config import Settings
 from empriv.errors import InputError, SourceError
 
 if TYPE_CHECKING:
@@ -34,36 +34,6 @@ def density_from_name(name: str) -> Any:
     from empriv.measuring.densities.specs import density_from_text
 
     return density_from_text(name)
-
-
-def adversary_of(settings: Settings, *, unnamed: str | None = None) -> Any:
-    """The adversary: ``unnamed`` if nobody said what is known, None if nothing is to be counted as known."""
-    if settings.own_contribution:
-        from empriv.measuring.given.adversaries import OwnContribution
-
-        return OwnContribution()
-    if not settings.adversary and not settings.previous:
-        return unnamed
-    if settings.adversary == (NOBODY,):
-        return None
-    if settings.adversary == ("auto",) and not settings.previous and settings.spread is None:
-        return "auto"
-    from empriv.measuring.given.adversaries import WORDS, Buckets, Weighted
-
-    if settings.previous or settings.spread is not None or set(settings.adversary) & set(WORDS):
-        return given_of(settings)
-    knowledge = settings.adversary[0] if len(settings.adversary) == 1 else list(settings.adversary)
-    return Weighted(knowledge) if settings.buckets is None else Buckets(knowledge, settings.buckets)
-
-
-def given_of(settings: Settings) -> Any:
-    """What is known and taken out of the results; None if nothing is named."""
-    if settings.adversary in ((), (NOBODY,)) and not settings.previous:
-        return None
-    from empriv.measuring.given.adversaries import Given
-
-    spread = {"yes": True, "no": False}.get(settings.spread or "auto", "auto")
-    return Given(*settings.adversary, previous=settings.previous, spread=spread)
 
 
 def ledger_of(settings: Settings) -> Any:

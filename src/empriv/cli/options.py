@@ -224,50 +224,48 @@ queries_option = click.option(
     metavar="SQL",
     help="SELECT ... FROM data, or an expression such as avg(amount). Repeated: all of them are released together.",
 )
-known_options = options(
-    click.option(
-        "--adversary",
-        multiple=True,
-        metavar="WHAT",
-        help="What is known. auto, the default of an audit: what everybody knows of databases with an order, as far as "
-        "it takes (the calendar, previous answers); it is taken out of the results, and what is left is judged. none: "
-        "nothing, as in the paper. calendar, previous, public (both): these. SQL such as count(*): a quantity of each "
-        "database; delta is the largest over what they may see. Repeated: all of it is known.",
-    ),
-    click.option(
-        "--previous",
-        type=click.IntRange(min=0),
-        metavar="K",
-        help="The last K answers are known as well, and all that --adversary names is taken out of the results.",
-    ),
-    click.option(
-        "--spread",
-        type=click.Choice(("auto", "yes", "no")),
-        help="Whether the spread of the results depends on what is known; for what is taken out. [default: auto]",
-    ),
+
+
+def _each_known(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Everything that is known, one by one; commas inside parentheses or quotes belong to SQL."""
+    del ctx, param
+    return tuple(part for text in given for part in split_at_commas(text))
+
+
+def split_at_commas(text: str) -> list[str]:
+    """Parts of a text between its commas, but for those inside parentheses, brackets or quotes."""
+    parts, start, depth, quote = [], 0, 0, ""
+    for place, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth -= 1
+        elif letter == "," and depth <= 0:
+            parts.append(text[start:place])
+            start = place + 1
+    return [part.strip() for part in (*parts, text[start:]) if part.strip()]
+
+
+known_option = click.option(
+    "--known",
+    multiple=True,
+    metavar="WHAT",
+    callback=_each_known,
+    help="What readers know, several separated by commas or repeated. auto, the default of an audit: what everybody "
+    "knows of databases with an order, as far as it takes. nothing: as in the paper. calendar; previous, or previous:2 "
+    "for two answers; SQL such as count(*), a statistic of each database. buckets:SQL and own: the paper's "
+    "Definition 4. unordered: databases have no order, although labels are dates or numbers.",
 )
-adversary_options = options(
-    known_options,
-    click.option(
-        "--buckets",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="The adversary knows only which of N quantile buckets it is in, as in the paper.",
-    ),
-    click.option(
-        "--own-contribution/--no-own-contribution",
-        default=None,
-        help="Treat every individual as an adversary who knows their own contribution.",
-    ),
+known_options = options(
+    known_option,
     click.option(
         "--paper/--no-paper",
         default=None,
         help="Ask as the paper does: nothing is counted as known, databases are random, and the estimate decides.",
-    ),
-    click.option(
-        "--order/--no-order",
-        default=None,
-        help="Whether databases whose labels are dates or numbers have that order. [default: order]",
     ),
 )
 ledger_options = options(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from empriv.cli.config import Settings, settings_of
-from empriv.cli.inputs import check_targets, given_of, paths_read, source_of
+from empriv.cli.inputs import check_targets, paths_read, source_of
 from empriv.cli.options import (
     epsilon_option,
     json_option,
-    known_options,
+    known_option,
     limit_options,
     query_option,
     quiet_option,
@@ -68,7 +68,7 @@ KEPT = 100
     "--density", metavar="NAME", default="laplace:one-se", show_default=True, help="As `empriv audit` takes it."
 )
 @click.option("--component", metavar="NAME", help="Scan only this one of the numbers that the query gives.")
-@known_options
+@known_option
 @limit_options
 @click.option("--bounds/--no-bounds", default=True, help="Upper bounds too; they take time. [default: bounds]")
 @click.option("--checkpoint", metavar="PATH", help="Save progress in this file, and continue from it when run again.")
@@ -95,7 +95,7 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     query = given.pop("query")
     settings = settings_of({}, {**given, "query": () if query is None else (query,)})
     _check_usage(settings)
-    settings.check_adversary()
+    settings.check_known()
     check_report(settings)
     check_targets((settings.json, settings.save, settings.report, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
@@ -163,6 +163,6 @@ def _scanned(settings: Settings, *, deltas: Sequence[float], bounds: bool, check
         return empriv.scan(
             source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *judged_at],
             delta=[0.0, *deltas], density=density, component=settings.component,
-            adversary=given_of(settings), top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
+            known=settings.known or "nothing", top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
             engine=engine, unit=settings.unit,
         )  # fmt: skip

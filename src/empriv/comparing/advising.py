@@ -18,7 +18,7 @@ import numpy as np
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import lasting_reasons
-from empriv.auditing.knowledge import adversary_from_parts, adversary_to_parts, known_to_everybody
+from empriv.auditing.knowledge import infer_public_knowledge, known_from_parts, known_to_parts
 from empriv.auditing.make_audit import audit as audit_results
 from empriv.base.progress import Advance
 from empriv.base.progress import progress as progress_bar
@@ -185,15 +185,15 @@ def _as_it_is(asked: Audit, goal: Goal, verdict: Verdict, saved: str) -> Action:
 
 
 def audited_alike(asked: Audit, published: Results) -> Audit:
-    """An audit of what is published instead of an answer, against the same adversary and as often."""
-    alone = audit_results(published, epsilon=asked.epsilons, density=asked.density, adversary=None)
+    """An audit of what is published instead of an answer, to readers who know the same, and as often."""
+    alone = audit_results(published, epsilon=asked.epsilons, density=asked.density, known="nothing")
     if isinstance(asked.against, GivenRisk) and not asked.against.quantities:
-        alone = replace(alone, against=measure_given(published, asked.against.adversary, density=asked.density))
+        alone = replace(alone, against=measure_given(published, asked.against.given, density=asked.density))
     elif asked.against is not None:
-        facts, arrays = adversary_to_parts(asked.against)
-        alone = replace(alone, against=adversary_from_parts(facts, arrays, published, asked.density))
+        facts, arrays = known_to_parts(asked.against)
+        alone = replace(alone, against=known_from_parts(facts, arrays, published, asked.density))
     elif asked.nothing_known is not None:
-        against, nothing_known = known_to_everybody(published, asked.density)
+        against, nothing_known = infer_public_knowledge(published, asked.density)
         alone = replace(alone, against=against, nothing_known=nothing_known)
     return alone.repeated(asked.times)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.make_audit import DEFAULT_EPSILONS, audit, with_adversary
+from empriv.auditing.make_audit import DEFAULT_EPSILONS, audit, with_known
 from empriv.base.arguments import rising_epsilons
 from empriv.collecting.origins import describe
 from empriv.collecting.queries import Query
@@ -16,6 +16,7 @@ from empriv.comparing.comparison import MOST, Comparison
 from empriv.comparing.goals import Goal
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
+from empriv.measuring.given.reader_knowledge import NOTHING, UNORDERED, as_said
 from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
 from empriv.protocols import Protocol, plain
@@ -39,7 +40,7 @@ def compare(
     epsilon: Iterable[float] | float = DEFAULT_EPSILONS,
     density: Density | None = None,
     component: str | None = None,
-    adversary: Any = None,
+    known: Any = NOTHING,
     target: Mapping[str, Any] | None = None,
     draws: int | None = None,
     rng: int = 0,
@@ -63,9 +64,9 @@ def compare(
     epsilon : the epsilons to report; you can ask for others later
     density : how densities are estimated, the same for all
     component : compare this component of vector queries alone, by name; otherwise all are measured together. An
-        `Audit` keeps its own density, component and adversary.
-    adversary : what is known about each database, the same for all, as for `audit`; None, the default here, counts
-        nothing as known
+        `Audit` keeps its own density, component and knowledge.
+    known : what readers know about each database, the same for all, as for `audit`; "nothing", the default here, as in
+        the paper
     target : what is to be met, such as ``{"epsilon": 0.1, "delta": 0.01}``, with what `Audit.verdict` takes: the
         comparison then recommends the least error among those that meet it, or says that none does
     draws : of each randomised protocol for each database; default: 4 to 64, to make about 1,500 in all
@@ -93,7 +94,8 @@ def compare(
         raise InputError("`protocols` must have names that are non-empty strings.")
     if truth is not None and truth not in protocols:
         raise InputError(f"`truth` must name one of the protocols ({', '.join(protocols)}), got {truth!r}.")
-    epsilons = rising_epsilons(epsilon)
+    epsilons, said = rising_epsilons(epsilon), as_said(known)
+    asked = NOTHING if said.ordered else (NOTHING, UNORDERED)
     goal = None if target is None else Goal.from_target(target)
     run = Run(
         draws=draws, rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, jobs=jobs,
@@ -111,15 +113,15 @@ def compare(
             audits[name] = replace(way, epsilons=epsilons)
             continue
         if isinstance(way, Results):
-            measured = audit(way, epsilon=epsilons, density=density, component=component, adversary=None)
-            audits[name] = with_adversary(measured, adversary, None, run)
+            measured = audit(way, epsilon=epsilons, density=density, component=component, known=asked)
+            audits[name] = with_known(measured, said.known, None, run)
             continue
         assert data is not None
         if run.draws is None and way.randomised and audits:
             run = replace(run, draws=_enough(next(iter(audits.values())).results.n_databases))
-        measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component, adversary=None)
+        measured = audit(way.publish(data, run), epsilon=epsilons, density=density, component=component, known=asked)
         measured = replace(measured, query=way.describe(), origin=describe(data))
-        audits[name] = with_adversary(measured, adversary, data, run)
+        audits[name] = with_known(measured, said.known, data, run)
     return Comparison({name: audits[name] for name in protocols}, epsilons, truth, goal)
 
 

@@ -1,12 +1,12 @@
 """From results to risk: how private they are for every individual, at any epsilon.
 
-`line` measures one number, `joint` two together, `tables` any number, `given` one against an adversary who knows part
-of the data, `series` publishing again and again; `densities` are fitted for all of them. What every kind of risk can be
+`line` measures one number, `joint` two together, `tables` any number, `given` what readers who know part of the data
+learn, `series` publishing again and again; `densities` are fitted for all of them. What every kind of risk can be
 asked is written once, in `contract`.
 """
 
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.given import AdversaryRisk, GivenRisk, PresenceRisk, measure_against
+from empriv.measuring.given import GivenRisk, PresenceRisk, WorstRisk
 from empriv.measuring.joint import JointRisk, measure_joint
 from empriv.measuring.line import Risk, measure_line
 from empriv.measuring.measures import measure
@@ -14,7 +14,6 @@ from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import TablePresenceRisk, TableRisk, measure_table
 
 __all__ = [
-    "AdversaryRisk",
     "GivenRisk",
     "JointRisk",
     "PresenceRisk",
@@ -23,8 +22,8 @@ __all__ = [
     "RiskContract",
     "TablePresenceRisk",
     "TableRisk",
+    "WorstRisk",
     "measure",
-    "measure_against",
     "measure_joint",
     "measure_line",
     "measure_table",

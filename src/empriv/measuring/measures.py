@@ -1,4 +1,4 @@
-"""`measure`: the risk of any results, those of one number and those of several."""
+"""`measure`: the risk of any results, of one number or of several, to readers who know part of the data or nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
+from empriv.measuring.given.definition4 import WorstRisk, measure_buckets, measure_own_contribution
+from empriv.measuring.given.given_risk import GivenRisk, measure_given
+from empriv.measuring.given.reader_knowledge import NOTHING, Buckets, Given, Known, as_said
 from empriv.measuring.joint.directions import merged
 from empriv.measuring.joint.joint_risk import MOST_DIMENSIONS, JointRisk, measure_joint
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.tables.fit import fit_table
+from empriv.measuring.tables.given_table import GivenTableRisk, measure_given_table
 from empriv.measuring.tables.influences import influences_on
 from empriv.measuring.tables.leaks import table_leaks
 from empriv.measuring.tables.table_risk import TableRisk, measure_table
@@ -27,7 +31,8 @@ def measure(
     *,
     density: Density | None = None,
     individuals: None = None,
-) -> Risk | JointRisk | TableRisk: ...
+    known: Any = NOTHING,
+) -> Risk | JointRisk | TableRisk | WorstRisk: ...
 
 
 @overload
@@ -37,6 +42,7 @@ def measure(
     *,
     density: Density | None = None,
     individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
+    known: str = NOTHING,
 ) -> Risk: ...
 
 
@@ -46,7 +52,8 @@ def measure(
     *,
     density: Density | None = None,
     individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
-) -> Risk | JointRisk | TableRisk:
+    known: Any = NOTHING,
+) -> Risk | JointRisk | TableRisk | WorstRisk:
     """Privacy of query results.
 
     Parameters
@@ -55,6 +62,7 @@ def measure(
     q_without : (individuals, n) or (individuals, n, m) results without each individual; not with `Results`
     density : how densities are estimated; default ``Kde("laplace", "one-se")``
     individuals : labels, one for each row of ``q_without``
+    known : what readers know, as for `audit`, arrays in place of SQL; "nothing", the default here, as in the paper
 
     Returns
     -------
@@ -78,13 +86,33 @@ def measure(
         raise InputError("`q_without` must be given: the results without each individual.")
     else:
         results = Results.from_arrays(q, q_without, individuals=individuals)
-    density = density_or_default(density)
+    density, said = density_or_default(density), as_said(known)
+    results = results if said.ordered else replace(results, ordered=False)
+    if said.known is not None:
+        return measure_known(results, said.known, density=density)
     if results.components is not None:
         return _several_numbers(results, density)
     risk = measure_line(results, density)
     if results.made_from is None or is_literal(density):
         return risk
     return replace(risk, made_from=measure(results.made_from, density=density))
+
+
+def measure_known(
+    results: Results, known: Known, values: Any = None, *, density: Density
+) -> GivenRisk | GivenTableRisk | WorstRisk:
+    """The risk to readers who know something; ``values`` are those of SQL and functions, which are collected first."""
+    if isinstance(known, Given):
+        measured = measure_given if results.components is None else measure_given_table
+        return measured(results, known, values, density=density)
+    if results.components is not None:
+        raise InputError(
+            "`known` must not be buckets or own for several numbers, which are measured given what is known. "
+            'Hint: known="count(*)", or `component` for one of them.'
+        )
+    if isinstance(known, Buckets):
+        return measure_buckets(results, known, values, density)
+    return measure_own_contribution(results, known, values, density)
 
 
 def _several_numbers(results: Results, density: Density) -> JointRisk | TableRisk:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from empriv.auditing.knowledge import known_to_everybody, known_values
+from empriv.auditing.knowledge import infer_public_knowledge, known_values
 from empriv.base.arguments import confidence_level, rising_deltas, rising_epsilons, unit_name, whole_number
 from empriv.base.checkpoints import open_checkpoint
 from empriv.base.progress import progress as progress_bar
 from empriv.collecting.origins import Origin, describe
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
-from empriv.measuring.given.adversaries import Given, as_adversary, kind_of
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
+from empriv.measuring.given.reader_knowledge import NOTHING, Buckets, Given, Known, OwnContribution, as_said, kind_of
 from empriv.measuring.given.residuals import all_positive
 from empriv.results import FloatArray, Results
 from empriv.scale.scans import Scan, scan_of
@@ -49,7 +49,7 @@ def scan(
     delta: Iterable[float] | float = 0.0,
     density: Density | None = None,
     component: str | None = None,
-    adversary: Any = None,
+    known: Any = NOTHING,
     top: int = TOP,
     level: float = 0.95,
     bounds: bool = True,
@@ -77,8 +77,7 @@ def scan(
     data, query, density, component, engine, memory_limit, timeout, unit : as for `audit`
     epsilon : the epsilons at which individuals are measured; you cannot ask for others later
     delta : the deltas for which you can ask `Scan.epsilon`
-    adversary : what is known and taken out of the results: "calendar", "previous", "public", "auto" or `Given`; None,
-        the default here, counts nothing as known
+    known : what readers know, as for `audit`, but for buckets and "own"; "nothing", the default here, as in the paper
     top : how many of the riskiest individuals are kept, at each epsilon
     level : confidence of the bounds
     bounds : whether to compute upper bounds, which roughly doubles the work; without them a verdict by bound can only
@@ -99,11 +98,11 @@ def scan(
     >>> print(f"{scan.delta(0.1):.4f}")
     0.0032
     """
-    asked = _Asked.of(epsilon, delta, density, component, adversary, top, level, bounds, unit)
+    asked = _Asked.of(epsilon, delta, density, component, known, top, level, bounds, unit)
     if isinstance(data, Results):
         if query is not None:
             raise InputError("`query` must not be given with `Results`, which already hold its answers.")
-        return asked.scanned(data, "The query", None, lambda labels: known_of(asked.adversary, None, labels))
+        return asked.scanned(data, "The query", None, lambda labels: known_of(asked.known, None, labels))
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
     from empriv.collecting.engines.engine import ClusterEngine
@@ -123,13 +122,13 @@ def scan(
     cluster = isinstance(opened, ClusterEngine)
     in_sql = question.function is None and question.post is None
 
-    def known(labels: npt.NDArray[Any]) -> Any:
-        return known_of(asked.adversary, data, labels, run, opened)
+    def values(labels: npt.NDArray[Any]) -> Any:
+        return known_of(asked.known, data, labels, run, opened)
 
-    if cluster and in_sql and asked.adversary is not None and asked.adversary.climb:
+    if cluster and in_sql and asked.known is not None and asked.known.auto:
         raise InputError(
-            '`adversary` must say what is known in a scan on a cluster, got "auto": whether logarithms may be taken '
-            'hangs on everyone\'s results, which no machine has. Hint: adversary="public".'
+            '`known` must say what is known in a scan on a cluster, got "auto": logarithms need all results, which no '
+            'single machine holds. Hint: known=("calendar", "previous").'
         )
     if results_table is not None and not (cluster and in_sql):
         raise InputError("`results_table` must be None without a Spark engine and an SQL query.")
@@ -139,34 +138,34 @@ def scan(
 
             yardstick, tally = scan_on_cluster(
                 opened, data, question,
-                lambda everyone, people: asked.yardstick(everyone, people, asked.given(everyone, known)),
+                lambda everyone, people: asked.yardstick(everyone, people, asked.given(everyone, values)),
                 component=component, checkpoint=checkpoint, results_table=results_table, progress=progress,
             )  # fmt: skip
             return asked.finished(yardstick, tally, question.text, origin)
         if in_sql:
             with stream(opened, data, question) as streamed:
-                yardstick, tally = _streamed(streamed, asked, question.text, checkpoint, progress, known)
+                yardstick, tally = _streamed(streamed, asked, question.text, checkpoint, progress, values)
             return asked.finished(yardstick, tally, question.text, origin)
     except NotDecomposable as why:
         if results_table is not None or checkpoint is not None:
             raise InputError(
                 f"`results_table` and `checkpoint` must be None: the query cannot be scanned in parts, since {why}."
             ) from None
-    return asked.scanned(run_query(data, question, run), question.text, origin, known)
+    return asked.scanned(run_query(data, question, run), question.text, origin, values)
 
 
 def known_of(
-    adversary: Given | None,
+    known: Given | None,
     data: Databases | None,
     labels: npt.NDArray[Any],
     run: Run | None = None,
     engine: Engine | None = None,
 ) -> Any:
     """What is known of each database. SQL is asked of everyone alone: nobody's own results are needed for it."""
-    if adversary is None:
+    if known is None:
         return None
     if data is None or engine is None:
-        return known_values(adversary, data, databases=labels)
+        return known_values(known, data, databases=labels)
     from empriv.collecting.engines.engine import ClusterEngine
     from empriv.collecting.pipeline import run_query
     from empriv.collecting.queries import query_of
@@ -187,7 +186,7 @@ def known_of(
         assert run is not None
         return run_query(data, question, run.of_another_query())
 
-    return known_values(adversary, data, databases=labels, run=run, collect=collect)
+    return known_values(known, data, databases=labels, run=run, collect=collect)
 
 
 def _streamed(
@@ -201,8 +200,8 @@ def _streamed(
     """Measure one stretch after another, keeping only the tally."""
     everyone = asked.component_of(streamed.everyone)
     given = asked.given(everyone, known)
-    if given is not None and given.left.logarithm and given.adversary.climb:
-        # the ladder takes logarithms only where nobody's absence makes a result 0 or less: look at everyone first
+    if given is not None and given.left.logarithm and given.given.auto:
+        # logarithms are taken only where nobody's absence makes a result 0 or less: look at everyone first
         with closing(streamed.stretches(0)) as stretches:
             if not all(all_positive(asked.component_of(stretch)) for stretch in stretches):
                 given = asked.given(everyone, known, positive=False)
@@ -237,7 +236,8 @@ class _Asked:
     deltas: tuple[float, ...]
     density: Density
     component: str | None
-    adversary: Given | None
+    known: Given | None
+    ordered: bool
     top: int
     level: float
     bounds: bool
@@ -249,16 +249,17 @@ class _Asked:
         delta: Any,
         density: Density | None,
         component: str | None,
-        adversary: Any,
+        known: Any,
         top: int,
         level: float,
         bounds: bool,
         unit: str,
     ) -> _Asked:
+        said = as_said(known)
         return _Asked(
             rising_epsilons(epsilon), rising_deltas(delta), density_or_default(density), component,
-            _given_or_none(adversary), whole_number("top", top, least=1), confidence_level(level), bounds,
-            unit_name(unit),
+            _given_or_none(said.known), said.ordered, whole_number("top", top, least=1), confidence_level(level),
+            bounds, unit_name(unit),
         )  # fmt: skip
 
     def yardstick(self, everyone: Results, people: int, given: GivenRisk | None) -> Yardstick:
@@ -271,17 +272,18 @@ class _Asked:
         self, everyone: Results, known: Callable[[npt.NDArray[Any]], Any], *, positive: bool = True
     ) -> GivenRisk | None:
         """What is known, taken out of the results with everyone; None if nothing is."""
-        if self.adversary is None:
+        if self.known is None:
             return None
-        if self.adversary.climb and not self.adversary.quantities:  # the word "auto", as an audit understands it
-            climbed = known_to_everybody(everyone, self.density, positive=positive)[0]
-            assert climbed is None or isinstance(climbed, GivenRisk)  # a scan is of one number
-            return climbed
+        if self.known.only_auto:
+            chosen = infer_public_knowledge(everyone, self.density, positive=positive)[0]
+            assert chosen is None or isinstance(chosen, GivenRisk)  # a scan is of one number
+            return chosen
         columns = known(everyone.databases)
-        return measure_given(everyone, self.adversary, columns, density=self.density, positive=positive)
+        return measure_given(everyone, self.known, columns, density=self.density, positive=positive)
 
     def component_of(self, results: Results) -> Results:
         check_component(self.component, results.components)
+        results = results if self.ordered else replace(results, ordered=False)
         return results if self.component is None else results.component(self.component)
 
     def scanned(
@@ -336,14 +338,11 @@ class _Asked:
         return np.array((bounds.estimate, bounds.upper))
 
 
-def _given_or_none(adversary: Any) -> Given | None:
-    if adversary is None:
-        return None
-    known = as_adversary(adversary)
-    if not isinstance(known, Given):
+def _given_or_none(known: Known | None) -> Given | None:
+    if isinstance(known, Buckets | OwnContribution):
         raise InputError(
-            f"`adversary` must be `Given`, or a word for it, in a scan, got {kind_of(known)}: others compare all "
-            'individuals at once. Hint: Given("count(*)"), or empriv.audit.'
+            f"`known` must not be {kind_of(known)} in a scan, which measures people a few at a time. "
+            'Hint: known="count(*)", or empriv.audit.'
         )
     return known
 

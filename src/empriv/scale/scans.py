@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.knowledge import adversary_facts, adversary_from_parts, adversary_to_parts
+from empriv.auditing.knowledge import known_facts, known_from_parts, known_to_parts
 from empriv.base.arguments import unit_name
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.collecting.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
@@ -102,7 +102,7 @@ class Scan(Audit):
     def summary(self, epsilons: Iterable[float] | float | None = None) -> Summary:
         """The scan in words, with its bounds at the first epsilon and its checks."""
         summary = self.with_validity(super().summary(epsilons))
-        known = () if adversary_facts(self.riskiest, ()) is not None else (nothing_known_in_scan(),)
+        known = () if known_facts(self.riskiest, ()) is not None else (nothing_known_in_scan(),)
         return replace(summary, notes=(*summary.notes, left_out_checks(), *known))
 
     def to_json(self, epsilons: Iterable[float] | float | None = None) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Scan(Audit):
         smallest = [(delta, self.epsilon(delta)) for delta in self.deltas]
         return super().to_json(epsilons) | {
             "format": "empriv scan figures",
-            "adversary": adversary_facts(self.riskiest, ()),
+            "known": known_facts(self.riskiest, ()),
             "epsilon_at": [{"delta": delta, "epsilon": e if math.isfinite(e) else None} for delta, e in smallest],
             "histograms": [
                 {"epsilon": epsilon, **{name: column.tolist() for name, column in self.histogram(epsilon).items()}}
@@ -123,14 +123,14 @@ class Scan(Audit):
         """Write to one file of mode 0600, which `Scan.load` reads."""
         meta, arrays = self.tally.to_parts()
         everyone = self.results.to_parts()[1]
-        adversary, known = adversary_to_parts(self.riskiest)
+        given, known = known_to_parts(self.riskiest)
         facts = {
             "empriv": version("empriv"),
             "epsilons": list(self.epsilons),
             "deltas": list(self.deltas),
             "level": self.level,
             "bounded": self.bounded,
-            "adversary": adversary,
+            "known": given,
             "query": self.query,
             "source": origin_to_json(self.origin),
             "density": density_to_json(self.density),
@@ -214,12 +214,12 @@ def scan_of(
 def _measured_again(
     meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], tally: Tally, recipe: Density
 ) -> Risk:
-    """The riskiest, given what is known if anything is; files of earlier versions hold no adversary."""
-    given = adversary_from_parts(meta.get("adversary"), arrays, tally.riskiest, recipe)
+    """The riskiest, given what is known if anything is."""
+    given = known_from_parts(meta.get("known"), arrays, tally.riskiest, recipe)
     if given is None:
         return _plainly_measured(tally.riskiest, recipe, tally.n_individuals)
     if not isinstance(given, GivenRisk):
-        raise ValueError("kind of adversary")
+        raise ValueError("kind of knowledge")
     return given.of_people(tally.riskiest, people=tally.n_individuals)
 
 

@@ -226,7 +226,7 @@ def _(risk: TalliedRisk, epsilon: float, rng: int) -> list[Check]:
 @facts_of.register
 def _(risk: TalliedRisk, epsilons: Sequence[float]) -> RiskFacts:
     outcomes = risk.results.outcomes
-    known = facts_of(risk.riskiest, epsilons).adversary
+    known = facts_of(risk.riskiest, epsilons).known
     with_everyone = np.bincount(outcomes.reshape(-1), minlength=len(Outcome))
     return RiskFacts(
         n_databases=risk.results.n_databases,
@@ -239,7 +239,7 @@ def _(risk: TalliedRisk, epsilons: Sequence[float]) -> RiskFacts:
         ),
         leaks=tuple(ExactLeak(outcome_name(code), count, share) for code, (count, share) in risk.tally.leaks.items()),
         model=None if risk.model is None else risk.model[0],
-        adversary=None if known is None else replace(known, knowing_nothing=()),
+        known=None if known is None else replace(known, knowing_nothing=()),
     )
 
 

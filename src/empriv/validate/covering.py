@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
 
@@ -25,11 +25,13 @@ from empriv.judge import cover as judged
 from empriv.judge import lower
 from empriv.judge.noise_kernels import NoiseKernel
 from empriv.measuring.contract import RiskContract
+from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.line.atoms import Pairs, split
 from empriv.measuring.line.moves import Moves, as_it_is
 from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
+from empriv.validate.bounds.figures import level_of_each
 from empriv.validate.bounds.line_bounds import added_to, patterned
 from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernel_of
 from empriv.validate.ground import ground_of
@@ -145,8 +147,14 @@ def _(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
     return Hiding(pairs, moves, _laws(pairs, moves), kernel, kernel is None and patterned(risk))
 
 
+def parts_of(risk: RiskContract) -> tuple[RiskContract, ...]:
+    """The risks of one number of which the worst counts: several for the paper's Definition 4, else the risk itself."""
+    return risk.parts if isinstance(risk, WorstRisk) else (risk,)
+
+
 def covers(risk: RiskContract) -> bool:
     """Whether a kind of risk has a cover."""
+    risk = parts_of(risk)[0]
     return hiding_of.dispatch(type(risk)) is not hiding_of.dispatch(object)
 
 
@@ -198,7 +206,8 @@ def cover(
     """
     epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
     level = confidence_level(risk.usual_level if level is None else level)
-    return hiding_of(risk, kernel_of(noise)[0]).cover(epsilon, delta, level)
+    kernel = kernel_of(noise)[0]
+    return min(hiding_of(part, kernel).cover(epsilon, delta, level) for part in parts_of(risk))
 
 
 def cover_on(
@@ -235,7 +244,21 @@ def _(risk: GivenRisk, move: float, database: Any) -> float:
 def covered(
     risk: RiskContract, epsilon: float, delta: float, *, kernel: NoiseKernel | None = None, level: float = 0.95
 ) -> Covered:
-    """What the answer hides of what people did, and what it does not."""
+    """What the answer hides of what people did, and what it does not; of several parts, the worst."""
+    parts = parts_of(risk)
+    if len(parts) == 1:
+        return _covered(parts[0], epsilon, delta, kernel, level)
+    days = [_covered(part, epsilon, delta, kernel, level) for part in parts]
+    each = level_of_each(level, len(parts))
+    # one of so many lower bounds is above the truth by chance more often: those that decide are asked at their share
+    days = [
+        replace(day, lower=_covered(part, epsilon, delta, kernel, each).lower) if day.lower > delta else day
+        for part, day in zip(parts, days, strict=True)
+    ]
+    return max(days, key=lambda day: (day.lower > delta, day.upper))
+
+
+def _covered(risk: RiskContract, epsilon: float, delta: float, kernel: NoiseKernel | None, level: float) -> Covered:
     hiding = hiding_of(risk, kernel)
     moves, relative = hiding.moves, hiding.moves.relative
     most = float(relative.max(initial=0.0))
@@ -358,6 +381,7 @@ def moved(risk: RiskContract, *, top: int | None = 10, key: bytes | None = None)
     top : so many individuals; None for all
     key : makes pseudonyms of labels; None names people by their labels
     """
+    risk = risk.unconditional if isinstance(risk, WorstRisk) else risk
     hiding = hiding_of(risk, None)
     moves, results = hiding.moves, _results(risk)
     if top is not None:

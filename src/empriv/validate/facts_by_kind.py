@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.given.adversary_risk import AdversaryRisk
+from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
@@ -22,7 +22,7 @@ from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import GivenTableRisk, TableRisk
 from empriv.results import FloatArray, Outcome, Results
 from empriv.validate.bounds.line_bounds import floor
-from empriv.words.facts import AdversaryFacts, Atom, ExactLeak, Figure, JointFacts, NotNumbers, RiskFacts
+from empriv.words.facts import Atom, ExactLeak, Figure, JointFacts, KnownFacts, NotNumbers, RiskFacts
 from empriv.words.outcomes import outcome_name
 from empriv.words.table_words import cells_in_words
 
@@ -59,17 +59,17 @@ def _(risk: GivenRisk, epsilons: Sequence[float]) -> RiskFacts:
         _of_any(risk, epsilons),
         atoms=atoms_in(risk.atoms),
         fits_density=True,
-        adversary=AdversaryFacts(risk.findings, risk.cautions, nothing),
+        known=KnownFacts(risk.findings, risk.cautions, nothing),
     )
 
 
 @facts_of.register
-def _(risk: AdversaryRisk, epsilons: Sequence[float]) -> RiskFacts:
+def _(risk: WorstRisk, epsilons: Sequence[float]) -> RiskFacts:
     nothing = figures(risk.unconditional, epsilons)
     return replace(
         facts_of(risk.unconditional, epsilons),
         figures=figures(risk, epsilons),
-        adversary=AdversaryFacts(risk.findings, risk.cautions, nothing),
+        known=KnownFacts(risk.findings, risk.cautions, nothing),
     )
 
 
@@ -133,17 +133,17 @@ def _riskiest(risk: TableRisk, epsilon: float, said: Mapping[str, str]) -> tuple
 
 @facts_of.register
 def _(risk: GivenTableRisk, epsilons: Sequence[float]) -> RiskFacts:
-    known = AdversaryFacts(risk.findings, (), figures(risk.unconditional, epsilons))
-    return replace(facts_of.dispatch(TableRisk)(risk, epsilons), adversary=known)
+    known = KnownFacts(risk.findings, (), figures(risk.unconditional, epsilons))
+    return replace(facts_of.dispatch(TableRisk)(risk, epsilons), known=known)
 
 
 @facts_of.register
 def _(risk: RepeatedRisk, epsilons: Sequence[float]) -> RiskFacts:
     facts = facts_of(risk.single, epsilons)
-    known = facts.adversary
+    known = facts.known
     if known is not None:  # figures of one publication do not stand beside those of several
         known = replace(known, knowing_nothing=())
-    return replace(facts, figures=figures(risk, epsilons), times=risk.times, adversary=known)
+    return replace(facts, figures=figures(risk, epsilons), times=risk.times, known=known)
 
 
 def figures(risk: RiskContract, epsilons: Sequence[float]) -> tuple[Figure, ...]:

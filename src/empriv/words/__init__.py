@@ -1,6 +1,6 @@
 """Every sentence that a person reads about an audit, made from codes and numbers; terminal, JSON and report say these.
 
-`sentences` says bounds and verdicts, `checks` checks, `what_is_known` what an adversary knows, `outcomes` single
+`sentences` says bounds and verdicts, `checks` checks, `what_is_known` what readers know, `outcomes` single
 outcomes, `side_by_side` several protocols; a `Finding` is a code that gets its sentence here; `summary` puts the
 `facts` of an audit in words. This room knows no risk and no data: others give it codes and numbers.
 """

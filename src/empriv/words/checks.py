@@ -13,7 +13,7 @@ from empriv.words.findings import SENTENCES
 from empriv.words.sentences import no_repeated_bound, number, people, percent
 
 TITLES = {
-    "adversary": "What the adversary knows",
+    "known": "What readers know",
     "chance": "Chance on both sides",
     "curvature": "Curvature in what is known",
     "databases": "Number of databases",
@@ -54,7 +54,7 @@ def check_sentence(code: str, severity: str, numbers: Numbers, subject: str = ""
     return _SENTENCES[code](severity, numbers, subject)
 
 
-def _adversary(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001 — the finding knows
+def _known(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001 — the finding knows
     return SENTENCES[subject](**numbers)
 
 
@@ -102,7 +102,7 @@ def _shape(severity: str, numbers: Numbers, subject: str) -> str:
         return "The spread of what is left does not depend on what is known."
     return (
         f"The spread of what is left depends on {subject} (p = {numbers['p']:.3f}): where it is least, people are more "
-        "exposed than these figures say. Hint: spread=True."
+        "exposed than these figures say. Hint: audit databases like those alone."
     )
 
 
@@ -214,7 +214,7 @@ def _repeated(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: AR
 
 
 _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
-    "adversary": _adversary,
+    "known": _known,
     "chance": _chance,
     "curvature": _curvature,
     "databases": _databases,

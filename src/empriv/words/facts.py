@@ -92,9 +92,9 @@ class JointFacts:
 
 
 @dataclass(frozen=True)
-class AdversaryFacts:
-    """An adversary: findings, cautions to be read, and the figures against somebody who knows nothing, if these are
-    known: a scan has measured one adversary only."""
+class KnownFacts:
+    """What readers know: findings, cautions to be read, and the figures to somebody who knows nothing, if these were
+    measured: a scan measures for one kind of reader only."""
 
     findings: tuple[Finding, ...]
     cautions: tuple[Finding, ...]
@@ -115,7 +115,7 @@ class RiskFacts:
     leaks : exact leaks that are not among the atoms
     model : the fitted density in words; None if none was
     fits_density : whether risks of this kind fit one at all
-    joint, adversary : what only some kinds have
+    joint, known : what only some kinds have
     times : publications that the figures are of
     """
 
@@ -130,7 +130,7 @@ class RiskFacts:
     model: str | None = None
     fits_density: bool = True
     joint: JointFacts | None = None
-    adversary: AdversaryFacts | None = None
+    known: KnownFacts | None = None
     times: int = 1
 
 

@@ -1,6 +1,6 @@
 """`Finding`: something worth saying, as a code and its numbers; it gets its sentence here.
 
-What bounds assume, why a verdict is as it is, what an adversary knows: the code that finds it writes down a `Finding`,
+What bounds assume, why a verdict is as it is, what readers know: the code that finds it writes down a `Finding`,
 never a sentence. Nothing reads a sentence back.
 """
 
@@ -46,7 +46,6 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "joint-bound": sentences.joint_bound,
     "table-bound": sentences.table_bound,
     "table-from-below": sentences.table_from_below,
-    "no-adversary-bound": sentences.no_adversary_bound,
     "no-bound-of-kind": sentences.no_bound_of_kind,
     "repeated-bound": sentences.repeated_bound,
     "no-repeated-bound": sentences.no_repeated_bound,
@@ -56,17 +55,13 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "lower-bound": sentences.lower_breaks,
     "day": sentences.day,
     "estimate-alone": sentences.estimate_alone,
-    # what an adversary knows, and how well that was measured
-    "conditions": what_is_known.conditions,
-    "some-adversaries": what_is_known.some_adversaries,
+    # what readers know, and how well that was measured
+    "worst-of": what_is_known.worst_of,
     "contributions-not-given": what_is_known.contributions_not_given,
-    "few-effective": what_is_known.few_effective,
     "left-out": what_is_known.left_out,
-    "adversaries-left-out": what_is_known.adversaries_left_out,
-    "not-a-sum": what_is_known.not_a_sum,
     "determined": what_is_known.determined,
     "given": what_is_known.given,
-    "given-ladder": what_is_known.given_ladder,
+    "given-chosen": what_is_known.given_chosen,
     "given-dropped": what_is_known.given_dropped,
     "nothing-known": what_is_known.nothing_known,
     "presence-not-measured": what_is_known.presence_not_measured,

@@ -278,13 +278,6 @@ def table_from_below(n: int, parameters: int, people: int) -> str:
     )
 
 
-def no_adversary_bound() -> str:
-    return (
-        "No upper bound is known against an adversary who knows part of the data: the estimate stands alone, and a "
-        "target can be failed or left unresolved by the bound, not passed."
-    )
-
-
 def no_bound_of_kind() -> str:
     return (
         "No upper bound is known for this kind of risk: the estimate stands alone, and a target can be failed or left "
@@ -304,7 +297,7 @@ def left_out_checks() -> str:
 
 
 def nothing_known_in_scan() -> str:
-    return "A scan counts nothing as known unless adversary= says so: what everybody knows may make the risk larger."
+    return "A scan counts nothing as known unless known= says so: what everybody knows may make the risk larger."
 
 
 def many_parameters(parameters: int, n: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from empriv.base.display import lines_html
 from empriv.words import sentences as words
-from empriv.words.facts import AdversaryFacts, Figure, JointFacts, NotNumbers, Question, RiskFacts
+from empriv.words.facts import Figure, JointFacts, KnownFacts, NotNumbers, Question, RiskFacts
 from empriv.words.sentences import number, people, percent
 from empriv.words.table_words import cells_that_follow, many_outcomes, more_leaks, riskiest_cells
 from empriv.words.what_is_known import what_it_changed, what_samples_hide
@@ -72,9 +72,9 @@ def summarise(facts: RiskFacts, question: Question) -> Summary:
         notes.append(words.publications(facts.times))
     if facts.joint is not None:
         notes += joint_sentences(facts.joint, first)
-    if facts.adversary is not None:
-        alarms += [caution.sentence for caution in facts.adversary.cautions if caution.code == "determined"]
-        notes += _adversary_sentences(facts.adversary, first)
+    if facts.known is not None:
+        alarms += [caution.sentence for caution in facts.known.cautions if caution.code == "determined"]
+        notes += _known_sentences(facts.known, first)
     if question.sampled:
         notes.append(what_samples_hide())
     if question.nothing_known is not None:
@@ -125,7 +125,7 @@ def _warnings(facts: RiskFacts, question: Question) -> list[str]:
     return warnings
 
 
-def _adversary_sentences(facts: AdversaryFacts, knowing: Figure) -> list[str]:
+def _known_sentences(facts: KnownFacts, knowing: Figure) -> list[str]:
     changed = [what_it_changed(plain.delta, knowing.delta, knowing.epsilon) for plain in facts.knowing_nothing[:1]]
     first, *others = (finding.sentence for finding in facts.findings)
     return [first, *changed, *others]

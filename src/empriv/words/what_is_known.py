@@ -1,4 +1,4 @@
-"""What an adversary knows, and how well that was measured, in sentences."""
+"""What readers know, and how well that was measured, in sentences."""
 
 from __future__ import annotations
 
@@ -9,27 +9,14 @@ from empriv.words.sentences import number
 _CALENDAR = {name: f"the {name}" for name in ("trend", "weekday", "month", "season", "previous answer")}
 
 
-def conditions(kind: str, adversaries: int, count: int, least: float, most: float, n: int) -> str:
-    """Who the adversary is, and over how many values of what they know delta is the largest."""
-    adversary = {
-        "own contribution": (
-            f"Each of {adversaries:,} individuals is taken for an adversary who knows their own contribution"
-        ),
-        "buckets": "The adversary knows in which bucket a known quantity lies",
-        "weighted": "The adversary knows a quantity of each database",
-    }[kind]
-    if count == 1:
-        only = "one bucket" if kind == "buckets" else "one value of it"
-        return f"{adversary}; there is {only} only, seen through {most:.0f} effective databases of {n:,}."
-    values = "buckets" if kind == "buckets" else "values of it"
-    return (
-        f"{adversary}; delta is the largest over {count:,} {values}, each seen through {least:.0f} to {most:.0f} "
-        f"effective databases of {n:,}."
-    )
-
-
-def some_adversaries(looked_at: int, of: int) -> str:
-    return f"Only {looked_at:,} of {of:,} adversaries were measured, drawn at random: another may know more."
+def worst_of(kind: str, parts: int, least: int, most: int) -> str:
+    """Over what delta is the largest."""
+    if kind == "buckets":
+        size = f"{least:,} databases" if least == most else f"{least:,} to {most:,} databases"
+        which = "one bucket" if parts == 1 else f"{parts:,} buckets, the worst of which counts"
+        return f"Readers know in which bucket a quantity lies: {which}, of {size}{'' if parts == 1 else ' each'}."
+    who = "The largest contributor is" if parts == 1 else f"Each of the {parts:,} largest contributors is"
+    return f"{who} taken to know their own contribution; the worst for anybody else counts."
 
 
 def contributions_not_given() -> str:
@@ -40,39 +27,15 @@ def contributions_not_given() -> str:
     )
 
 
-def few_effective(count: int, of: int, least: float) -> str:
+def left_out(count: int, least: int) -> str:
     return (
-        f"{count:,} of {of:,} conditions have fewer than {least:.0f} effective databases: their delta is mostly noise, "
-        "and too large rather than too small."
+        f"{count:,} databases are in buckets with fewer than {least} databases, which were not measured: nothing is "
+        "said of readers who see one of these buckets."
     )
 
 
-def left_out(count: int, least: float) -> str:
-    return (
-        f"{count:,} values of what is known were left out, because fewer than {least:.0f} effective databases have "
-        "them: nothing is said about an adversary who sees one of these."
-    )
-
-
-def adversaries_left_out(count: int) -> str:
-    return f"{count:,} adversaries were left out altogether: too few databases for any value."
-
-
-def not_a_sum(opposed: int, judged: int) -> str:
-    return (
-        f"NOT A SUM: for {opposed:,} of {judged:,} individuals, the change that they make falls as the result without "
-        "them rises, as in an average and not in a sum. Knowing it is knowing more than one's own contribution: do not "
-        "rely on these figures. Hint: OwnContribution(contributions=...)."
-    )
-
-
-def determined(views: int, kind: str) -> str:
-    if kind != "own contribution":
-        return "EXACT LEAK: what is known determines the result, so that any change shows."
-    return (
-        f"EXACT LEAK: what is known determines the result in {views:,} views of the databases, so that any change "
-        "shows. Hint: for an average, give OwnContribution(contributions=...)."
-    )
+def determined() -> str:
+    return "EXACT LEAK: what is known determines the result, so that any change shows."
 
 
 def given(names: Sequence[str], parameters: int, n: int, logarithm: bool, spread: bool) -> str:
@@ -90,7 +53,7 @@ def given(names: Sequence[str], parameters: int, n: int, logarithm: bool, spread
     return f"{said}. Only what is left counts as protection."
 
 
-def given_ladder(name: str, p: float) -> str:
+def given_chosen(name: str, p: float) -> str:
     where = {
         "nothing": "with nothing counted as known",
         "logarithm": "at the logarithm",
@@ -100,8 +63,8 @@ def given_ladder(name: str, p: float) -> str:
         "spread": "at a spread that changes",
     }[name]
     if p > 0.05:
-        return f"The ladder stopped {where}, where nothing suspicious is left (p = {p:.3f})."
-    return f"The ladder ended {where}, and what is left still departs from chance (p = {p:.3f})."
+        return f"That is enough {where}: residuals look independent and identically distributed (p = {p:.3f})."
+    return f"That ended {where}, and residuals still depart from chance (p = {p:.3f})."
 
 
 def given_dropped(count: int) -> str:
@@ -125,7 +88,7 @@ def nothing_known(why: str, n: int, least: int, p: float) -> str:
         "no-order": "the databases have no order",
         "few": f"that takes at least {least} databases, got {n}",
     }[why]
-    hint = ' Hint: name what is known of each as the adversary, such as its size, "count(*)".'
+    hint = ' Hint: say what is known of each, such as its size, known="count(*)".'
     return f"Nothing was counted as known: {reason}.{hint if why == 'no-order' else ''}"
 
 

@@ -1,17 +1,8 @@
-"""The risk given what an adversary knows: `measure_against` gives a `GivenRisk` or an `AdversaryRisk`."""
+"""The risk given what readers know: by regression (`Given`), and the paper's Definition 4 on top of it."""
 
-from empriv.measuring.given.adversaries import Buckets, Given, OwnContribution, Weighted
-from empriv.measuring.given.adversary_risk import AdversaryRisk, measure_against
+from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.presence import PresenceRisk
+from empriv.measuring.given.reader_knowledge import Buckets, Given, OwnContribution
 
-__all__ = [
-    "AdversaryRisk",
-    "Buckets",
-    "Given",
-    "GivenRisk",
-    "OwnContribution",
-    "PresenceRisk",
-    "Weighted",
-    "measure_against",
-]
+__all__ = ["Buckets", "Given", "GivenRisk", "OwnContribution", "PresenceRisk", "WorstRisk"]

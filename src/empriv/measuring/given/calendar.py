@@ -84,11 +84,11 @@ def required_times(results: Results, asked: str) -> Times:
     """The same, and an error where there is no order; ``asked`` is what needs it."""
     times = order_of(results)
     if times is None and not results.ordered:
-        raise InputError(f"{asked} must go with databases that have an order, got some that are said to have none.")
+        raise InputError(f"`known` must not be {asked} where the databases are said to have no order.")
     if times is None:
         raise InputError(
-            f"{asked} must go with databases that have an order: labels that are all different dates (2024-03-31), "
-            "months (2024-03), years or numbers, got others. Hint: give what is known as an array."
+            f"`known` must not be {asked} where the databases have no order: their labels must be different dates "
+            "(2024-03-31), months (2024-03), years or numbers, got others. Hint: give what is known as an array."
         )
     return times
 

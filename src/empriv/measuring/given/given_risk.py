@@ -1,4 +1,4 @@
-"""`GivenRisk`: the risk given what is known, measured from what is left of the results once that is taken out.
+"""`GivenRisk`: the risk given what is known, measured from the residuals of the results.
 
 It is a `Risk` of residual results, with all that a `Risk` can be asked, and it knows what was taken out. Outcomes with
 a mass of their own (a sum that stops being whole) are lost when a level is taken out. Knowing more never makes a
@@ -18,11 +18,11 @@ from empriv.base.arguments import probability
 from empriv.errors import InputError
 from empriv.measuring.contract import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
-from empriv.measuring.given.adversaries import Given
 from empriv.measuring.given.calendar import Times, calendar_terms, order_of, required_times
-from empriv.measuring.given.ladder import Rung, climb
+from empriv.measuring.given.choose_known import Step, choose
 from empriv.measuring.given.presence import PresenceRisk, presence_of
-from empriv.measuring.given.residuals import NOT_POSITIVE, Left, all_positive, taken_out
+from empriv.measuring.given.reader_knowledge import Given
+from empriv.measuring.given.residuals import Residuals, all_positive, regress_out
 from empriv.measuring.given.terms import Term, quantity_terms
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
@@ -43,18 +43,18 @@ class GivenRisk(Risk):
 
     Attributes
     ----------
-    adversary : what is known
-    left : what was taken out, and from what
-    steps : the ladder that was climbed, if it was
+    given : what is known
+    left : residuals, and what was regressed out of which results
+    steps : how much was chosen to count as known, if that was left open
     recipe : how densities are estimated
     atoms : the results themselves, with outcomes that have a mass of their own apart
     quantities : those that were given, on the databases as they were given
     whole : the results as they were given, before databases were put in order or left out
     """
 
-    adversary: Given = field(repr=False)
-    left: Left = field(repr=False)
-    steps: tuple[Rung, ...] = field(repr=False)
+    given: Given = field(repr=False)
+    left: Residuals = field(repr=False)
+    steps: tuple[Step, ...] = field(repr=False)
     recipe: Density = field(repr=False)
     atoms: Pairs = field(repr=False)
     quantities: tuple[Term, ...] = field(repr=False)
@@ -83,7 +83,7 @@ class GivenRisk(Risk):
     def of_people(self, results: Results, *, people: int) -> GivenRisk:
         """The same knowledge for some of so many ``people``, with results with everyone that are the same."""
         left = self.left.of_people(results)
-        risk = _given(left, self.adversary, self.steps, self.recipe, self.quantities, results, people=people)
+        risk = _given(left, self.given, self.steps, self.recipe, self.quantities, results, people=people)
         if results.made_from is None or not isinstance(self.made_from, GivenRisk):
             return risk
         return replace(risk, made_from=self.made_from.of_people(results.made_from, people=people))
@@ -95,7 +95,7 @@ class GivenRisk(Risk):
 
     @cached_property
     def _in_units_of_results(self) -> GivenRisk:
-        left = taken_out(
+        left = regress_out(
             self.whole,
             self._terms,
             order=None if self._times is None else self._times.order,
@@ -103,7 +103,7 @@ class GivenRisk(Risk):
             spread=True,
             calmest=True,
         )
-        return _given(left, self.adversary, self.steps, self.recipe, self.quantities, self.whole)
+        return _given(left, self.given, self.steps, self.recipe, self.quantities, self.whole)
 
     def moves(self) -> Moves:
         """By how much everybody moved the answer, beside what is left of each database."""
@@ -134,7 +134,7 @@ class GivenRisk(Risk):
         said = [Finding("given", known)]
         if self.steps:
             last = self.steps[-1]
-            said.append(Finding("given-ladder", {"name": last.name, "p": last.p}))
+            said.append(Finding("given-chosen", {"name": last.name, "p": last.p}))
         if self.left.dropped:
             said.append(Finding("given-dropped", {"count": self.left.dropped}))
         return tuple(said)
@@ -142,7 +142,7 @@ class GivenRisk(Risk):
     @property
     def cautions(self) -> tuple[Finding, ...]:
         """What asks to be read."""
-        return (Finding("determined", {"views": 1, "kind": "given"}),) if self.left.fit.determined else ()
+        return (Finding("determined"),) if self.left.fit.determined else ()
 
     @property
     def _times(self) -> Times | None:
@@ -159,7 +159,7 @@ class GivenRisk(Risk):
 
 def measure_given(
     results: Results,
-    adversary: Given,
+    given: Given,
     known: Any = None,
     *,
     density: Density | None = None,
@@ -170,52 +170,47 @@ def measure_given(
     Parameters
     ----------
     results : of one number
-    adversary : what is known
+    given : what is known
     known : the values of its quantities, where these are SQL or functions
     density : how densities are estimated
-    positive : as for `climb`
+    positive : as for `choose`
     """
     if results.components is not None:
         raise InputError(
             f"`results` must be of one number, got a vector of {len(results.components)} components. "
             "Hint: results.component(name) is one of them."
         )
-    columns = tuple(adversary.quantities) if known is None else tuple(known)
+    columns = tuple(given.quantities) if known is None else tuple(known)
     if any(isinstance(column, str) or callable(column) for column in columns):
         raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
     recipe = density_or_default(density)
-    quantities = quantities_of(adversary, columns, results)
+    quantities = quantities_of(given, columns, results)
     terms = list(quantities)
-    spread = None if adversary.spread == "auto" else bool(adversary.spread)
     times = order_of(results)
-    if adversary.logarithm and not all_positive(results):
-        raise InputError(NOT_POSITIVE)
-    steps: tuple[Rung, ...] = ()
-    if adversary.calendar:
-        terms += calendar_terms(required_times(results, "`calendar`"))
-    if adversary.previous:
-        times = required_times(results, "`previous`")
+    steps: tuple[Step, ...] = ()
+    if given.calendar:
+        terms += calendar_terms(required_times(results, "calendar"))
+    if given.previous:
+        times = required_times(results, "previous")
     order = None if times is None else times.order
-    if adversary.climb:
-        left, steps = climb(results, terms, times, spread=spread, positive=positive)
+    if given.auto:
+        left, steps = choose(results, terms, times, positive=positive)
     else:
-        left = taken_out(
-            results, terms, order=order, previous=adversary.previous, logarithm=adversary.logarithm, spread=spread
-        )
-    risk = _given(left, adversary, steps, recipe, quantities, results)
+        left = regress_out(results, terms, order=order, previous=given.previous)
+    risk = _given(left, given, steps, recipe, quantities, results)
     source = results.made_from
     if source is None or is_literal(recipe):
         return risk
     # Of the answers that these were made from, to somebody who knows the same.
     logarithm = left.logarithm and all_positive(source)
-    known_too = taken_out(source, risk._terms, order=order, lags=_lags(left), logarithm=logarithm, spread=spread)
-    return replace(risk, made_from=_given(known_too, adversary, steps, recipe, quantities, source))
+    known_too = regress_out(source, risk._terms, order=order, lags=_lags(left), logarithm=logarithm)
+    return replace(risk, made_from=_given(known_too, given, steps, recipe, quantities, source))
 
 
 def _given(
-    left: Left,
-    adversary: Given,
-    steps: tuple[Rung, ...],
+    left: Residuals,
+    given: Given,
+    steps: tuple[Step, ...],
     recipe: Density,
     quantities: Sequence[Term],
     whole: Results,
@@ -228,7 +223,7 @@ def _given(
         density=risk.density,
         pairs=risk.pairs,
         shifts=risk.shifts,
-        adversary=adversary,
+        given=given,
         left=left,
         steps=steps,
         recipe=recipe,
@@ -318,9 +313,9 @@ def _sticks(mass: FloatArray, without: FloatArray, e: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(*sticks) * (np.abs(both[0] - both[1]).sum(axis=1) > 1e-12))
 
 
-def quantities_of(adversary: Given, known: Sequence[Any], results: Results) -> list[Term]:
+def quantities_of(given: Given, known: Sequence[Any], results: Results) -> list[Term]:
     """What is known of each database by the quantities that were given."""
-    names = [given if isinstance(given, str) else getattr(given, "__qualname__", "") for given in adversary.quantities]
+    names = [asked if isinstance(asked, str) else getattr(asked, "__qualname__", "") for asked in given.quantities]
     names += [""] * (len(known) - len(names))
     return [
         term
@@ -329,5 +324,5 @@ def quantities_of(adversary: Given, known: Sequence[Any], results: Results) -> l
     ]
 
 
-def _lags(left: Left) -> tuple[int, ...]:
+def _lags(left: Residuals) -> tuple[int, ...]:
     return tuple(term.lag for term in left.fit.terms if term.lag)

@@ -31,7 +31,7 @@ from empriv.measuring.densities.kernels import kernel_named
 from empriv.measuring.densities.selection import spread
 from empriv.measuring.given.presence_block import PresenceBlock, block_of, groups_of
 from empriv.measuring.given.presence_outcomes import MOST_POINTS, OutcomesApart
-from empriv.measuring.given.residuals import Left
+from empriv.measuring.given.residuals import Residuals
 from empriv.measuring.line.atoms import Pairs, lattice, tie_tolerance
 from empriv.measuring.line.blocks import Block
 from empriv.measuring.line.hockeystick import LARGEST_EPSILON
@@ -122,7 +122,7 @@ class PresenceRisk(RiskContract):
     results: Results = field(repr=False)
     on_random_day: Risk = field(repr=False)
     bandwidth: float
-    left: Left | None = field(default=None, repr=False)
+    left: Residuals | None = field(default=None, repr=False)
     context: IntArray | None = field(default=None, repr=False)
     exact: int = field(default=EXACT, repr=False)
     digits: bool = field(default=True, repr=False)
@@ -402,7 +402,7 @@ class PresenceRisk(RiskContract):
         )
 
 
-def presence_of(risk: Risk, left: Left | None = None) -> PresenceRisk:
+def presence_of(risk: Risk, left: Residuals | None = None) -> PresenceRisk:
     """The risk given presence of what a risk was measured from; with a Laplace density, as bounds are.
 
     On a day when they are there, people move the results far, and what smoothing hides counts for more than the noise

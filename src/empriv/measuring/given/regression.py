@@ -109,14 +109,14 @@ class Fit:
         return _determined(self.residuals)
 
 
-def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool | None = None) -> Fit:
+def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool = False) -> Fit:
     """Fit level and spread.
 
     Parameters
     ----------
     y : (n,) results; NaN where a result is no number
     terms : what is known of each database
-    spread : whether to fit the spread; None if a test says that it changes
+    spread : fit the spread even where no test says that it changes
     """
     here = np.isfinite(y)
     n = int(np.count_nonzero(here))
@@ -129,7 +129,7 @@ def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool | None = None) 
         )
     roots = np.ones(len(y))
     level, residuals = _sharpened(y, columns, here, roots)
-    candidates = [] if spread is False or _determined(residuals) else _spread_terms(terms, n)
+    candidates = [] if _determined(residuals) else _spread_terms(terms, n)
     tested = {term: changing(residuals[here], [term.on(here)]) for term in candidates}
     p = min(tested.values(), default=float("nan"))
     known = [term for term in candidates if tested[term] <= (_CAREFUL_LEVEL if n < _FEW else SPREAD_LEVEL)]

@@ -1,4 +1,4 @@
-"""Residual results: what is known, taken out of both sides of every pair.
+"""Residual results: what is known, regressed out of both sides of every pair.
 
 A hockey stick does not change when both sides are moved, stretched or mapped by one rising function. So somebody who
 knows x sees each pair as (what is left, what is left - influence), and the residual results are measured as any others.
@@ -17,11 +17,11 @@ from empriv.measuring.given.regression import Fit, fitted
 from empriv.measuring.given.terms import Term, number_term
 from empriv.results import FloatArray, IntArray, Results
 
-NOT_POSITIVE = "`logarithm` must go with results that are all positive numbers, got others."
+_NOT_POSITIVE = "Logarithms must be taken of results that are all positive numbers, got others."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Left:
+class Residuals:
     """What is left of results to somebody who knows part of them.
 
     Attributes
@@ -46,12 +46,14 @@ class Left:
     dropped: int
     places: IntArray
 
-    def of_people(self, results: Results) -> Left:
+    def of_people(self, results: Results) -> Residuals:
         """What is left of the results without other individuals, with everyone as they were."""
         if self.logarithm and not all_positive(results):
-            raise InputError(NOT_POSITIVE)
+            raise InputError(_NOT_POSITIVE)
         original = _on(results, self.places)
-        return replace(self, original=original, results=_taken_out(original, self.fit, self.units, self.logarithm))
+        return replace(
+            self, original=original, results=_residual_results(original, self.fit, self.units, self.logarithm)
+        )
 
     def moved(self, others: FloatArray, left: FloatArray, influences: FloatArray) -> FloatArray:
         """(N, influences) what is left of ``others + influence``; ``left`` is what is left of ``others`` (N,)."""
@@ -78,7 +80,7 @@ class Left:
         return self.fit.level_change(np.where(np.isfinite(change), change, 0.0)) * self.fit.calm
 
 
-def taken_out(
+def regress_out(
     results: Results,
     terms: Sequence[Term],
     *,
@@ -86,10 +88,10 @@ def taken_out(
     previous: int = 0,
     lags: Sequence[int] | None = None,
     logarithm: bool = False,
-    spread: bool | None = None,
+    spread: bool = False,
     calmest: bool = False,
-) -> Left:
-    """Fit what is known, and take it out.
+) -> Residuals:
+    """Fit what is known, and regress it out.
 
     Parameters
     ----------
@@ -106,7 +108,9 @@ def taken_out(
     order = np.arange(results.n_databases) if order is None else order
     y = _by_database(results, logarithm)[order]
     if max(lags, default=0) >= len(y):
-        raise InputError(f"`previous` must be less than the number of databases, {len(y)}, got {max(lags)}.")
+        raise InputError(
+            f"`known` must name fewer previous answers than there are databases, {len(y)}, got {max(lags)}."
+        )
     past = [np.concatenate((np.full(lag, np.nan), y[:-lag])) for lag in lags]
     kept = np.flatnonzero(np.all(np.isfinite(past), axis=0)) if past else np.arange(len(y))
     places = order[kept]
@@ -118,8 +122,8 @@ def taken_out(
     fit = fitted(y[kept], known, spread=spread)
     original = _on(results, places)
     units = np.ones(len(kept)) if calmest else fit.units
-    residual = _taken_out(original, fit, units, logarithm)
-    return Left(residual, units, original, fit, logarithm, max(lags, default=0), len(order) - len(kept), places)
+    residual = _residual_results(original, fit, units, logarithm)
+    return Residuals(residual, units, original, fit, logarithm, max(lags, default=0), len(order) - len(kept), places)
 
 
 def all_positive(results: Results) -> bool:
@@ -132,7 +136,7 @@ def _on(results: Results, places: IntArray) -> Results:
     return results if np.array_equal(places, np.arange(results.n_databases)) else results.on_databases(places)
 
 
-def _taken_out(original: Results, fit: Fit, units: FloatArray, logarithm: bool) -> Results:
+def _residual_results(original: Results, fit: Fit, units: FloatArray, logarithm: bool) -> Results:
     n, entries = original.n_databases, len(original.entry_database)
     q, entry_q = original.q.reshape(n, -1), original.entry_q.reshape(entries, original.draws or 1)
     y, entry_y = _scaled(q, logarithm), _scaled(entry_q, logarithm)

@@ -17,7 +17,7 @@ from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.density import Mixture, is_usual
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.presence import GroupedPeople, PresenceRisk, WhenPresent
-from empriv.measuring.given.residuals import Left
+from empriv.measuring.given.residuals import Residuals
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs, share_at_most
 from empriv.measuring.line.risk import Risk, measure_line
@@ -63,7 +63,7 @@ def looked_at(risk: RiskContract) -> LookedAt:  # noqa: ARG001 — dispatched on
     """Effect sizes by the kind of risk."""
     raise InputError(
         "`repeated` must be asked of results as they are, `Given` what is known, given presence or of several numbers, "
-        "got another kind of risk. Hint: ask an audit against nobody, or adversary=empriv.Given(...)."
+        "got another kind of risk. Hint: known='nothing', or what is regressed out, such as known='calendar'."
     )
 
 
@@ -276,7 +276,7 @@ def innovations(risk: GivenRisk) -> Results:
     )
 
 
-def previous_weights(left: Left) -> dict[int, float]:
+def previous_weights(left: Residuals) -> dict[int, float]:
     """The weight of each previous answer in the fitted level, by how many answers before it was."""
     terms = left.fit.terms
     design = np.column_stack([np.ones(len(left.fit.level)), *(term.columns for term in terms)])

@@ -12,15 +12,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
-from empriv.measuring.given.adversaries import Given
-from empriv.measuring.given.battery import battery
 from empriv.measuring.given.calendar import calendar_terms, order_of, required_times
+from empriv.measuring.given.choose_known import FEWEST, SILENT, Step
 from empriv.measuring.given.given_risk import quantities_of
-from empriv.measuring.given.ladder import FEWEST, SILENT, Rung
+from empriv.measuring.given.iid_tests import iid_tests
+from empriv.measuring.given.reader_knowledge import Given
 from empriv.measuring.given.regression import LEAST_LEFT, explained_by
 from empriv.measuring.given.terms import Term, number_term
 from empriv.measuring.tables.fit import TableFit, fit_table
@@ -30,8 +29,8 @@ from empriv.words.findings import Finding
 
 _AXES = 5  # of the previous table that are known, at most
 _EACH_AXIS = 20  # databases for each of them
-_SERIES = 8  # axes of what is left that the battery looks at
-_RUNGS = ("nothing", "calendar", "previous")
+_SERIES = 8  # axes of residuals that are tested
+_STEPS = ("nothing", "calendar", "previous")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,15 +39,15 @@ class GivenTableRisk(TableRisk):
 
     Attributes
     ----------
-    adversary : what is known
+    given : what is known
     quantities : those that were given, on the databases as they were given
-    steps : the ladder that was climbed, if it was
+    steps : how much was chosen to count as known, if that was left open
     whole : the results as they were given, before databases were put in order or left out
     """
 
-    adversary: Given = field(repr=False, kw_only=True)
+    given: Given = field(repr=False, kw_only=True)
     quantities: tuple[Term, ...] = field(repr=False, kw_only=True)
-    steps: tuple[Rung, ...] = field(repr=False, kw_only=True)
+    steps: tuple[Step, ...] = field(repr=False, kw_only=True)
     whole: Results = field(repr=False, kw_only=True)
 
     @cached_property
@@ -60,10 +59,6 @@ class GivenTableRisk(TableRisk):
     def dropped(self) -> int:
         """Databases left out because the table before them is not known."""
         return self.whole.n_databases - self.results.n_databases
-
-    def by_condition(self, epsilon: float) -> dict[str, npt.NDArray[Any]]:  # noqa: ARG002 — there are none
-        """delta_i in every context, as other adversaries have it: none is told apart."""
-        return {"z": np.zeros(0, np.str_), "effective": np.zeros(0), "delta_i": np.zeros(0)}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -77,40 +72,38 @@ class GivenTableRisk(TableRisk):
         }
         said = [Finding("given", known)]
         if self.steps:
-            said.append(Finding("given-ladder", {"name": self.steps[-1].name, "p": self.steps[-1].p}))
+            said.append(Finding("given-chosen", {"name": self.steps[-1].name, "p": self.steps[-1].p}))
         if self.dropped:
             said.append(Finding("given-dropped", {"count": self.dropped}))
         return tuple(said)
 
 
 def measure_given_table(
-    results: Results, adversary: Given, known: Any = None, *, density: Density | None = None
+    results: Results, given: Given, known: Any = None, *, density: Density | None = None
 ) -> GivenTableRisk:
     """The risk of a table given what is known; arguments as for `measure_given`."""
-    if adversary.logarithm:
-        raise InputError("`logarithm` must be False for several numbers, whose scales are tried in any case, got True.")
-    columns = tuple(adversary.quantities) if known is None else tuple(known)
+    columns = tuple(given.quantities) if known is None else tuple(known)
     if any(isinstance(column, str) or callable(column) for column in columns):
         raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
     recipe = density_or_default(density)
-    quantities = tuple(quantities_of(adversary, columns, results))
+    quantities = tuple(quantities_of(given, columns, results))
     times = order_of(results)
-    if adversary.calendar or adversary.previous:
-        times = required_times(results, "`calendar`" if adversary.calendar else "`previous`")
+    if given.calendar or given.previous:
+        times = required_times(results, "calendar" if given.calendar else "previous")
     order = np.arange(results.n_databases) if times is None else times.order
     dates = [] if times is None else calendar_terms(times)
-    steps: tuple[Rung, ...] = ()
-    if adversary.climb:
-        terms, lags, steps = _climb(results, quantities, dates, order, ordered=times is not None)
+    steps: tuple[Step, ...] = ()
+    if given.auto:
+        terms, lags, steps = _choose(results, quantities, dates, order, ordered=times is not None)
     else:
-        terms = [*quantities, *(dates if adversary.calendar else [])]
-        lags = tuple(range(1, adversary.previous + 1))
+        terms = [*quantities, *(dates if given.calendar else [])]
+        lags = tuple(range(1, given.previous + 1))
     kept, everything = _with_lags(results, terms, lags, order)
     _enough(everything, len(kept))
     table = measure_table(results.on_databases(kept), density=recipe, known=everything)
     risk = GivenTableRisk(
         **{name: getattr(table, name) for name in ("results", "fit", "influences", "leaks", "recipe", "known")},
-        adversary=adversary,
+        given=given,
         quantities=quantities,
         steps=steps,
         whole=results,
@@ -145,14 +138,14 @@ def _axes_of(fit: TableFit, count: int) -> FloatArray:
     return np.asarray(np.linalg.svd(scaled, full_matrices=False)[0][:, :count].T)
 
 
-def _climb(
+def _choose(
     results: Results, quantities: Sequence[Term], dates: Sequence[Term], order: IntArray, *, ordered: bool
-) -> tuple[list[Term], tuple[int, ...], tuple[Rung, ...]]:
+) -> tuple[list[Term], tuple[int, ...], tuple[Step, ...]]:
     """As much as it takes until the axes of what is left look independent and identically distributed."""
-    steps: list[Rung] = []
+    steps: list[Step] = []
     terms: list[Term] = list(quantities)
     lags: tuple[int, ...] = ()
-    for name in _RUNGS if ordered else _RUNGS[:1]:
+    for name in _STEPS if ordered else _STEPS[:1]:
         wanted = [*quantities, *(dates if name != "nothing" else [])]
         wanted_lags = (1,) if name == "previous" else ()
         kept, known = _with_lags(results, wanted, wanted_lags, order)
@@ -162,12 +155,12 @@ def _climb(
         axes = _axes_of(fit_table(results.on_databases(kept), known), _SERIES)
         p, statistic = 1.0, ""
         if ordered and len(kept) >= FEWEST and len(axes):
-            tested = battery(np.round(axes, 12))
+            tested = iid_tests(np.round(axes, 12))
             p, statistic = tested.p, tested.statistic
-            if name == "nothing" and dates:  # weekdays are silent to the battery
+            if name == "nothing" and dates:  # the i.i.d. tests do not see weekdays
                 on_dates = [term.on(kept) for term in dates]
                 p = min([p, *(len(axes[:3]) * explained_by(axis, on_dates) for axis in axes[:3])])
-        steps.append(Rung(name, p, statistic))
+        steps.append(Step(name, p, statistic))
         if p > SILENT:
             break
     return terms, lags, tuple(steps)

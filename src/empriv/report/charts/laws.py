@@ -1,6 +1,6 @@
 """Charts of laws: densities with and without an individual, and outcomes with a mass of their own.
 
-Several numbers are in `together`, what an adversary knows in `by_knowledge`, noise in `released`.
+Several numbers are in `together`, what is known in `known`, noise in `released`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from empriv.base.harmless import shortened
 from empriv.errors import InputError
-from empriv.measuring import AdversaryRisk, GivenRisk, Risk, RiskContract
+from empriv.measuring import GivenRisk, Risk, RiskContract
 from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import (
     BLUE,
@@ -62,11 +62,6 @@ def _(risk: Risk, material: Material) -> Chart | None:
 def _(risk: GivenRisk, material: Material) -> Chart | None:
     given = " Results are drawn without what is known: only what is left of them protects."
     return _density_of(risk, material, "what is left of a query result", given)
-
-
-@_density.register
-def _(risk: AdversaryRisk, material: Material) -> Chart | None:
-    return _density_of(risk.unconditional, material, "query result", " Drawn for an adversary who knows nothing else.")
 
 
 def _density_of(risk: Risk, material: Material, title: str, said: str) -> Chart | None:
@@ -227,10 +222,10 @@ def buckets_chart(
     without: FloatArray,
     *,
     name: str = "buckets",
-    title: str = "What an adversary sees",
+    title: str = "What a reader sees",
     caption: str = (
-        "The results sorted into the buckets that an adversary tells apart: how often each occurs with everyone, and "
-        "without the individual. The adversary learns from buckets whose bars differ in height."
+        "The results sorted into the buckets that a reader tells apart: how often each occurs with everyone, and "
+        "without the individual. A reader learns from buckets whose bars differ in height."
     ),
 ) -> Chart:
     """Shares of each bucket in the two worlds, side by side."""

@@ -242,7 +242,7 @@ def unchecked(audit: Audit) -> tuple[str, ...]:
         covered = "only these numbers together are covered"
     else:
         covered = "only this one result is covered"
-    beyond = "" if audit.against is None else ", against an adversary who knows what is named above and nothing else"
+    beyond = "" if audit.against is None else ", to readers who know what is named above and nothing else"
     released = f"What else is known or released about the same individuals: {covered}{beyond}."
     return (f"{released} Several releases tell more together.", *_UNCHECKED)
 

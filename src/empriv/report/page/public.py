@@ -224,11 +224,11 @@ def _alarms(audit: Audit) -> tuple[str, ...]:
 
 
 def _beside(audit: Audit) -> tuple[str, ...]:
-    """The adversary and the earlier releases that the figures take into account."""
+    """What is known and the earlier releases that the figures take into account."""
     sentences = []
     if audit.against is not None:
-        known = "; ".join(shortened(" ".join(text.split()), 120) for text in knows(audit.against.adversary))
-        sentences.append(f"The figures are against an adversary who knows this about each database: {known}.")
+        known = "; ".join(shortened(" ".join(text.split()), 120) for text in knows(audit.against.given))
+        sentences.append(f"The figures are for readers who know this about each database: {known}.")
     if audit.composition is not None:
         sentences.append("The query was measured together with what was released before from the same databases.")
     return tuple(sentences)

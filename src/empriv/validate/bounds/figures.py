@@ -20,7 +20,7 @@ from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseKernel
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.contract import RiskContract, Several, total_risk_of
-from empriv.measuring.given.adversary_risk import AdversaryRisk
+from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.presence import PresenceRisk
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.risk import Risk
@@ -28,7 +28,7 @@ from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import TablePresenceRisk, TableRisk
 from empriv.results import FloatArray
 from empriv.validate.bounds.joint_bounds import joint_lower_bounds, joint_upper_bounds
-from empriv.validate.bounds.line_bounds import draws_averaged, floor, line_bounds, lower_of_people
+from empriv.validate.bounds.line_bounds import draws_averaged, floor, line_bounds
 from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernel_of
 from empriv.validate.bounds.present import presence_lower_bounds, presence_upper_bounds
 from empriv.validate.bounds.table_bounds import table_lower_bounds, table_presence_bounds, table_upper_bounds
@@ -210,13 +210,32 @@ def _(risk: PresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
 
 
 @bounds_of.register
-def _(risk: AdversaryRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    # No upper bound has been validated. The lower bound is that against somebody who knows nothing: the hockey stick is
-    # jointly convex, so its average over what is known is at least as large.
-    no_noise(asked)
+def _(risk: WorstRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    # The largest delta is that of one part, whose own upper bound covers it; lower bounds share the error among parts.
     grid = np.atleast_1d(np.asarray(epsilon, float))
-    lower = lower_of_people(risk.unconditional, grid, asked.level)
-    return make_bounds(risk, epsilon, asked, lower, _no_upper(risk, grid), [Finding("no-adversary-bound")])
+    parts = [bounds_of(part, grid, asked) for part in risk.parts]
+    shared = replace(asked, level=level_of_each(asked.level, len(parts)))
+    lowers = [
+        np.asarray(bounds_of(part, grid, shared).lower if np.any(one.lower > 0) else one.lower)
+        for part, one in zip(risk.parts, parts, strict=True)
+    ]
+    found = make_bounds(
+        risk, grid, asked, np.maximum.reduce(lowers), np.maximum.reduce([np.asarray(one.upper_i) for one in parts]),
+        tuple({finding.code: finding for one in parts for finding in one.assumes}.values()),
+        estimate=np.maximum.reduce([np.asarray(one.estimate) for one in parts]),
+    )  # fmt: skip
+    upper = np.maximum.reduce([np.asarray(found.upper), *(np.asarray(one.upper) for one in parts)])
+    if np.ndim(epsilon):
+        return replace(found, upper=upper)
+    return replace(
+        found, epsilon=float(grid[0]), lower=float(np.ravel(found.lower)[0]), upper=float(upper[0]),
+        estimate=float(np.ravel(found.estimate)[0]), upper_i=found.upper_i[:, 0],
+    )  # fmt: skip
+
+
+def level_of_each(level: float, parts: int) -> float:
+    """The level of each of so many statements that are to hold together."""
+    return 1.0 - (1.0 - level) / parts
 
 
 @bounds_of.register

@@ -17,8 +17,8 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.given.battery import battery, power_at
 from empriv.measuring.given.calendar import order_of
+from empriv.measuring.given.iid_tests import iid_tests, power_at
 from empriv.measuring.line.atoms import lattice
 from empriv.results import FloatArray, Results
 from empriv.words.checks import check_sentence, check_title
@@ -136,7 +136,7 @@ def iid_check(n: int, series: Mapping[str, FloatArray], rng: int) -> Check:
     if n < _FEWEST_TESTED:
         return Check("iid", "warning", {"n": n})
     # The smallest p is compared with its own law: no correction is due for many series.
-    tested = battery(np.stack(list(series.values())), rng=rng)
+    tested = iid_tests(np.stack(list(series.values())), rng=rng)
     power = {f"power_{name}": power_at(n, name) for name in ("trend", "serial", "shift", "spread")}
     numbers = {"p": tested.p, "n": n, **power, "statistic": tested.statistic}
     departs = tested.p <= SIGNIFICANT

@@ -1,6 +1,6 @@
 """Checks of what was counted as known: where the model may be wrong, each with what to do.
 
-The battery looks at what is left of the results; `others` asks whether the others are as they are on other days where
+The i.i.d. tests look at the residuals; `others` asks whether the others are as they are on other days where
 the riskiest people are there.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from empriv.measuring.given.battery import same_within
 from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import GivenRisk
+from empriv.measuring.given.iid_tests import same_within
 from empriv.measuring.given.presence import PresenceRisk, without
 from empriv.measuring.given.regression import changing, explained_by
-from empriv.measuring.given.residuals import Left
+from empriv.measuring.given.residuals import Residuals
 from empriv.measuring.given.terms import Term, number_term
 from empriv.measuring.line.atoms import tie_tolerance
 from empriv.measuring.line.risk import Risk
@@ -32,7 +32,7 @@ def _(risk: GivenRisk, epsilon: float, rng: int) -> list[Check]:
     rows = robustness.riskiest(risk, epsilon, _RISKIEST)
     usual = [check for check in checks_of.dispatch(Risk)(risk, epsilon, rng) if check.code not in _OF_RESULTS]
     leaks = [leak_check(name, count, share) for name, (count, share) in robustness.leaks(risk.atoms).items()]
-    determined = [Check("adversary", "error", {"views": 1, "kind": "given"}, "determined")]
+    determined = [Check("known", "error", {}, "determined")]
     return [
         _left_check(risk, rng),
         *usual,
@@ -48,7 +48,7 @@ def _(risk: PresenceRisk, epsilon: float, rng: int) -> list[Check]:
 
 
 def _left_check(risk: GivenRisk, rng: int) -> Check:
-    """The battery on what is left: in the order of time, or by size where databases have no order."""
+    """The i.i.d. tests on the residuals: in the order of time, or by size where databases have no order."""
     left = risk.left.fit.left
     here = np.isfinite(left)
     values = same_within(left[here], tie_tolerance(risk.left.original.q))
@@ -82,7 +82,7 @@ def _model_checks(risk: GivenRisk) -> list[Check]:
     return checks
 
 
-def others_check(results: Results, left: Left | None, rows: IntArray) -> Check:
+def others_check(results: Results, left: Residuals | None, rows: IntArray) -> Check:
     """Whether the others' results depend on whether the riskiest people are there, which the day's pair takes them not
     to; to be read, and no figure of a random database is wrong for it."""
     least, n = 1.0, results.n_databases

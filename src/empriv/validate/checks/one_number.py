@@ -1,4 +1,4 @@
-"""Checks of one number: what could make its figures wrong, also against an adversary."""
+"""Checks of one number: what could make its figures wrong."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.given.adversary_risk import AdversaryRisk
-from empriv.measuring.given.battery import same_within
+from empriv.measuring.given.definition4 import WorstRisk
+from empriv.measuring.given.iid_tests import same_within
 from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
 from empriv.validate.checks import robustness
 from empriv.validate.checks.check import (
+    SEVERITIES,
     Check,
     checks_of,
     leak_check,
@@ -28,6 +29,7 @@ from empriv.words.outcomes import outcome_name
 _HEAVY = 0.5
 _FEW = 5  # individuals in a mode of contribution
 RISKIEST = 3
+_SEVERAL = ("exact-leak", "known")  # checks that may be made of several outcomes
 
 
 @checks_of.register
@@ -54,12 +56,17 @@ def _(risk: Risk, epsilon: float, rng: int) -> list[Check]:
 
 
 @checks_of.register
-def _(risk: AdversaryRisk, epsilon: float, rng: int) -> list[Check]:
-    cautions = [
-        Check("adversary", "error" if caution.code == "determined" else "warning", caution.numbers, caution.code)
-        for caution in risk.cautions
-    ]
-    return [*checks_of(risk.unconditional, epsilon, rng), *cautions]
+def _(risk: WorstRisk, epsilon: float, rng: int) -> list[Check]:
+    """The gravest of each kind over all parts."""
+    gravest: dict[tuple[str, str], Check] = {}
+    for part in risk.parts:
+        for check in checks_of(part, epsilon, rng):
+            key = (check.code, check.subject if check.code in _SEVERAL else "")
+            known = gravest.get(key)
+            if known is None or SEVERITIES.index(check.severity) < SEVERITIES.index(known.severity):
+                gravest[key] = check
+    cautions = [Check("known", "warning", caution.numbers, caution.code) for caution in risk.cautions]
+    return [*gravest.values(), *cautions]
 
 
 def influences(ground: Ground, rows: IntArray) -> FloatArray:

@@ -22,7 +22,7 @@ STATISTICS = (
 )
 PERMUTATIONS = 999
 
-# Power at the 5% level on two series of which one departs, printed by `python benchmarks/battery.py`:
+# Power at the 5% level on two series of which one departs, printed by `python benchmarks/iid_tests.py`:
 # a trend of 1 sd from first to last database, AR(1) of 0.3, a shift of 1 sd half-way, a spread that doubles.
 POWER_SIZES = (10, 20, 30, 41, 60, 100, 150, 200, 365)
 POWER: dict[str, tuple[float, ...]] = {
@@ -34,8 +34,8 @@ POWER: dict[str, tuple[float, ...]] = {
 
 
 @dataclass(frozen=True)
-class Battery:
-    """What the battery found: the combined p, the strongest statistic, and in which series (by number) it was."""
+class IidTests:
+    """What the tests found: the combined p, the strongest statistic, and in which series (by number) it was."""
 
     p: float
     statistic: str
@@ -43,7 +43,7 @@ class Battery:
     single: tuple[tuple[float, ...], ...]  # p of each statistic, for each series
 
 
-def battery(series: FloatArray, *, permutations: int = PERMUTATIONS, rng: int = 0) -> Battery:
+def iid_tests(series: FloatArray, *, permutations: int = PERMUTATIONS, rng: int = 0) -> IidTests:
     """Test series (k, n) or (n,) of numbers on the same databases, in their order."""
     series = np.atleast_2d(np.asarray(series, float))
     k, n = series.shape
@@ -62,7 +62,7 @@ def battery(series: FloatArray, *, permutations: int = PERMUTATIONS, rng: int = 
     # The smallest p. The mean of all p only separates the many arrangements in which it is the same.
     least = p.min(axis=0) + p.mean(axis=0) / (10 * len(order))
     strongest = int(np.argmin(p[:, 0]))
-    return Battery(
+    return IidTests(
         p=float(np.mean(least <= least[0] + 1e-12)),
         statistic=STATISTICS[strongest % 4],
         series=strongest // 4,
@@ -84,7 +84,7 @@ def same_within(series: FloatArray, tolerance: float) -> FloatArray:
 
 
 def power_at(n: int, departure: str = "trend") -> float:
-    """Chance that the battery would see a departure of one standard deviation, interpolated from simulation."""
+    """Chance that the tests would see a departure of one standard deviation, interpolated from simulation."""
     return float(np.interp(np.log(n), np.log(POWER_SIZES), POWER[departure]))
 
 

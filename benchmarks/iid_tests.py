@@ -1,6 +1,6 @@
-"""How often the battery for independent, identically distributed databases alarms, of `docs/validity.md`.
+"""How often the tests for independent, identically distributed databases alarm, of `docs/validity.md`.
 
-python benchmarks/battery.py [--runs 200]
+python benchmarks/iid_tests.py [--runs 200]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from empriv.measuring.given.battery import POWER_SIZES, battery
+from empriv.measuring.given.iid_tests import POWER_SIZES, iid_tests
 from empriv.results import FloatArray
 
 KINDS = ("none", "lognormal", "tied", "trend", "serial", "shift", "spread")
@@ -39,7 +39,7 @@ def departing(rng: np.random.Generator, n: int, kind: str) -> FloatArray:
 def alarms(job: tuple[str, int, int]) -> float:
     kind, n, runs = job
     rng = np.random.default_rng([len(kind), n])
-    return float(np.mean([battery(departing(rng, n, kind), permutations=299, rng=k).p <= 0.05 for k in range(runs)]))
+    return float(np.mean([iid_tests(departing(rng, n, kind), permutations=299, rng=k).p <= 0.05 for k in range(runs)]))
 
 
 def batteries(runs: int, processes: int) -> None:

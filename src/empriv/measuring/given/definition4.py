@@ -1,0 +1,260 @@
+"""The paper's Definition 4 on top of `measure`: delta is the largest over what may be known.
+
+Buckets: the databases of each bucket are measured alone. Own contribution: the results are measured given the
+contribution of each of the largest contributors, for everybody else. Both are lists of risks of one number, and the
+worst of them counts: for figures, bounds and verdicts alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.arguments import probability
+from empriv.errors import InputError
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.densities.density import Density, is_literal
+from empriv.measuring.given.given_risk import measure_given
+from empriv.measuring.given.reader_knowledge import Buckets, Given, OwnContribution, kind_of
+from empriv.measuring.line.risk import Risk, measure_line
+from empriv.results import FloatArray, IntArray, Results
+from empriv.words.findings import Finding
+
+LEAST_BUCKET = 20  # databases; a bucket with fewer is not measured, and that is said
+_EACH_BUCKET, _MOST_BUCKETS = 50, 5
+
+
+@dataclass(frozen=True, eq=False)
+class WorstRisk(RiskContract):
+    """The worst of several risks of one number, one for each thing that readers may know; asked like a `Risk`.
+
+    Attributes
+    ----------
+    results : what was measured
+    unconditional : the risk to somebody who knows nothing
+    given : what is known
+    parts : the risks, of the same individuals
+    names : of what is known in each
+    left_out : databases in buckets that are too small to be measured
+    known : what is known of each database, one array for each quantity
+    """
+
+    results: Results = field(repr=False)
+    unconditional: Risk = field(repr=False)
+    given: Buckets | OwnContribution = field(repr=False)
+    parts: tuple[Risk, ...] = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)
+    left_out: int = field(default=0, repr=False)
+    known: tuple[npt.NDArray[Any], ...] = field(default=(), repr=False)
+
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum.reduce([part.delta_i(epsilons) for part in self.parts]))
+
+    def own_epsilon_i(self, delta: float = 0.0) -> FloatArray:
+        probability("delta", delta)
+        return np.asarray(np.maximum.reduce([part.epsilon_i(delta) for part in self.parts]))
+
+    def own_epsilon(self, delta: float = 0.0) -> float:
+        probability("delta", delta)
+        return max(part.epsilon(delta) for part in self.parts)
+
+    def influence(self) -> FloatArray:
+        return self.unconditional.influence()
+
+    def by_part(self, epsilon: float) -> dict[str, npt.NDArray[Any]]:
+        """delta in each part, as columns ``known``, ``databases`` and ``delta``."""
+        return {
+            "known": np.array(self.names),
+            "databases": np.array([part.results.n_databases for part in self.parts]),
+            "delta": np.array([part.delta(float(epsilon)) for part in self.parts]),
+        }
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was counted as known, as codes and numbers."""
+        sizes = [part.results.n_databases for part in self.parts]
+        numbers = {"kind": kind_of(self.given), "parts": len(sizes), "least": min(sizes), "most": max(sizes)}
+        said = [Finding("worst-of", numbers)]
+        if isinstance(self.given, OwnContribution) and not self.known:
+            said.append(Finding("contributions-not-given"))
+        return tuple(said)
+
+    @property
+    def cautions(self) -> tuple[Finding, ...]:
+        """What asks to be read."""
+        if not self.left_out:
+            return ()
+        return (Finding("left-out", {"count": self.left_out, "least": LEAST_BUCKET}),)
+
+
+def measure_buckets(results: Results, given: Buckets, known: Any, density: Density) -> WorstRisk:
+    """The risk to somebody who knows in which bucket each database is; ``known`` are the values of ``given.g``."""
+    n = results.n_databases
+    columns = _columns(given.g if known is None else known, n)
+    labels, names = bucket_labels(columns, n, given.count)
+    sizes = np.bincount(labels, minlength=len(names))
+    enough = np.flatnonzero(sizes >= LEAST_BUCKET)
+    if not len(enough):
+        raise InputError(
+            f"There must be at least {LEAST_BUCKET} databases in some bucket, got {sizes.max()} at most. "
+            "Hint: a smaller `count`, or more databases."
+        )
+    return WorstRisk(
+        results=results,
+        unconditional=_plain(results, density),
+        given=given,
+        parts=tuple(_plain(results.on_databases(np.flatnonzero(labels == bucket)), density) for bucket in enough),
+        names=tuple(names[bucket] for bucket in enough),
+        left_out=int(np.delete(sizes, enough).sum()),
+        known=tuple(columns),
+    )
+
+
+def measure_own_contribution(results: Results, given: OwnContribution, known: Any, density: Density) -> WorstRisk:
+    """The risk of everybody else to each of the largest contributors, who know what they contributed."""
+    count = results.n_individuals
+    if count < 2:
+        raise InputError(f"There must be at least 2 individuals for one to know about another, got {count}.")
+    values = given.contributions if known is None else known
+    checked = None if values is None else _checked(values, count, results.n_databases)
+    contributions: Callable[[int], FloatArray] = (
+        (lambda row: _influence(results, row)) if checked is None else (lambda row: np.nan_to_num(checked[row]))
+    )
+    sizes = _variations(results) if checked is None else np.nan_to_num(checked).var(axis=1)
+    rows = np.argsort(-sizes, kind="stable")[: given.top]
+    return WorstRisk(
+        results=results,
+        unconditional=_plain(results, density),
+        given=given,
+        parts=tuple(_to(results, int(row), contributions(int(row)), density) for row in rows),
+        names=tuple(f"contributor {place + 1}" for place in range(len(rows))),
+        known=() if checked is None else (checked,),
+    )
+
+
+def _to(results: Results, row: int, contribution: FloatArray, density: Density) -> Risk:
+    """The risk of the others to one contributor: that they can tell their own presence is to be expected."""
+    others = _without_entries(results, row)
+    if np.ptp(contribution) <= 1e-12 * float(np.abs(contribution).max(initial=0.0)):
+        return _plain(others, density)  # the same in every database: it tells nothing
+    return measure_given(others, Given(contribution), density=density)
+
+
+def _plain(results: Results, density: Density) -> Risk:
+    risk = measure_line(results, density)
+    if results.made_from is None or is_literal(density):
+        return risk
+    return replace(risk, made_from=_plain(results.made_from, density))
+
+
+def _without_entries(results: Results, row: int) -> Results:
+    """Results in which one individual changes nothing."""
+    kept = np.ones(len(results.entry_database), bool)
+    kept[results.starts[row] : results.starts[row + 1]] = False
+    starts = results.starts - np.where(np.arange(len(results.starts)) > row, np.count_nonzero(~kept), 0)
+    return replace(
+        results,
+        starts=starts,
+        entry_database=results.entry_database[kept],
+        entry_q=results.entry_q[kept],
+        entry_outcomes=results.entry_outcomes[kept],
+        made_from=None if results.made_from is None else _without_entries(results.made_from, row),
+    )
+
+
+def _changes(results: Results) -> FloatArray:
+    """(entries,) what each entry's rows change in the result, averaged over draws; 0 where it is no number."""
+    change = results.q[results.entry_database] - results.entry_q
+    change = change.reshape(len(change), -1).mean(axis=1) if len(change) else np.zeros(0)
+    return np.where(np.isfinite(change), change, 0.0)
+
+
+def _influence(results: Results, row: int) -> FloatArray:
+    """(n,) the change that an individual's rows make to the result: 0 where they have none."""
+    entries = slice(results.starts[row], results.starts[row + 1])
+    out = np.zeros(results.n_databases)
+    out[results.entry_database[entries]] = _changes(results)[entries]
+    # a difference carries the rounding of what it is the difference of: equal contributions should be equal
+    unit = 64 * np.spacing(float(np.nanmax(np.abs(results.q), initial=0.0)))
+    return np.asarray(np.round(out / unit) * unit)
+
+
+def _variations(results: Results) -> FloatArray:
+    """(individuals,) variance of `_influence`."""
+    change, n = _changes(results), results.n_databases
+    owner = np.repeat(np.arange(results.n_individuals), np.diff(results.starts))
+    total, squares = (np.bincount(owner, part, minlength=results.n_individuals) for part in (change, change**2))
+    return np.asarray(squares / n - (total / n) ** 2)
+
+
+def _checked(contributions: Any, count: int, n: int) -> FloatArray:
+    try:
+        array = np.asarray(contributions, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("`contributions` must be an array of numbers.") from None
+    if array.shape != (count, n):
+        raise InputError(f"`contributions` must have shape {(count, n)}, got {array.shape}.")
+    if np.isinf(array).any():
+        raise InputError("`contributions` must hold finite numbers, or NaN for absence, got an infinity.")
+    return array
+
+
+def bucket_labels(columns: Sequence[npt.NDArray[Any]], n: int, count: int | None) -> tuple[IntArray, tuple[str, ...]]:
+    """Bucket of each database, and the name of each bucket.
+
+    Labels (text, booleans, and whole numbers if no count is given) make a bucket each; other numbers are cut at
+    quantiles, ties together; NULL and NaN are a bucket of their own. Several quantities make a bucket of each
+    combination.
+    """
+    total = max(1, min(_MOST_BUCKETS, n // _EACH_BUCKET)) if count is None else count
+    each = total if len(columns) == 1 else max(2, int(total ** (1 / len(columns)) + 1e-9))
+    codes, names = np.zeros(n, np.int64), [""]
+    for column in columns:
+        own, titles = _one_column(column, each, explicit=count is not None)
+        codes = codes * len(titles) + own
+        names = [f"{one} and {other}".removeprefix(" and ") for one in names for other in titles]
+    used, codes = np.unique(codes, return_inverse=True)
+    return codes, tuple(names[code] for code in used)
+
+
+def _columns(known: Any, n: int) -> list[npt.NDArray[Any]]:
+    """Each known quantity as an array of n; a tuple or list of arrays keeps the type of each."""
+    if known is None or isinstance(known, str) or callable(known):
+        raise InputError("`known` must hold what is known of each database: SQL and functions are collected first.")
+    several = isinstance(known, list | tuple) and len(known) > 0 and all(np.ndim(one) == 1 for one in known)
+    columns = [np.asarray(one) for one in known] if several else [np.asarray(known)]
+    if len(columns) == 1 and columns[0].ndim == 2:
+        columns = list(columns[0].T)
+    if any(column.shape != (n,) for column in columns):
+        shape = next(column.shape for column in columns if column.shape != (n,))
+        raise InputError(f"`known` must hold one value for each of {n} databases, got shape {shape}.")
+    return columns
+
+
+def _one_column(column: npt.NDArray[Any], count: int, *, explicit: bool) -> tuple[IntArray, list[str]]:
+    kind = column.dtype.kind
+    if kind in "USOb" or (kind in "iu" and not explicit):
+        missing = np.array([one is None or one != one for one in column.tolist()])
+        texts = np.array(["" if gone else str(one) for one, gone in zip(column.tolist(), missing, strict=True)])
+        labels, inverse = np.unique(texts[~missing], return_inverse=True)
+        codes = np.full(len(column), len(labels), np.int64)
+        codes[~missing] = inverse
+        return codes, [*(f"label {rank + 1}" for rank in range(len(labels))), "NULL"]
+    if kind not in "iuf":
+        raise InputError(f"`known` must hold numbers or labels, got an array of {column.dtype}.")
+    values = column.astype(np.float64)
+    missing = np.isnan(values)
+    present = values[~missing]
+    codes = np.full(len(values), count, np.int64)
+    if len(present):
+        distinct = np.unique(present)
+        if len(distinct) <= count:
+            codes[~missing] = np.searchsorted(distinct, present)
+        else:
+            edges = np.sort(present)[[round(len(present) * part / count) for part in range(1, count)]]
+            codes[~missing] = np.searchsorted(edges, present, side="right")
+    return codes, [*(f"bucket {rank + 1} of {count}" for rank in range(count)), "NULL"]
