@@ -45,11 +45,11 @@ benchmarks: setup
 	$(BIN)/python benchmarks/app.py
 	$(BIN)/python benchmarks/waits.py --quick
 	$(BIN)/python benchmarks/collect.py
-	$(BIN)/python benchmarks/battery.py --runs 20
+	$(BIN)/python benchmarks/iid_tests.py --runs 20
 	$(BIN)/python benchmarks/noise.py --quick
 	$(BIN)/python benchmarks/joint.py --runs 2
 	$(BIN)/python benchmarks/tables.py --quick
-	$(BIN)/python benchmarks/adversary.py --error --runs 4
+	$(BIN)/python benchmarks/given.py --quick --runs 4 --only normal
 	$(BIN)/python benchmarks/calibration.py --quick
 	$(BIN)/python benchmarks/scale.py --rows 1_000_000
 	$(BIN)/python benchmarks/where_data_live.py --rows 500_000 --turns 1

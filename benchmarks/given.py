@@ -1,6 +1,6 @@
 """Coverage of the upper bound given what is known, on laws whose truth is known.
 
-    python benchmarks/given.py [--quick] [--runs 40] [--only calendar] [--battery] [--weighted] [--speed]
+    python benchmarks/given.py [--quick] [--runs 40] [--only calendar] [--iid] [--speed]
 
 A run makes n daily results with a trend and a weekday pattern of three times the daily noise, and one person; what
 everybody knows is taken out, and the upper bound at 95% and epsilon 0.1 is compared with the truth, which is found by
@@ -149,7 +149,7 @@ def one_run(row: Row, law: Law, rng: np.random.Generator) -> tuple[float, float,
         100 * (row.law == "lattice") + q, (q - d)[None] + 100 * (row.law == "lattice"), databases=days(n)
     )
     previous = 1 if row.setting.startswith("previous") else 0
-    known = empriv.Given(calendar=True, previous=previous)
+    known = ("calendar", *(["previous"] if previous else []))
     risk = empriv.measure(results, known=known)
     bounds = empriv.bounds(risk, EPSILON)
     if row.setting == "spread":  # the truth is that of a weekend: of the day's pair
@@ -183,8 +183,8 @@ def table(quick: bool, runs: int, only: str | None) -> None:
         print(f"{row}  {truth:5.3f}  {ratios[0]:14.2f}  {covers:6.2f}  {ratios[1]:11.2f}  {ratios[2]:8.2f}", flush=True)
 
 
-def battery_size(runs: int) -> None:
-    """How often the battery objects to what is left when the model is right."""
+def iid_size(runs: int) -> None:
+    """How often the i.i.d. tests object to the residuals when the model is right."""
     from empriv.measuring.given.choose_known import objection
 
     for name, law in laws().items():
@@ -197,31 +197,9 @@ def battery_size(runs: int) -> None:
                     for j in range(1, n if previous else 0):
                         q[j] += 0.5 * (q[j - 1] - level(n)[j - 1])
                     results = empriv.Results.from_arrays(q, q[None] - SHIFT, databases=days(n))
-                    risk = empriv.measure(results, known=empriv.Given(calendar=True, previous=previous))
+                    risk = empriv.measure(results, known=("calendar", *(["previous"] if previous else [])))
                     objects += objection(risk.left, risk._times)[0] <= 0.05
                 print(f"{name:10s} {n:4d}  previous {previous}  objects in {objects / runs:.3f}", flush=True)
-
-
-def weighted(runs: int) -> None:
-    """`Given` beside `Weighted` and `Buckets`, all of which know one number: estimate over truth, and its error."""
-    for name, law in laws().items():
-        for n in (100, 365):
-            truth = stick(law.pdf, moved(law.pdf, SHIFT))
-            found: dict[str, list[float]] = {"Given": [], "Weighted": [], "Buckets": []}
-            for k in range(runs):
-                rng = np.random.default_rng([9, k])
-                x = rng.normal(size=n)
-                q = 3 * x + law.draw(rng, n)
-                results = empriv.Results.from_arrays(q, q[None] - SHIFT)
-                for kind, who in (
-                    ("Given", empriv.Given(x)), ("Weighted", empriv.Weighted(x)), ("Buckets", empriv.Buckets(x))
-                ):  # fmt: skip
-                    found[kind].append(empriv.measure(results, known=who).delta(EPSILON))
-            said = "  ".join(
-                f"{kind} {np.median(v) / truth:5.2f} (rmse {np.sqrt(np.mean((np.array(v) - truth) ** 2)) / truth:4.2f})"
-                for kind, v in found.items()
-            )
-            print(f"{name:10s} {n:4d}  truth {truth:.3f}  {said}", flush=True)
 
 
 def speed() -> None:
@@ -238,7 +216,7 @@ def speed() -> None:
         entry_database=when.astype(np.int32), entry_q=q[when] - amounts[who, when],
         entry_outcomes=np.zeros(len(when), np.int8),
     )  # fmt: skip
-    q = results.q + 0.3 * results.q.std() * level(n)  # a trend and a weekday pattern that the ladder has to climb over
+    q = results.q + 0.3 * results.q.std() * level(n)  # a trend and a weekday pattern that auto has to find
     results = replace(results, q=q, entry_q=q[when] - amounts[who, when])
     seconds = {}
 
@@ -254,7 +232,7 @@ def speed() -> None:
 
     timed("plain", lambda: empriv.measure(results))
     timed("given the calendar", lambda: empriv.measure(results, known="calendar"))
-    timed("auto, the ladder included", lambda: empriv.measure(results, known="auto"))
+    timed("auto, all steps included", lambda: empriv.measure(results, known="auto"))
 
 
 def main() -> None:
@@ -262,15 +240,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two sizes, 10 runs")
     parser.add_argument("--runs", type=int, default=None)
     parser.add_argument("--only", help="rows that contain this text")
-    parser.add_argument("--battery", action="store_true", help="how often the battery objects to what is left")
-    parser.add_argument("--weighted", action="store_true", help="beside `Weighted` and `Buckets`")
+    parser.add_argument("--iid", action="store_true", help="how often the i.i.d. tests object to the residuals")
     parser.add_argument("--speed", action="store_true", help="seconds for 10,000 individuals")
     given = parser.parse_args()
     runs = given.runs or (10 if given.quick else 40)
-    if given.battery:
-        battery_size(runs)
-    elif given.weighted:
-        weighted(runs)
+    if given.iid:
+        iid_size(runs)
     elif given.speed:
         speed()
     else:

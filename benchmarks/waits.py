@@ -197,7 +197,7 @@ def ledger(quick: bool) -> Iterator[Case]:
 
 @row("one measure")
 def own_contribution(quick: bool) -> Iterator[Case]:
-    """Every aircraft as adversary, who knows its own delays."""
+    """The largest contributors among aircraft, who know their own delays."""
     import empriv
 
     until = "2013-02-15" if quick else "2013-12-31"

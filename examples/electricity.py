@@ -44,7 +44,7 @@ def main(out: str, *, quick: bool) -> None:
     data = empriv.databases(table, database="month", individual="household")
     alone = empriv.audit(data, "sum(kwh)", known="nothing")
     calendar = empriv.audit(data, "sum(kwh)")
-    informed = empriv.audit(data, "sum(kwh)", adversary=empriv.Given("min(temperature)", calendar=True))
+    informed = empriv.audit(data, "sum(kwh)", known=("min(temperature)", "calendar"))
 
     results, ranked = alone.results, alone.individuals(0.1)
     print(f"{results.n_databases} months, {results.n_individuals} households")

@@ -149,8 +149,8 @@ def test_wrong_use_is_said(run: Run) -> None:
     assert "'protocols'" in run("compare", "--config", "audit.toml", code=2).output
     Path("audit.toml").write_text(f'{HEAD}ledger = "ledger.jsonl"\n{TABLES}')
     assert "`ledger` must not be given" in run("compare", "--config", "audit.toml", code=1).output
-    Path("audit.toml").write_text(f'{HEAD}spread = "no"\n{TABLES}')
-    assert "`spread` must be given with" in run("compare", "--config", "audit.toml", code=1).output
+    Path("audit.toml").write_text(f'{HEAD}known = ["nothing", "calendar"]\n{TABLES}')
+    assert "`known` must be nothing alone" in run("compare", "--config", "audit.toml", code=1).output
     loop = '[protocols.raw]\nkind = "plain"\nbase = "b"\n[protocols.b]\nkind = "plain"\nbase = "raw"\n'
     Path("audit.toml").write_text(HEAD + loop)
     assert "lead back to itself" in run("compare", "--config", "audit.toml", code=1).output

@@ -44,7 +44,7 @@ def test_level_band_and_what_is_left_are_those_of_the_model(audit: empriv.Audit)
     row = int(np.argmax(audit.delta_i(0.1)))
     moved = np.subtract(made.data["with everyone"], made.data["without the most exposed"])
     own = results()
-    assert moved == pytest.approx((own.q - own.entry_q.reshape(PEOPLE, N)[row])[1:], abs=1e-3)
+    assert moved == pytest.approx((own.q - own.entry_q.reshape(PEOPLE, N)[row])[1:] / left.units, abs=1e-3)
     ElementTree.fromstring(made.svg)
     assert not any(name in json.dumps((made.spec, answers.spec)) for name in (NASTY[0], "client"))
 

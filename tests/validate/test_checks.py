@@ -1,6 +1,6 @@
-"""The battery, the checks and the verdict: the truth accepted, stated falsehoods rejected.
+"""The i.i.d. tests, the checks and the verdict: the truth accepted, stated falsehoods rejected.
 
-Power of the battery is in `iid.POWER` (printed by benchmarks/iid_tests.py): a trend of one sd at n = 365 is seen in
+Power is in `iid_tests.POWER` (printed by benchmarks/iid_tests.py): a trend of one sd at n = 365 is seen in
 nearly every run, at n = 41 in fewer than a third.
 """
 
@@ -33,7 +33,7 @@ def by_code(found: tuple[Check, ...]) -> dict[str, Check]:
 
 
 @pytest.mark.slow
-def test_the_battery_keeps_its_size() -> None:
+def test_the_iid_tests_keep_their_size() -> None:
     """5% alarms on i.i.d. series: 2 to 9% of 300 runs; a size of 15% would be accepted in fewer than 1% of cases."""
     rng = np.random.default_rng(1)
     alarms = np.mean([iid.iid_tests(rng.normal(size=(2, 41)), permutations=199, rng=k).p <= 0.05 for k in range(300)])
@@ -44,7 +44,7 @@ def test_the_battery_keeps_its_size() -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("trend", "trend"), ("serial", "dependence"), ("shift", "change"), ("spread", "spread")]
 )
-def test_the_battery_finds_departures_at_365(kind: str, name: str) -> None:
+def test_the_iid_tests_find_departures_at_365(kind: str, name: str) -> None:
     rng = np.random.default_rng(2)
     z, t = rng.normal(size=365), np.linspace(0, 1, 365)
     if kind == "trend":
@@ -62,7 +62,7 @@ def test_the_battery_finds_departures_at_365(kind: str, name: str) -> None:
     assert kind in {"trend", "shift"} or name in found.statistic
 
 
-def test_the_battery_does_not_mind_constants_and_is_reproducible() -> None:
+def test_the_iid_tests_do_not_mind_constants_and_is_reproducible() -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=60)
     assert iid.iid_tests(np.zeros(50)).p == 1.0
