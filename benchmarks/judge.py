@@ -26,11 +26,13 @@ import numpy as np
 
 import empriv
 from empriv.judge import cover as covers
-from empriv.judge import least as leasts
 from empriv.judge import lower, upper
+from empriv.judge.dither import DITHER
 from empriv.judge.noise_kernels import NoiseKernel, alone, classical
 from empriv.judge.noisy_laws import bandwidths
-from empriv.measuring.line.atoms import Pairs, split
+from empriv.measuring.line.atoms import split
+from empriv.noise.design.bisecting import least_noise
+from empriv.noise.judging import JudgedAnswer
 from judge_families import EPSILONS, FRESH, INFLUENCES, LAWS, PRESENCE, FloatArray, Law, constant, estimated, true_delta
 
 DELTA = 0.05
@@ -162,9 +164,14 @@ def honesty(arguments: argparse.Namespace) -> None:
         )
 
 
-def one_person(q: FloatArray, without: FloatArray) -> Pairs:
-    results = empriv.Results.from_arrays(q, without[None], individuals=["one"])
-    return split(results, look=False)
+def one_person(q: FloatArray, without: FloatArray) -> JudgedAnswer:
+    return JudgedAnswer(empriv.measure(empriv.Results.from_arrays(q, without[None], individuals=["one"])))
+
+
+def found_by_design(judged: JudgedAnswer, epsilon: float, step: float = 0.0) -> NoiseKernel:
+    """The least noise as `design_noise` finds it: of both kinds, and no more than classical noise."""
+    widest = [classical(epsilon, DELTA, judged.largest, kind, step) for kind in ("laplace", "gaussian")]
+    return least_noise(judged, widest, epsilon, DELTA) or min(widest, key=lambda kernel: kernel.error)
 
 
 def at_least(law: Law, epsilon: float, delta: float, influence: tuple[FloatArray, FloatArray]) -> float:
@@ -233,9 +240,9 @@ def noise(arguments: argparse.Namespace) -> None:
                             most = float(d.max())
                             step = 2.0 ** math.floor(math.log2(max(most, 1e-9) / 4))
                             everyone = (np.append(given[0], 0.0), np.append(share * given[1], 1 - share))
-                            kernel = leasts.least(epsilon, DELTA, one_person(x + d, x), x, [most])
-                            assert kernel is not None
-                            on_lattice = leasts.least(epsilon, DELTA, one_person(x + d, x), x, [most], step=step)
+                            person = one_person(x + d, x)
+                            kernel = found_by_design(person, epsilon)
+                            on_lattice = found_by_design(person, epsilon, step)
                             limit = DELTA * (1 + SLACK)
                             kept += [
                                 truth(law, epsilon, kernel, everyone) <= limit,
@@ -351,13 +358,13 @@ def speed(arguments: argparse.Namespace) -> None:
         base, _ = timed(lambda results=results: empriv.measure(results).delta_i([0.1]))
         pairs = split(results, look=False)
         h = upper.bandwidth(pairs.points)
-        most = float(upper.moves(pairs)[0].max())
+        judged = JudgedAnswer(empriv.measure(results))
         jobs = {
             "as it is": lambda: upper.of_people(pairs, 0.1, enough=DELTA),  # noqa: B023
-            "dither": lambda: upper.of_people(pairs, 0.1, NoiseKernel("laplace", leasts.DITHER * h), enough=DELTA),  # noqa: B023
-            "everyone's own": lambda: upper.of_people(pairs, 0.1, NoiseKernel("laplace", leasts.DITHER * h)),  # noqa: B023
-            "cover": lambda: covers.cover(pairs.points, 0.1, DELTA, NoiseKernel("laplace", leasts.DITHER * h)),  # noqa: B023
-            "least noise": lambda: leasts.least(0.1, DELTA, pairs, pairs.points, [most]),  # noqa: B023
+            "dither": lambda: upper.of_people(pairs, 0.1, NoiseKernel("laplace", DITHER * h), enough=DELTA),  # noqa: B023
+            "everyone's own": lambda: upper.of_people(pairs, 0.1, NoiseKernel("laplace", DITHER * h)),  # noqa: B023
+            "cover": lambda: covers.cover(pairs.points, 0.1, DELTA, NoiseKernel("laplace", DITHER * h)),  # noqa: B023
+            "least noise": lambda: found_by_design(judged, 0.1),  # noqa: B023
         }
         line = f"  in {present:>3}: measure {base:.2f}"
         for name, work in jobs.items():

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 import empriv
-from empriv.judge.least import dither
+from empriv.judge.dither import dither
 from empriv.noise.judging import JudgedAnswer
 from empriv.noise.measured import one_number
 from saves import said, shop_and_flights

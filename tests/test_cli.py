@@ -446,7 +446,7 @@ class TestProcesses:
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
         assert len(lines) <= 25
-        assert lines[0] == "Do not publish yet"  # one aircraft moves the average too far for noise of use
+        assert lines[0] == "Do not publish as it is"  # one aircraft moves the average too far for noise of use
         assert "the most that anyone moved it is 4.23 min" in " ".join(lines)
         assert "without each of 193 individuals" in done.stdout
         assert lines[-1].startswith("Wrote empriv-demo.empriv, empriv-demo.html")
@@ -497,12 +497,12 @@ class TestVerdicts:
     def test_a_target_that_fails_comes_first_and_exits_with_3(self, run: Run) -> None:
         asked = (*AUDIT[:-1], "sum(amount)", "--target", "delta <= 0.001 at 0.05", "--json", "a.json", "-v")
         result = run(*asked, code=3)
-        assert result.output.startswith("Do not publish yet\n")
+        assert result.output.startswith("Do not publish as it is\n")
         assert "Verdict on delta <= 0.001 at 0.05: FAIL." in result.output
         judged = "By the paper's definition: fail; at 95% confidence: fail."
         assert judged in result.output
         found = json.loads(Path("a.json").read_text(encoding="utf-8"))
-        assert found["decision"]["line"] == "Do not publish yet"
+        assert found["decision"]["line"] == "Do not publish as it is"
         assert found["decision"]["reason"] in " ".join(result.output.split())
         assert found["verdicts"][0]["verdict"] == "fail"
         documented = set(re.findall(r"`(\w+)`", (DOCS / "formats.md").read_text(encoding="utf-8")))

@@ -39,7 +39,7 @@ individual  delta_i  moves the answer by up to  in databases
 Next: if you publish it again and again, ask for that, such as --times 30.
 """
 FAIL = """\
-Do not publish yet
+Do not publish as it is
 The answer hides anyone who moves it by up to 0.978 min; the most that anyone
 moved it is 8.25 min. 400 of 800 person-days (50%) are beyond what it hides.
 Holds for databases like these 400, and readers who may know who came and what
@@ -59,7 +59,7 @@ Next: see what you can do, and what it costs:
   empriv advise audit.empriv --target 'delta <= 0.05 at 0.1'
 """
 UNRESOLVED = """\
-Do not publish yet
+Do not publish as it is
 The answer hides anyone who moves it by up to 0.72 min; the most that anyone
 moved it is 1.02 min. 79 of 200 person-days (40%) are beyond what it hides. It
 cannot be told whether those are hidden. About 453 databases would do.
@@ -80,7 +80,7 @@ Next: see what you can do, and what it costs:
   empriv advise audit.empriv --target 'delta <= 0.05 at 0.1'
 """
 FEW = """\
-Do not publish yet
+Do not publish as it is
 12 databases give no upper bound: at least 30 are needed.
 Holds for databases like these 12, and readers who may know who came and what
 they did.
@@ -97,7 +97,7 @@ individual  delta_i  moves the answer by up to  in databases
 Next: collect more databases: at least 30 give an upper bound.
 """
 SCAN = """\
-Do not publish yet
+Do not publish as it is
 The most exposed person's delta at epsilon 0.1 is at least 0.27 with 95%
 confidence; the target allows 0.05.
 Holds for databases like these 400, and readers who know nothing else of the
@@ -133,27 +133,6 @@ individual  delta_i  moves the answer by up to  in databases
 1 thing to know before you rely on this: --verbose lists it.
 Next: say what is private enough, such as --target "delta <= 0.05 at 0.1", for a
 decision.
-"""
-WITH_NOISE = """\
-Publish with noise (±28.8 min on a typical 999 min)
-As it is: the answer hides anyone who moves it by up to 0.978 min; the most that
-anyone moved it is 8.25 min. 400 of 800 person-days (50%) are beyond what it
-hides. With the noise, delta is at most 0.05 for the most exposed.
-Holds for databases like these 400, and readers who may know who came and what
-they did.
-Verdict on delta <= 0.05 at 0.1: FAIL.
-
-The query was asked of 400 databases, with everyone and without each of 2
-individuals.
-epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
-    0.1                 0.312                 0.312               1 of 2
-Most exposed at epsilon 0.1 (by their identifiers)
-individual  delta_i  moves the answer by up to  in databases
-0               31%                   8.25 min           400
-1                0%                  0.267 min           400
-1 thing to know before you rely on this: --verbose lists it.
-Next: do that:
-  empriv noise audit.empriv --epsilon 0.1 --delta 0.05 --dither --granularity 0.05 --save noise.empriv
 """
 
 
@@ -223,13 +202,13 @@ def test_the_first_screen(make: Callable[[], empriv.Audit], given: dict[str, Any
     assert screen(make(), **given) == golden.splitlines()
 
 
-def test_the_first_screen_with_noise() -> None:
-    assert screen(loud(), report="page.html") == WITH_NOISE.splitlines()
+def test_the_decision_does_not_depend_on_whether_a_page_is_written() -> None:
+    assert screen(loud(), report="page.html") == screen(loud())
 
 
 def test_the_first_screen_of_a_table() -> None:
     lines = screen(table())
-    assert lines[0] == "Do not publish yet"
+    assert lines[0] == "Do not publish as it is"
     assert lines[1].startswith("The most exposed person's delta at epsilon 0.1")
     assert any(line.startswith("EXACT LEAK: sum(a) ") for line in lines)
     assert "moves a number by up to" in "\n".join(lines)

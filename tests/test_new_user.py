@@ -367,14 +367,14 @@ def test_web_visits_payroll_and_a_clinics_months_get_a_decision() -> None:
     ]
     by_day = ("--database", "date_trunc('day', time)", "--individual", "visitor", "--query", "avg(seconds)")
     done = trial("visits.csv", "time,visitor,seconds", visits, "visits.csv", *by_day, "--unit", "s", code=3)
-    assert done.stdout.startswith("Do not publish yet\nThe answer hides anyone who moves it by up to 0.")
+    assert done.stdout.startswith("Do not publish as it is\nThe answer hides anyone who moves it by up to 0.")
     assert " s  " in done.stdout
 
     pay = [f"Site {k % 40:02d};{k};{rng.normal(4200, 600):.2f}" for k in range(800)]
     by_site = ("--database", "Site", "--individual", "Employee No", "--query", "avg(Salary)", "--unit", "€")
     done = trial("payroll.csv", "Site;Employee No;Salary", pay, "payroll.csv", *by_site, code=3)
     assert done.stdout.startswith(
-        "Do not publish yet\nNothing shows that the answer hides anyone who moves it; the most"
+        "Do not publish as it is\nNothing shows that the answer hides anyone who moves it; the most"
     )
     assert "€" in done.stdout
 

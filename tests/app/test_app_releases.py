@@ -143,7 +143,7 @@ def test_noise_and_ledger_come_first_and_both_can_be_made_here(desk: RunningDesk
     assert "No noise: answers are rounded to multiples of 0.01." in visitor.get(f"{page}/noise").text
     assert 'value="day 39"' in visitor.get(f"{page}/labels").text
     assert "design_noise(audit" in visitor.get("/audits/plain/files/script").text
-    audited(desk.folder, "leaky", decision="Do not publish yet")
+    audited(desk.folder, "leaky", decision="Do not publish as it is")
     refused = visitor.post("/audits/leaky/release/as-it-is", {"granularity": "1"}, page=page)
     assert refused.status == 400
     assert "not private enough as they are" in visitor.get("/audits/leaky/release").text

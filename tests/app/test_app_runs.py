@@ -80,7 +80,7 @@ def test_the_page_the_command_and_the_script_give_the_same_figures(
     runpy.run_path("shop.py")
     told["script"] = (tmp_path / "shop.json").read_bytes()
     assert told["page"] == told["command"] == told["script"]
-    assert json.loads(told["page"])["decision"]["word"] == "Publish with noise"
+    assert json.loads(told["page"])["decision"]["word"] == "Do not publish"
     assert audited.saved("shop")
     command = re.search(r"<code>(empriv audit[^<]*)</code>", visitor.get("/audits/shop/run").text)
     assert command is not None

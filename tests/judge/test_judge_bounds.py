@@ -6,8 +6,9 @@ import pytest
 from scipy import stats
 
 from empriv import Results
-from empriv.judge import cover, gate, least, lower, noisy_laws, upper
-from empriv.judge.noise_kernels import KINDS, NoiseKernel, alone, classical
+from empriv.judge import cover, gate, lower, noisy_laws, upper
+from empriv.judge.dither import dither
+from empriv.judge.noise_kernels import KINDS, NoiseKernel, alone
 from empriv.measuring.line.atoms import split
 
 SHIFTS = [(0.1, 0.4), (1.0, 1.2)]
@@ -182,45 +183,12 @@ def test_gate_refuses_combs_and_lets_smooth_laws_and_counts_pass():
         assert cover.of_moves(x, 1.0, 0.1, h=np.array([h])).refuted[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("step", [0.0, 0.125])
-def test_least_noise_is_enough_and_hardly_more_and_never_more_than_classical(kind, step):
-    rng = np.random.default_rng(15)
-    q = rng.normal(size=200)
-    without = q - rng.exponential(0.5, (70, 1)) * rng.uniform(0.5, 1, (70, 200)) * (rng.random((70, 200)) < 0.4)
-    pairs = people_of(q, without)
-    most = float(np.abs(q - without).max())
-    found = least.least(0.1, 0.05, pairs, q, [most], kinds=[kind], step=step)
-    assert found is not None
-    assert found.scale <= classical(0.1, 0.05, 2 * most, kind, step).scale
-
-    def worst(kernel):
-        people = upper.of_people(pairs, 0.1, kernel).values.max()
-        return max(people, cover.of_moves(q, most, 0.1, kernel).values.max())
-
-    assert worst(found) <= 0.05
-    assert worst(found.of_scale(0.95 * found.scale)) > 0.05
-    both = least.least(0.1, 0.05, pairs, q, [most], step=step)
-    assert both is not None
-    assert both.error <= 1.01 * found.error
-
-
-def test_least_noise_of_a_declared_reach_hides_it():
-    q = np.random.default_rng(16).normal(size=100)
-    pairs = people_of(q, q[None] - 0.01)
-    assert least.least(0.1, 0.01, people_of(q, q[None])) is None
-    found = least.least(0.1, 0.001, pairs, reach=5.0, kinds=["laplace"])
-    assert found is not None
-    assert float(upper.unseen(100, 0.1, found, 5.0)) <= 0.001
-    assert float(upper.unseen(100, 0.1, found.of_scale(0.9 * found.scale), 5.0)) > 0.001
-
-
 def test_dither_is_a_share_of_the_bandwidth():
     x = np.random.default_rng(17).normal(size=300)
-    found = least.dither(x)
+    found = dither(x)
     assert found is not None
     assert found.scale == pytest.approx(0.7 * upper.bandwidth(x))
-    assert least.dither(np.ones(50)) is None
+    assert dither(np.ones(50)) is None
 
 
 def test_limit_over_people_is_that_of_who_the_other_folds_chose():

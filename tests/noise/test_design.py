@@ -13,7 +13,10 @@ from scipy.signal import fftconvolve
 
 import empriv
 from empriv.errors import CertificateError, InputError
+from empriv.judge.dither import dither
 from empriv.judge.noise_kernels import alone
+from empriv.judge.noise_kernels import classical as classical_kernel
+from empriv.noise.design.bisecting import least_noise
 from empriv.noise.design.design import METHODS, classical_noise, design_noise
 from empriv.noise.judging import JudgedAnswer, by_noise_alone, kernel_of
 from empriv.noise.law import Law
@@ -121,6 +124,15 @@ def test_data_that_hide_somebody_need_less_than_classical_noise() -> None:
     assert noise.expected_error < 0.5 * classical.error
 
 
+def test_the_least_noise_is_enough_at_the_level_of_both_kinds_and_hardly_more() -> None:
+    judged = JudgedAnswer(risk_of(normal, 3, n=365, move=1.0))
+    widest = [classical_kernel(1.0, 0.05, judged.largest, kind) for kind in ("laplace", "gaussian")]
+    found = least_noise(judged, widest, 1.0, 0.05)
+    assert found is not None
+    assert judged.meets(found, 1.0, 0.05, level=0.975)
+    assert not judged.meets(found.of_scale(0.95 * found.scale), 1.0, 0.05, level=0.975)
+
+
 def test_a_random_database_alone_needs_less_for_people_who_are_seldom_there() -> None:
     risk = risk_of(normal, 3, there=0.1)
     both, random = (
@@ -131,8 +143,6 @@ def test_a_random_database_alone_needs_less_for_people_who_are_seldom_there() ->
 
 
 def test_dither_is_at_least_what_needs_no_assumption_and_what_the_target_needs() -> None:
-    from empriv.judge.least import dither
-
     risk = risk_of(normal, 3, n=365, move=0.1)
     least, dithered = (
         design_noise(risk, epsilon=1.0, delta=0.3, granularity=1 / 64, dither=flag) for flag in (False, True)

@@ -22,7 +22,7 @@ G = 0.25
 
 @pytest.fixture(scope="module")
 def risk() -> empriv.Risk:
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(4)
     q = rng.normal(50, 8, 40)
     measured = empriv.measure(q, q - rng.exponential(1.0, (4, 40)))
     assert isinstance(measured, empriv.Risk)

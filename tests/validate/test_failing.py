@@ -47,7 +47,7 @@ def test_fail_takes_a_lower_limit_and_an_estimate_alone_is_unresolved(kind: str)
     assert (judged.by_bound, judged.by_estimate) == ("unresolved", "fail")
     assert "fail" not in judged.sentence.split("confidence")[1]
     said = audit.decision(judged)
-    assert said.line == "Do not publish yet"
+    assert said.line == "Do not publish as it is"
     assert "is estimated at" in said.reason
     # below what is shown: failed, by the limit that shows it
     if shown > 0:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.composing import Asked, Composition, release_through
-from empriv.auditing.deciding import case_of, lasting_reasons
+from empriv.auditing.deciding import case_of, reasons_against
 from empriv.auditing.knowledge import KnownRisk, known_facts, known_to_parts, nothing_known_to_json
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
 from empriv.base.arguments import finite_epsilon, one_of, rising_epsilons, whole_number
@@ -324,14 +324,14 @@ class Audit:
         Parameters
         ----------
         verdicts : on the targets, from `verdict`; without any there is no decision, and the figures are the reason
-        noise : designed for this audit; publishing with it is offered if it keeps every target
+        noise : designed for this audit: the decision is then on the answer with it, which must keep every target
 
         Examples
         --------
         >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
         >>> audit = empriv.audit(data, "avg(delay)", unit="min")
         >>> audit.decision(audit.verdict(epsilon=0.1, delta=0.05)).line
-        'Do not publish yet'
+        'Do not publish as it is'
         """
         given = (verdicts,) if isinstance(verdicts, Verdict) else tuple(verdicts)
         return decide(case_of(self, given, noise))
@@ -552,7 +552,7 @@ class Audit:
         """
         asked = Asked(
             self.alone.risk, self.query, self.text, self.component, self.origin, self.scope, self.composition,
-            self._certified, _hidden_given(self.against), lasting_reasons(self.alone),
+            self._certified, _hidden_given(self.against), lambda made: reasons_against(made, self.alone),
         )  # fmt: skip
         further, dated = None, True
         if rows is not None:

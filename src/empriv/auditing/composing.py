@@ -157,7 +157,7 @@ class Asked:
     ----------
     risk : of the query alone
     given : the same given what is known, if noise can be designed for that
-    obstacles : what leaves a verdict open whatever noise is added, in sentences
+    against : why an answer must not be released with a noise, in sentences; nothing if it may be
     query, text, component, origin, scope, composition : as in `Audit`
     certified : noise that was certified for this risk already, by what it claims
     """
@@ -171,7 +171,7 @@ class Asked:
     composition: Composition | None
     certified: dict[str, Noise | JointNoise] = field(repr=False)
     given: RiskContract | None = field(default=None, repr=False)
-    obstacles: tuple[str, ...] = ()
+    against: Callable[[Noise | JointNoise], Sequence[str]] = lambda _: ()
 
 
 def release_through(
@@ -188,9 +188,10 @@ def release_through(
 
     ``further`` are results on rows of a further database; ``dated`` says whether its date is that of its rows.
     """
-    if asked.obstacles:
-        raise RefusalError(f"It cannot be told whether the answer is private enough. {asked.obstacles[0]}")
     noise = _certified(asked, noise)
+    reasons = asked.against(noise)
+    if reasons:
+        raise RefusalError(f"The answer must not be released with this noise. {reasons[0]}")
     results = asked.risk.results
     audited, rows = results, results.rows
     if further is not None:

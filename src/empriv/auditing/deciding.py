@@ -1,13 +1,13 @@
-"""`case_of`: what a decision on an audit rests on, from its verdicts and the noise designed for it, if any was.
+"""`reasons_against`: may an answer be released with this noise? `case_of`: what a decision on an audit rests on.
 
-The decision itself, in words, is `words.decision.decide`.
+Whatever offers, shows or releases an answer asks here: as it is by the verdict, with noise by `reasons_against`. The
+decision in words is `words.decision.decide`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +15,12 @@ from empriv.auditing.knowledge import known_to_readers
 from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
 from empriv.results import Results
-from empriv.validate.verdict import Verdict, worst_of
+from empriv.validate.checks.check import outlasts_noise
+from empriv.validate.verdict import PASS, Verdict, worst_of
 from empriv.words.decision import DAY, Case, Hidden, Judged, NoisyAnswer
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
-
-LASTING = ("known", "databases", "iid")
-"""Checks of severity "error" that noise does not answer."""
 
 
 def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise | None = None) -> Case:
@@ -48,7 +46,6 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise
         n_databases=audit.n_databases,
         hidden=hidden_on_the_day(worst, audit.unit),
         obstacles=tuple(check.sentence for check in errors),
-        lasting=tuple(check.sentence for check in errors if check.code in LASTING),
         needed=worst.databases_needed,
         known=known_to_readers(audit.measured_against),
         presence=any(target.where == DAY for target in worst.judged),
@@ -76,62 +73,47 @@ def _how_bad(target: Judged) -> tuple[bool, bool, float]:
     return broken, target.upper > target.limit, target.upper - target.limit
 
 
-@singledispatch
-def noisy_answer(noise: Any, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:  # noqa: ARG001 — dispatched on
-    """What noise costs, and whether it keeps the targets of all verdicts."""
-    raise TypeError(f"noise of type {type(noise).__name__}")
+def noisy_answer(noise: Noise | JointNoise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
+    """What noise costs, and why an answer must not be released with it, if so."""
+    against = reasons_against(noise, audit, verdicts)
+    if isinstance(noise, Noise):
+        typical = typical_answer(audit.alone.results)
+        return NoisyAnswer(noise.expected_error, typical, noise.achieved_delta(), against, audit.unit)
+    parts = audit.alone.components
+    errors: Mapping[str, float] = noise.expected_error
+    sizes = {name: typical_answer(parts[name].results) for name in errors}
+    name = max(errors, key=lambda name: errors[name] / max(sizes[name], np.finfo(float).tiny))
+    return NoisyAnswer(errors[name], sizes[name], noise.achieved_delta, against, audit.unit, name)
 
 
-@noisy_answer.register(Noise)
-def _(noise: Noise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
-    kept = not reasons_against(noise, audit) and all(_keeps(noise, verdict) for verdict in verdicts)
-    return NoisyAnswer(
-        noise.expected_error, typical_answer(audit.alone.results), noise.achieved_delta(), kept, audit.unit
-    )
-
-
-def reasons_against(noise: Noise, audit: Audit) -> tuple[str, ...]:
+def reasons_against(noise: Noise | JointNoise, audit: Audit, verdicts: Sequence[Verdict] = ()) -> tuple[str, ...]:
     """Why an answer of this audit must not be released with this noise, in sentences; nothing if it may be.
 
-    All that offers, shows or releases noisy answers asks here.
+    ``verdicts`` are on targets that have to be met besides the noise's own.
     """
     reasons = []
     if not noise.holds:
         reasons.append("The upper bound on delta with this noise is above the target.")
-    if noise.times < audit.times:
+    if not all(_keeps(noise, verdict) for verdict in verdicts):
+        reasons.append("The noise is for a target that allows more than the one that is judged.")
+    if (noise.times if isinstance(noise, Noise) else 1) < audit.times:
         reasons.append("The noise is for fewer publications than are judged.")
     # noise keeps its promise to the readers it was designed for, and not together with other releases
-    if noise.given != (known_to_readers(audit.measured_against) != ()) or audit.composition is not None:
+    others = isinstance(noise, Noise) and noise.given != (known_to_readers(audit.measured_against) != ())
+    if others or audit.composition is not None:
         reasons.append("The noise is for readers who know something else than those that are judged.")
-    return (*reasons, *lasting_reasons(audit))
+    if isinstance(noise, Noise) and noise.expected_error <= 0:  # the answer is released as it is
+        before = audit.verdict(epsilon=noise.epsilon, delta=noise.delta, presence=noise.presence)
+        reasons += [] if before == PASS else before.reasons[:1]
+    return tuple(dict.fromkeys((*reasons, *(check.sentence for check in audit.checks if outlasts_noise(check)))))
 
 
-def lasting_reasons(audit: Audit) -> tuple[str, ...]:
-    """What leaves a verdict open whatever noise is added, in sentences."""
-    return tuple(check.sentence for check in audit.checks if check.severity == "error" and check.code in LASTING)
-
-
-@noisy_answer.register(JointNoise)
-def _(noise: JointNoise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
-    parts = audit.alone.components
-    errors: Mapping[str, float] = noise.expected_error
-    typical = {name: typical_answer(parts[name].results) for name in errors}
-    name = max(errors, key=lambda name: errors[name] / max(typical[name], np.finfo(float).tiny))
-    met = all(
-        noise.epsilon <= verdict.epsilon
-        and all(target.name == "delta" and noise.delta <= target.limit for target in verdict.targets)
-        for verdict in verdicts
-    )
-    kept = noise.holds and met and audit.composition is None and audit.times == 1
-    return NoisyAnswer(errors[name], typical[name], noise.achieved_delta, kept, audit.unit, name)
-
-
-def _keeps(noise: Noise, verdict: Verdict) -> bool:
+def _keeps(noise: Noise | JointNoise, verdict: Verdict) -> bool:
     """Whether noise was designed for these targets, or for stricter ones."""
     met = all(target.name == "delta" and noise.delta <= target.limit for target in verdict.targets)
     # several publications are composed for all databases; one is asked where people are too
-    there = verdict.presence == "random" or noise.presence == "both" or noise.times > 1
-    return met and there and noise.epsilon <= verdict.epsilon
+    there = not isinstance(noise, Noise) or noise.presence == "both" or noise.times > 1
+    return met and (there or verdict.presence == "random") and noise.epsilon <= verdict.epsilon
 
 
 def typical_answer(results: Results) -> float:

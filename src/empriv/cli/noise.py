@@ -39,6 +39,7 @@ class _Designed:
     classical: NoiseKernel | None
     before: Any
     against: tuple[str, ...]
+    results: Any
 
 
 @click.command()
@@ -99,7 +100,7 @@ def noise(
 ) -> None:
     """Design the least noise for an audit that was saved with --save; the same bound judges it as judges the answer.
 
-    Exit codes: 0 done, 3 no noise keeps the promise.
+    Exit codes: 0 done, 3 no noise keeps the promise; nothing is saved then.
 
     \b
     Example:
@@ -148,7 +149,7 @@ def noise(
         from empriv.cli.terminal import console_for
 
         _show(outcome, console_for(sys.stdout))
-    if save is not None:
+    if save is not None and not outcome.against:
         outcome.made.save(save, density=audit.density)
     if report is not None:
         write_noise_page(outcome.made, audit, report, bar, quiet=quiet)
@@ -237,14 +238,15 @@ def _judged(audit: Audit, made: Noise) -> _Designed:
     from empriv.noise.design.design import classical_noise
 
     before = audit.verdict(epsilon=made.epsilon, delta=made.delta, presence=made.presence)
-    return _Designed(made, classical_noise(made), before, reasons_against(made, audit))
+    return _Designed(made, classical_noise(made), before, reasons_against(made, audit, [before]), audit.results)
 
 
 def _show(outcome: _Designed, console: Console) -> None:
     from rich.text import Text
 
+    from empriv.auditing.deciding import typical_answer
     from empriv.cli.terminal import printable
-    from empriv.words.sentences import amount, number
+    from empriv.words.sentences import amount, leaves_little, number, tells_little
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(printable(text, console.encoding), style=style))
@@ -264,7 +266,8 @@ def _show(outcome: _Designed, console: Console) -> None:
     if made.times == 1 and made.presence == "both":
         say(f"It hides anyone who moves the answer by up to {amount(made.cover, made.unit)}.")
     say(f"Verdict without noise: {outcome.before}. With it: {'unresolved' if outcome.against else 'pass'}.")
-    for sentence in (*outcome.against, *made.notes):
+    little = [leaves_little()] if tells_little(made.expected_error, typical_answer(outcome.results)) else []
+    for sentence in (*outcome.against, *little, *made.notes):
         say(sentence)
 
 

@@ -19,11 +19,10 @@ import click
 from empriv.base.harmless import pseudonyms
 from empriv.cli.targets import Target
 from empriv.errors import InputError
-from empriv.words.decision import CHANGED, NO_TARGET, PUBLISH, WITH_NOISE
+from empriv.words.decision import NO_TARGET, PUBLISH
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
-    from empriv.comparing.ways import Advice
     from empriv.validate.verdict import Verdict
     from empriv.words.decision import Decision
 
@@ -64,16 +63,12 @@ def judged(decision: Decision, verdicts: Sequence[tuple[str, Verdict]]) -> dict[
     return {"decision": decision.to_json(), "verdicts": given}
 
 
-def next_step(
-    audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None, advice: Advice | None = None
-) -> tuple[str, str]:
+def next_step(audit: Audit, verdicts: Sequence[Verdict], decision: Decision, saved: str | None) -> tuple[str, str]:
     """What to do next, and the command that does it, if one does."""
     if decision.word == NO_TARGET:
         return 'say what is private enough, such as --target "delta <= 0.05 at 0.1", for a decision.', ""
     if decision.word == PUBLISH:
         return "if you publish it again and again, ask for that, such as --times 30.", ""
-    if decision.word in (WITH_NOISE, CHANGED) and advice is not None and advice.best is not None:
-        return "do that:", advice.best.command
     worst = max(verdicts, key=("pass", "unresolved", "fail").index)
     target = worst.targets[0]
     if any(check.code == "databases" and check.severity == "error" for check in worst.checks):

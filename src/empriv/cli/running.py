@@ -238,13 +238,12 @@ def judged_audit(
         return Finished(audit, None, verdicts, None)
     advice = None
     decision = audit.decision(given)
-    if wanted.report is not None and not wanted.public:  # the page has tried what can be done: both say the same
-        from empriv.report.page.actions import decision_on, quick_advice, worst_first
+    if wanted.report is not None and not wanted.public:
+        from empriv.report.page.actions import quick_advice, worst_first
 
         bar.begin(_WAYS)
         worst = [verdict for _, verdict in worst_first(verdicts)]
         advice = quick_advice(audit, worst, save or wanted.saved or "audit.empriv")
-        decision = decision_on(audit, worst, advice)
     if figures is not None:
         figures |= judged(decision, verdicts)
     if wanted.quiet:
@@ -262,7 +261,7 @@ def judged_audit(
         ranking=ranking(audit.individuals(ranked_at, top=wanted.top), wanted.show_ids) if wanted.top else None,
         ranked_at=ranked_at, pseudonyms=not wanted.show_ids, n_individuals=audit.n_individuals,
         tail=tail_sentence(audit.epsilon(0.0)) if wanted.verbose and audit.measured.tells_epsilon(0.0) else "",
-        next_step=next_step(audit, given, decision, save or wanted.saved, advice),
+        next_step=next_step(audit, given, decision, save or wanted.saved),
         once=None if audit.times == 1 else [float(delta) for delta in audit.once.delta(asked_at)],
         unit=audit.unit if single else "spreads", answer="the answer" if single else "a number",
         further=(*often, *further),

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 COLOURS = {
     "Publish": "green",
     "Publish with noise": "yellow",
-    "Publish changed": "yellow",
-    "Do not publish yet": "red",
+    "Do not publish": "red",
     "No decision": "cyan",
 }
 _VERDICT_COLOURS = {"pass": "green", "unresolved": "yellow", "fail": "red"}

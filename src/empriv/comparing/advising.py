@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.deciding import lasting_reasons
+from empriv.auditing.deciding import reasons_against
 from empriv.auditing.knowledge import infer_public_knowledge, known_from_parts, known_to_parts
 from empriv.auditing.make_audit import audit as audit_results
 from empriv.base.progress import Advance
@@ -230,7 +230,8 @@ class _Trial:
             return [], ()
         at, published = found
         try:
-            designed = self._designed(None, audited_alike(self.asked, published), bound=at)
+            capped = audited_alike(self.asked, published)
+            designed = self._designed(None, capped, bound=at)
         except (CertificateError, InputError):
             return [], ()
         individual = () if self.asked.origin is None else self.asked.origin.individual
@@ -238,7 +239,7 @@ class _Trial:
         if self.asked.text is not None and individual:
             text = capped_people_text(queries_in(self.asked.text)[0], individual, at)
             toml = f"query = {json.dumps(text, ensure_ascii=False)}\n"
-        return [self._after(published, designed, "cap", {"at": at}, toml, bound=at)], ()
+        return [self._after(capped, designed, "cap", {"at": at}, toml, bound=at)], ()
 
     def noise(self, granularity: float | None, given: Noise | None) -> tuple[list[Action], tuple[str, ...]]:
         """Noise designed for the target, now or before; or nothing, and why."""
@@ -258,10 +259,9 @@ class _Trial:
             self.goal.epsilon, self.goal.delta, self.asked.times,
         )  # fmt: skip
 
-    def _noise_row(self, designed: Noise) -> Action:
-        # what noise does not answer, such as databases that are too few, stands in its way too
-        against = lasting_reasons(self.asked)
-        held = designed.holds and not against
+    def _noise_row(self, designed: Noise, changed: Audit | None = None) -> Action:
+        against = reasons_against(designed, self.asked if changed is None else changed, [self.before])
+        held = not against
         achieved = designed.achieved_delta()
         return Action(
             code="noise", parameters={"granularity": designed.granularity}, delta=math.nan, total_risk=math.nan,
@@ -329,14 +329,15 @@ class _Trial:
         if self.goal.delta is None or self.goal.total_risk is not None:
             return []
         try:
-            designed = self._designed(None, audited_alike(self.asked, published))
+            capped = audited_alike(self.asked, published)
+            designed = self._designed(None, capped)
         except (CertificateError, InputError):
             return []
-        return [self._after(published, designed, "capped-noise", way.parameters, way.noise_toml)]
+        return [self._after(capped, designed, "capped-noise", way.parameters, way.noise_toml)]
 
     def _after(
         self,
-        published: Results,
+        capped: Audit,
         designed: Noise,
         code: str,
         parameters: Mapping[str, Any],
@@ -345,6 +346,7 @@ class _Trial:
         bound: float | None = None,
     ) -> Action:
         """Noise after the answer was changed; its error is from the answer without either."""
+        published = capped.results
         numbers = (published.outcomes == Outcome.NUMBER) & (self.asked.results.outcomes == Outcome.NUMBER)
         off = (published.q - self.asked.results.q)[numbers]
         error = float(np.abs(off[:, None] + designed.sample((len(off), _DRAWS), self.rng)).mean())
@@ -354,8 +356,9 @@ class _Trial:
             f"{self._noise_command(designed, 'capped.empriv')}{declared}"
         )
         return replace(
-            self._noise_row(designed), code=code, parameters={**parameters, "granularity": designed.granularity},
-            error=error, share=self._share(error), command=command, toml=toml,
+            self._noise_row(designed, capped), code=code,
+            parameters={**parameters, "granularity": designed.granularity}, error=error, share=self._share(error),
+            command=command, toml=toml,
         )  # fmt: skip
 
     def _published(self, code: str, parameters: dict[str, Any], published: Results, toml: str) -> Action:

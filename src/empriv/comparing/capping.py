@@ -16,7 +16,7 @@ import numpy as np
 from empriv.auditing.audit import Audit
 from empriv.collecting.queries import queries_in
 from empriv.errors import InputError
-from empriv.judge.least import dither
+from empriv.judge.dither import dither
 from empriv.measuring.line.moves import moves_of
 from empriv.noise.judging import JudgedAnswer
 from empriv.noise.measured import one_number

@@ -100,18 +100,12 @@ class JudgedAnswer:
         with ThreadPoolExecutor(len(parts)) as pool:
             return np.concatenate(list(pool.map(bound, parts)))
 
-    def of_everyone(self, kernel: NoiseKernel, epsilon: float, delta: float) -> tuple[IntArray, FloatArray]:
-        """Those who have to be looked at, and their bounds; kept, since a design and its release ask the same."""
-        key = (kernel, epsilon, delta)
-        if key not in self._kept:
-            self._kept.clear()
-            rows = self.not_hidden(kernel, epsilon, delta)
-            self._kept[key] = rows, self.of_rows(kernel, epsilon, rows)
-        return self._kept[key]
-
-    @cached_property
-    def _kept(self) -> dict[tuple[NoiseKernel, float, float], tuple[IntArray, FloatArray]]:
-        return {}
+    def of_everyone(
+        self, kernel: NoiseKernel, epsilon: float, delta: float, level: float = LEVEL
+    ) -> tuple[IntArray, FloatArray]:
+        """Those who have to be looked at, and their bounds."""
+        rows = self.not_hidden(kernel, epsilon, delta, level)
+        return rows, self.of_rows(kernel, epsilon, rows, level)
 
     def of_the_day(self, kernel: NoiseKernel | None, epsilon: float, level: float = LEVEL) -> float:
         """The same of the largest move, on the day that somebody made it; 0 where that is not asked."""
@@ -127,27 +121,30 @@ class JudgedAnswer:
         laws, moved = self.days
         return float(of_moves(laws, moved, epsilon, kernel, draws=self.pairs.draws, level=level).values.max())
 
-    def not_hidden(self, kernel: NoiseKernel, epsilon: float, delta: float) -> IntArray:
+    def not_hidden(self, kernel: NoiseKernel, epsilon: float, delta: float, level: float = LEVEL) -> IntArray:
         """People whom the noise alone need not keep within delta: only they have to be looked at."""
         n = len(self.pairs.points) // self.pairs.draws
         reach = 2.0 * self.moved if self.reach is None else np.maximum(self.moved, self.reach)
-        most = np.maximum(self._by_noise_alone(kernel, epsilon), unseen(n, epsilon, kernel, reach, LEVEL))
+        most = np.maximum(self._by_noise_alone(kernel, epsilon, level), unseen(n, epsilon, kernel, reach, level))
         return np.flatnonzero((most > delta) | (self.changed > 0))
 
-    def _by_noise_alone(self, kernel: NoiseKernel, epsilon: float) -> FloatArray:
+    def _by_noise_alone(self, kernel: NoiseKernel, epsilon: float, level: float = LEVEL) -> FloatArray:
         """(people,) what the noise alone leaves, of the largest move or on average over the databases."""
         most = alone(kernel, epsilon, self.moved)
         n = len(self.pairs.points) // self.pairs.draws
         if n < LEAST_DATABASES or not np.count_nonzero(most):
             return most
-        return np.minimum(most, each_day_alone(self.pairs, epsilon, kernel, LEVEL))
+        return np.minimum(most, each_day_alone(self.pairs, epsilon, kernel, level))
 
-    def meets(self, kernel: NoiseKernel, epsilon: float, delta: float, rows: IntArray | None = None) -> bool:
+    def meets(
+        self, kernel: NoiseKernel, epsilon: float, delta: float, rows: IntArray | None = None, level: float = LEVEL
+    ) -> bool:
         """Whether the noise keeps these people, or everybody, within delta, and the largest move."""
-        if self.of_the_day(kernel, epsilon) > delta:
+        if self.of_the_day(kernel, epsilon, level) > delta:
             return False
-        upper = self.of_everyone(kernel, epsilon, delta)[1] if rows is None else self.of_rows(kernel, epsilon, rows)
-        return float(upper.max(initial=0.0)) <= delta
+        if rows is None:
+            return float(self.of_everyone(kernel, epsilon, delta, level)[1].max(initial=0.0)) <= delta
+        return float(self.of_rows(kernel, epsilon, rows, level).max(initial=0.0)) <= delta
 
     # With a law
 

@@ -1,4 +1,4 @@
-"""`decide`: may it be published? One line, one sentence of reason, one of condition.
+"""`decide`: may it be published, as it is or with noise? One line, one sentence of reason, one of condition.
 
 Terminal, page, notebook and JSON say these. A pure function of a `Case`, which holds codes and numbers alone.
 """
@@ -10,11 +10,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from empriv.base.display import lines_html
-from empriv.words.sentences import amount, databases, number, percent, show_only, too_few_to_be_sure
+from empriv.words.sentences import (
+    amount,
+    databases,
+    leaves_little,
+    number,
+    percent,
+    show_only,
+    tells_little,
+    too_few_to_be_sure,
+)
 
-PUBLISH, WITH_NOISE, NOT_YET, NO_TARGET = "Publish", "Publish with noise", "Do not publish yet", "No decision"
-CHANGED = "Publish changed"
-KINDS = {PUBLISH: "publish", WITH_NOISE: "change", CHANGED: "change", NOT_YET: "stop"}
+PUBLISH, WITH_NOISE, NOT, NO_TARGET = "Publish", "Publish with noise", "Do not publish", "No decision"
+KINDS = {PUBLISH: "publish", WITH_NOISE: "change", NOT: "stop"}
 """How pages mark a decision; "open" where there is none."""
 RANDOM, DAY = "", "day"
 """Where a target is judged: on a random database, and on one that somebody was in, by what they did there."""
@@ -65,19 +73,17 @@ class NoisyAnswer:
     error : expected absolute noise, in the answer's units
     typical : size of a typical answer
     achieved : upper bound on delta of the most exposed individual with this noise
-    holds : whether it keeps the target of the case
+    against : why it must not be released so, in sentences; nothing if it may be
     unit : of the answer
     component : the number of several that these are of
-    how : what is done instead of adding noise, such as "Round to 10"; nothing for noise
     """
 
     error: float
     typical: float
     achieved: float
-    holds: bool
+    against: tuple[str, ...] = ()
     unit: str = ""
     component: str | None = None
-    how: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,12 +98,12 @@ class Case:
     epsilon, level : where the target holds, and the confidence of the bounds
     delta, upper : the estimate at ``epsilon`` and its upper bound, for where there is no target
     hidden : what the answer hides of what people did, if that was judged
-    obstacles : sentences of checks that rule out a pass; those that noise does not remove are ``lasting``
+    obstacles : sentences of checks that rule out a pass
     n_databases, needed : how many there are, and how many would resolve it if more would do
     known : what readers are taken to know of a database; ``presence`` whether also that somebody is in it
     times : publications
     sampled : whether databases are random samples of one table
-    noise : the answer with noise, if noise was designed
+    noise : the answer with noise, if that is what would be released
     """
 
     outcome: str | None
@@ -110,7 +116,6 @@ class Case:
     hidden: Hidden | None = None
     by_estimate: bool = False
     obstacles: Sequence[str] = ()
-    lasting: Sequence[str] = ()
     needed: int | None = None
     known: Sequence[str] = ()
     presence: bool = False
@@ -125,8 +130,8 @@ class Decision:
 
     Attributes
     ----------
-    word : "Publish", "Publish with noise", "Publish changed", "Do not publish yet"; "No decision" without a target
-    line : the same, with what noise costs
+    word : "Publish", "Publish with noise", "Do not publish"; "No decision" without a target
+    line : the same, as it is or with this noise, and what it costs
     reason : one sentence of why
     condition : one sentence of when it holds
     """
@@ -147,31 +152,29 @@ class Decision:
 
 
 def decide(case: Case) -> Decision:
-    """The decision on a case.
+    """The decision on a case: of the answer with noise if that is what would be released, else of the answer as it is.
 
-    An answer with noise is offered only if the noise keeps the target, is smaller than a typical answer, and nothing
-    stands in the way that noise does not remove.
+    Whether noise leaves enough of the answer is for whoever publishes to say; that it leaves little is said.
     """
     condition = _condition(case)
     if case.outcome is None:
         return Decision(NO_TARGET, f"No target was given: {_figures(case)}", _failing(case), condition)
-    if case.outcome == "pass":
-        return Decision(PUBLISH, PUBLISH, _reason(case), condition)
     noise, reason = case.noise, _reason(case)
-    # noise that adds nothing leaves the answer as it is, and so its verdict
-    if noise is None or not noise.holds or case.lasting or (noise.error <= 0 and not noise.how):
-        return Decision(NOT_YET, NOT_YET, reason, condition)
+    if noise is None or (noise.error <= 0 and not noise.against):
+        passed = case.outcome == "pass"
+        return Decision(PUBLISH if passed else NOT, PUBLISH if passed else f"{NOT} as it is", reason, condition)
+    if noise.against:
+        return Decision(NOT, f"{NOT} with this noise", " ".join(noise.against), condition)
     cost = f"±{amount(noise.error, noise.unit)} on a typical {amount(noise.typical, noise.unit)}"
     cost += "" if noise.component is None else f" for {noise.component}"
-    as_it_is = f"As it is: {reason[0].lower()}{reason[1:]}"
-    if noise.error >= noise.typical:
-        return Decision(NOT_YET, NOT_YET, f"{as_it_is} Noise that hides it is too large: {cost}.", condition)
-    if noise.how:
-        changed = f"{CHANGED}: {noise.how[0].lower()}{noise.how[1:]} ({cost})"
-        after = f"After it, delta is at most {number(noise.achieved)} for the most exposed."
-        return Decision(CHANGED, changed, f"{as_it_is} {after}", condition)
-    hidden = f"With the noise, delta is at most {number(noise.achieved)} for the most exposed."
-    return Decision(WITH_NOISE, f"{WITH_NOISE} ({cost})", f"{as_it_is} {hidden}", condition)
+    little = f" {leaves_little()}" if tells_little(noise.error, noise.typical) else ""
+    return Decision(
+        WITH_NOISE,
+        f"{WITH_NOISE} ({cost})",
+        f"As it is: {reason[0].lower()}{reason[1:]} With the noise, delta is at most {number(noise.achieved)} for the "
+        f"most exposed.{little}",
+        condition,
+    )
 
 
 def _figures(case: Case) -> str:

@@ -40,6 +40,15 @@ def amount(value: float, unit: str = "") -> str:
     return text if not unit else f"{text}{unit}" if unit in _CLOSE else f"{text} {unit}"
 
 
+def tells_little(error: float, typical: float) -> bool:
+    """Whether an error leaves little of an answer: it is more than half of a typical one."""
+    return error > 0.5 * typical
+
+
+def leaves_little() -> str:
+    return "Its error is more than half of a typical answer: what is published tells little."
+
+
 def percent(share: float) -> str:
     """A share as a percentage of two significant digits; 0% and 100% only for exactly 0 and 1."""
     if share in (0.0, 1.0):

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.noise.judging import JudgedAnswer
+from empriv.noise.judging import LEVEL, JudgedAnswer
 from empriv.results import IntArray
 
 _FIRST = 8  # people that the search looks at first, by each of two figures
@@ -26,23 +26,25 @@ _CELLS = 2.0**-6  # of the lattice: narrower noise never leaves 0
 def least_noise(judged: JudgedAnswer, widest: list[NoiseKernel], epsilon: float, delta: float) -> NoiseKernel | None:
     """The least noise of the smaller error, no wider than these kernels, one of each kind; None if they do not do.
 
-    Each kind is judged with itself as the kernel.
+    Each kind is judged with itself as the kernel, at a level that shares the error out over the kinds that are tried:
+    that of whichever is taken is 95%.
     """
+    level = 1.0 - (1.0 - LEVEL) / len(widest)
     rows = first_looked_at(judged)
     low = {wide.kind: max(_NARROWEST * wide.scale, _CELLS * wide.step) for wide in widest}
     unsure: dict[str, IntArray] = {}  # by kind: whoever met the target with less noise of the kind meets it with more
     for _ in range(_ROUNDS):
         best: NoiseKernel | None = None
         for wide in widest:
-            found = _bisected(judged, wide, low[wide.kind], best, epsilon, delta, rows)
+            found = _bisected(judged, wide, low[wide.kind], best, epsilon, delta, rows, level)
             best = best if found is None else found
         if best is None:
             return None
         if best.kind in unsure:
             asked = unsure[best.kind]
-            upper = judged.of_rows(best, epsilon, asked)
+            upper = judged.of_rows(best, epsilon, asked, level)
         else:
-            asked, upper = judged.of_everyone(best, epsilon, delta)
+            asked, upper = judged.of_everyone(best, epsilon, delta, level)
         worst = np.argsort(-upper, kind="stable")[: np.count_nonzero(upper > delta)]
         if not len(worst):
             return best
@@ -59,11 +61,12 @@ def _bisected(
     epsilon: float,
     delta: float,
     rows: IntArray,
+    level: float,
 ) -> NoiseKernel | None:
     """The least scale for these people; None if there is none, or none with a smaller error than the rival's."""
 
     def enough(scale: float) -> bool:
-        return judged.meets(widest.of_scale(scale), epsilon, delta, rows)
+        return judged.meets(widest.of_scale(scale), epsilon, delta, rows, level)
 
     high = widest.scale if rival is None else min(widest.scale, rival.error * widest.scale / widest.error)
     if high <= low or not enough(high):

@@ -13,7 +13,7 @@ import numpy as np
 
 from empriv.base.arguments import finite_epsilon, one_of, positive_number, whole_number
 from empriv.errors import CertificateError, InputError
-from empriv.judge.least import dither as dither_noise
+from empriv.judge.dither import dither as dither_noise
 from empriv.judge.noise_kernels import NoiseKernel, classical
 from empriv.measuring.line.risk import Risk
 from empriv.noise import METHODS

@@ -1,28 +1,25 @@
-"""What can be done, as the page shows it: rows of actions that were tried, and the decision that the best allows."""
+"""What can be done, as the page shows it: rows of actions that were tried."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.deciding import case_of
 from empriv.base.harmless import visible
 from empriv.comparing.advising import advise
 from empriv.comparing.ways import Action, Advice
 from empriv.errors import InputError
 from empriv.noise.noise import Noise
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
-from empriv.words.decision import NOT_YET, Decision, NoisyAnswer, decide
 from empriv.words.sentences import amount, number, percent
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 _MOST_ROWS = 5
-_STOPPED = "No action is enough as long as what is named above stands in the way, or costs too much."
 
 
 @dataclass(frozen=True)
@@ -73,36 +70,17 @@ def quick_advice(
         return None  # several numbers, or a scan, which holds too little
 
 
-def decision_on(audit: Audit, verdicts: Sequence[Verdict], advice: Advice | None) -> Decision:
-    """The decision, with what the best action allows; the worst verdict comes first."""
-    case = case_of(audit, verdicts)
-    best = None if advice is None else advice.best
-    if advice is None or best is None or best.code == "as-is":
-        return decide(case)
-    # an action was tried for one target: others must be met already
-    holds = best.meets and all(verdict == PASS for verdict in verdicts[1:])
-    how = "" if best.code == "noise" else best.title
-    upper = best.delta if best.upper is None else best.upper
-    return decide(replace(case, noise=NoisyAnswer(best.error, advice.typical, upper, holds, audit.unit, how=how)))
-
-
-def actions_of(advice: Advice, decision: Decision, unit: str) -> Actions:
-    """What each kind of action gives and costs, classical noise last.
-
-    None is recommended while something else stands in the way.
-    """
-    stopped = decision.word == NOT_YET and advice.best is not None
+def actions_of(advice: Advice, unit: str) -> Actions:
+    """What each kind of action gives and costs, classical noise last."""
     rows = tuple(
         ActionRow(
-            visible(action.title), _delta(action), _error(action, unit),
-            UNRESOLVED if stopped and action.meets else action.verdict, visible(action.command),
-            action is advice.best and not stopped,
+            visible(action.title), _delta(action), _error(action, unit), action.verdict, visible(action.command),
+            action is advice.best,
         )
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
         if action.code != "noise" or action.error > 0
     )  # fmt: skip
-    said = (*([_STOPPED] if stopped else []), *advice.saved[:1], *advice.left_out)
-    return Actions(rows, tuple(map(visible, said)))
+    return Actions(rows, tuple(map(visible, (*advice.saved[:1], *advice.left_out))))
 
 
 def _delta(action: Action) -> str:

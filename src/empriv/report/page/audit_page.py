@@ -106,7 +106,7 @@ def page_of(
         "cards": cards_of(material, verdicts),
         "actions": actions,
         "table": picture_of(drawn[TABLE]) if TABLE in drawn else None,
-        "exposed": exposed_people(material, names, audit.unit, _day(verdicts, audit.unit)),
+        "exposed": exposed_people(material, names, audit.unit, _day(verdicts, audit.unit), decision.reason),
         "names_said": names_said,
         "again": again,
         "at": figures_at(material),

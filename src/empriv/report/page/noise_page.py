@@ -25,8 +25,7 @@ from empriv.report.charts.chart import Chart
 from empriv.report.charts.released import released_chart
 from empriv.report.page.audit_page import Card, record_of
 from empriv.report.page.rendering import label, page_path, payload_of, picture_of, render
-from empriv.validate.verdict import Verdict
-from empriv.words.decision import KINDS, PUBLISH, Decision
+from empriv.words.decision import KINDS
 from empriv.words.sentences import amount, number, percent
 
 _MOST_DRAWN = 4  # numbers of several
@@ -76,7 +75,7 @@ def noise_report(
     facts = facts_of_noise(noise)
     alone = audit.alone
     verdict = alone.verdict(epsilon=noise.epsilon, delta=noise.delta)
-    decision = _decision(audit, verdict, noise)
+    decision = audit.decision(verdict, noise=noise)
     released = released_chart(alone, noise) if isinstance(noise, Noise) and not noise.given else None
     charts = [_answers(alone, facts), *([] if released is None else [released])]
     query = "the query" if audit.origin is None else shortened(" ".join(audit.query.split()), 80)
@@ -118,13 +117,6 @@ def _(noise: Noise) -> NoiseFacts:
 @facts_of_noise.register
 def _(noise: JointNoise) -> NoiseFacts:
     return NoiseFacts(noise.laws, {"of all numbers together": noise.achieved_delta}, "", "joint")
-
-
-def _decision(audit: Audit, verdict: Verdict, noise: Noise | JointNoise) -> Decision:
-    made = audit.decision(verdict, noise=noise)
-    if made.word == PUBLISH:
-        return Decision(made.word, "Publish, with this noise or without it", made.reason, made.condition)
-    return made
 
 
 def _cards(noise: Noise | JointNoise, facts: NoiseFacts, audit: Audit) -> list[Card]:

@@ -48,9 +48,11 @@ class Exposed:
     with_day: bool
 
 
-def exposed_people(material: Material, names: Sequence[str], unit: str, day: Hidden | None = None) -> Exposed:
+def exposed_people(
+    material: Material, names: Sequence[str], unit: str, day: Hidden | None = None, said: str = ""
+) -> Exposed:
     """Who moved the answer most, and who is most exposed at the page's epsilon, under the ``names`` of
-    ``material.rows``."""
+    ``material.rows``; what was ``said`` above is not said again."""
     audit = material.audit
     random = material.curves.table[:, material.start]
     size = np.where(np.isnan(material.influence), np.inf, material.influence)[material.rows]
@@ -69,7 +71,7 @@ def exposed_people(material: Material, names: Sequence[str], unit: str, day: Hid
         for k in shown
     )
     cover = "" if day is None else f"{hides(day)}{beyond_cover(day)}"
-    return Exposed(_share_sentence(material, random), cover, people, moves is not None)
+    return Exposed(_share_sentence(material, random), "" if cover in said else cover, people, moves is not None)
 
 
 def _largest_move(material: Material, row: int, moves: Moves | None, unit: str) -> tuple[str, str]:

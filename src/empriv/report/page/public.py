@@ -36,7 +36,7 @@ from empriv.results import FloatArray
 from empriv.scale.tallied import TalliedRisk
 from empriv.validate.bounds.line_bounds import floor
 from empriv.words import sentences as words
-from empriv.words.decision import KINDS, NO_TARGET, Decision
+from empriv.words.decision import KINDS, Decision
 from empriv.words.facts import Figure
 from empriv.words.sentences import number, percent
 from empriv.words.summary import figure_sentence
@@ -169,9 +169,8 @@ def _decision(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], figures: st
     """The word of the decision; its reasons hold no figure that is not rounded."""
     made = audit.decision([verdict for _, verdict in verdicts])
     sentences = [words.side_by_side(v.by_estimate, v.by_bound, v.level, "") for _, v in verdicts]
-    line = made.line if made.word == NO_TARGET else made.word
     condition = f"Holds for databases like these {audit.n_databases:,}."
-    return Decision(made.word, line, " ".join(dict.fromkeys(sentences)) or figures, condition)
+    return Decision(made.word, made.line, " ".join(dict.fromkeys(sentences)) or figures, condition)
 
 
 @singledispatch

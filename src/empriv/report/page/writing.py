@@ -23,7 +23,7 @@ from empriv.errors import InputError, MissingExtraError
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.released import Additive, released_chart
 from empriv.report.gather import Material, gather
-from empriv.report.page.actions import actions_of, decision_on, quick_advice, worst_first
+from empriv.report.page.actions import actions_of, quick_advice, worst_first
 from empriv.report.page.audit_page import page_of
 from empriv.report.page.people_table import individuals_rows
 from empriv.report.page.public import public_page
@@ -119,8 +119,8 @@ def write_report(
         names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
     judged = [verdict for _, verdict in verdicts]
     advice = quick_advice(audit, judged, noise=noise) if advice is None else advice
-    decision = decision_on(audit, judged, advice)
-    actions = None if advice is None else actions_of(advice, decision, audit.unit)
+    decision = audit.decision(judged)
+    actions = None if advice is None else actions_of(advice, audit.unit)
     text = page_of(
         material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, actions=actions,
         extra=extra, config=config, title=title,
