@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import empriv
 from empriv.auditing import costs
-from empriv.auditing.costs import Expected, estimate, judging
+from empriv.auditing.costs import Expected, estimate
 from empriv.base import free_memory as memory
 from empriv.base.free_memory import free_memory
 from empriv.cli.main import main
@@ -61,18 +61,11 @@ def test_numbers_of_a_table_and_runs_once_per_individual() -> None:
     slow = "SELECT sum(a.x * b.range) FROM (SELECT * FROM data LIMIT 9) a, range(3) b"
     cost = estimate(data, ["sum(x)", slow], Run())
     assert (cost.numbers, cost.one_by_one) == (2, 1)
-    assert cost.seconds["Collecting"] > 0
     assert "once per individual" in " ".join(cost.sentences)
 
 
-def test_two_numbers_take_longer_unless_one_is_a_count(flights: Any) -> None:
-    others = "stddev_samp(delay)", "SELECT count(*) AS n FROM data"
-    amounts, count = (estimate(flights, ["avg(delay)", other], Run()) for other in others)
-    assert amounts.seconds["Judging"] / amounts.slowness > 1.5 * count.seconds["Judging"] / count.slowness
-
-
 def cost_of(memory_needed: int, free: int | None) -> Expected:
-    return Expected(10, 5, 4, 8, 1, memory_needed, free, {"Collecting": 1.0, "Judging": 130.0})
+    return Expected(10, 5, 4, 8, 1, memory_needed, free)
 
 
 def test_words_say_what_is_short_and_what_to_do() -> None:
@@ -83,13 +76,6 @@ def test_words_say_what_is_short_and_what_to_do() -> None:
     assert "how much is free is not known" in unknown.sentences[1]
     assert "`empriv scan`" in short.sentences[-1]
     assert "Spark" in short.sentences[-1]
-    assert "2 min (collecting 1 s, judging 2 min)" in plenty.sentences[1]
-
-
-def test_more_people_and_more_numbers_take_longer() -> None:
-    assert judging(100_000) > judging(1_000) > 0
-    assert judging(1_000, 2) > judging(1_000, 2, counts=True) > judging(1_000)
-    assert judging(1_000, 8) > judging(1_000, 3) > judging(1_000)
 
 
 def test_the_command_says_it_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,7 +245,7 @@ class TestFilesOfResults:
             ("ended.json", {"code": 0, "at": "x"}),
             ("ended.json", {"code": 0, "at": 1e300}),
             ("ended.json", {"code": 1e300, "at": 1.0}),
-            ("progress.json", {"share": "x", "seconds_left": "x"}),
+            ("progress.json", {"share": "x"}),
         ]
         place = tmp_path / ".empriv-app" / "work" / f"{'2' * 20}-{'0' * 8}"
         with running(tmp_path) as desk:

@@ -114,8 +114,7 @@ def progress_piece(request: Request, work: Work | None) -> Response:
 
 def how_far(work: Work) -> dict[str, Any]:
     """What a bar shows of work that is under way."""
-    left = None if work.seconds_left is None else duration(work.seconds_left)
-    return {"share": work.share, "elapsed": duration(time.time() - work.began), "left": left}
+    return {"share": work.share, "elapsed": duration(time.time() - work.began)}
 
 
 def arguments_of(name: str, *, trusted: bool = False) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Work:
     arguments : of the command line
     state : "running", "done", "failed", "cancelled", or "lost" (its process is gone without a word)
     code : exit code, if it has ended
-    stage, share, seconds_left : how far it is
+    stage, share : how far it is
     said : what it printed for people to read; of a failure, the sentence that says why
     began, ended : seconds since 1970
     settings : mark of the audit's settings when it began
@@ -69,7 +69,6 @@ class Work:
     code: int | None = None
     stage: str = ""
     share: float = 0.0
-    seconds_left: float | None = None
     said: str = ""
     ended: float | None = None
     settings: str = ""
@@ -121,7 +120,6 @@ def seen(folder: Folder, key: str) -> Work:
         _processes[key].poll()  # so that nothing is left of one that has ended
     began, ended = _number(asked["began"]), _read(place / "ended.json")
     progress = _read(place / "progress.json") or {}
-    left = progress.get("seconds_left")
     code = None if ended is None else int(ended["code"])
     state = "running"
     cancelled = (place / "cancelled").exists()
@@ -135,7 +133,7 @@ def seen(folder: Folder, key: str) -> Work:
     return Work(
         key=key, audit=str(asked["audit"]), title=str(asked["title"]), arguments=tuple(map(str, asked["arguments"])),
         state=state, began=began, code=code, stage=str(progress.get("stage", "")),
-        share=_number(progress.get("share", 0.0), 1.0), seconds_left=None if left is None else _number(left),
+        share=_number(progress.get("share", 0.0), 1.0),
         said=_said(place, state, code), ended=None if ended is None else _number(ended["at"]),
         settings=str(asked.get("settings", "")),
     )  # fmt: skip

@@ -1,42 +1,31 @@
-"""What an audit will take, before it starts: rows, entries, memory and seconds, from a small sample of the individuals.
+"""What an audit will take, before it starts: rows, entries and memory, from a small sample of the individuals.
 
-An entry is a database that an individual is in. Entries are counted on a sample, and seconds follow from them and from
-how quick the machine is just now. They are meant to be right within a factor of 3.
+An entry is a database that an individual is in; entries are counted on a sample. How long it takes is not said: no
+estimate was right often enough.
 """
 
 from __future__ import annotations
 
 import glob
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from empriv.base.free_memory import free_memory
-from empriv.base.progress import duration, progress
+from empriv.base.progress import progress
 from empriv.collecting.engines.engine import Engine
 from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_options import Run
 from empriv.collecting.sources import Databases, Files, Frame, Select, Stored, Table
 from empriv.collecting.sql.aggregates import NotDecomposable
 from empriv.collecting.sql.decomposing import decompose
-from empriv.collecting.sql.reruns import expected_seconds, to_stderr
-from empriv.collecting.sql.statement import admit
+from empriv.collecting.sql.reruns import to_stderr
 from empriv.collecting.sql.streaming import stream
 from empriv.errors import InputError
 
 SAMPLE_ROWS = 200_000
-COLLECTING, JUDGING = "Collecting", "Judging"
-# Seconds of a usual processor, which sorts 200,000 doubles so many times in `_SECONDS`; and bytes.
-_SORTS, _SECONDS = 10, 0.1
-_SESSION, _PER_ROW, _PER_ENTRY = 0.1, 1.5e-7, 3.2e-7
-_JUDGING, _PER_PERSON = 2.5, 3e-4
-_PLANE, _PLANE_PER_PERSON = 10.0, 0.016  # two numbers that are integrated over the plane
-_TABLE, _PER_NUMBER = 1.5, 0.45  # more of them, times one: at least, and for each
 _BYTES, _BYTES_PER_ENTRY = 350 * 2**20, 150
 LARGE = 100 * 2**20  # bytes of rows: results of less fit into any memory
 _BYTES_PER_ROW = 100  # of a table in memory, where every one of a million rows may be a result
@@ -53,8 +42,6 @@ class Expected:
     numbers : how many numbers the queries give
     memory : bytes at most
     free : bytes that are free, or None where the system does not tell
-    seconds : by stage
-    slowness : how much longer the machine takes just now than a usual processor
     one_by_one : queries that are run once per individual, since they cannot be rewritten
     """
 
@@ -65,8 +52,6 @@ class Expected:
     numbers: int
     memory: int
     free: int | None
-    seconds: Mapping[str, float]
-    slowness: float = 1.0
     one_by_one: int = 0
 
     @property
@@ -84,12 +69,10 @@ class Expected:
         """The same in words."""
         numbers = "" if self.numbers == 1 else f", {self.numbers:,} numbers each"
         free = "how much is free is not known" if self.free is None else f"{_size(self.free)} are free"
-        stages = ", ".join(f"{stage.lower()} {duration(seconds)}" for stage, seconds in self.seconds.items())
         return (
             f"{self.rows:,} rows of {self.individuals:,} individuals in {self.databases:,} databases: about "
             f"{_rounded(self.entries)} results without an individual{numbers}.",
-            f"An audit takes about {_size(self.memory)} of memory ({free}) and {duration(sum(self.seconds.values()))} "
-            f"({stages}), give or take a factor of 3.",
+            f"An audit takes about {_size(self.memory)} of memory ({free}), give or take a factor of 3.",
             *(["The query cannot be rewritten, and is run once per individual."] if self.one_by_one else []),
             *([] if self.fits else [self.advice]),
         )
@@ -107,8 +90,7 @@ class Expected:
         return {
             "format": "empriv estimate", "version": 1, "rows": self.rows, "databases": self.databases,
             "individuals": self.individuals, "entries": self.entries, "numbers": self.numbers,
-            "memory": self.memory, "free": self.free, "seconds": dict(self.seconds), "slowness": self.slowness,
-            "fits": self.fits,
+            "memory": self.memory, "free": self.free, "fits": self.fits,
         }  # fmt: skip
 
 
@@ -157,37 +139,12 @@ def estimate(data: Databases, queries: Sequence[str | Query], run: Run) -> Expec
     each = len(part.entry_database) / max(part.n_individuals, 1)
     entries = round(each * streamed.people)
     plans = [_numbers(engine, data, question) for question in questions]
-    one_by_one = [question for question, plan in zip(questions, plans, strict=True) if plan is None]
-    reruns = sum(_timed_runs(engine, data, question) for question in one_by_one)
     numbers = sum(plan or 1 for plan in plans)
-    collecting = len(questions) * (_SESSION + _PER_ROW * streamed.rows + _PER_ENTRY * entries)
-    speed = slowness()
-    judged = judging(streamed.people, numbers, counts=any(question.counts for question in questions))
     return Expected(
         rows=streamed.rows, databases=streamed.everyone.n_databases, individuals=streamed.people, entries=entries,
         numbers=numbers, memory=_BYTES + _BYTES_PER_ENTRY * entries * numbers, free=free_memory(),
-        seconds={COLLECTING: speed * collecting + reruns, JUDGING: speed * judged},
-        slowness=speed, one_by_one=len(one_by_one),
+        one_by_one=plans.count(None),
     )  # fmt: skip
-
-
-def judging(people: int, numbers: int = 1, *, counts: bool = False) -> float:
-    """Seconds of one usual processor for figures, bounds and checks; ``counts`` says that one number is a count.
-
-    Two numbers are integrated over the plane, unless one moves by whole numbers, which tells more than the rest.
-    """
-    if numbers == 2 and not counts:
-        return _PLANE + _PLANE_PER_PERSON * people
-    return (_JUDGING + _PER_PERSON * people) * (1.0 if numbers == 1 else _TABLE + _PER_NUMBER * numbers)
-
-
-def slowness() -> float:
-    """How much longer the machine takes just now than a usual processor: other work counts."""
-    values = np.random.default_rng(0).random(200_000)
-    began = time.perf_counter()
-    for _ in range(_SORTS):
-        np.sort(values)
-    return (time.perf_counter() - began) / _SECONDS
 
 
 def _numbers(engine: Engine, data: Databases, query: Query) -> int | None:
@@ -200,14 +157,6 @@ def _numbers(engine: Engine, data: Databases, query: Query) -> int | None:
             return len(streamed.everyone.components or ("",))
     except NotDecomposable:
         return None
-
-
-def _timed_runs(engine: Engine, data: Databases, query: Query) -> float:
-    """Seconds of a query that is run once per individual, by a few of its runs."""
-    with engine.session(data) as session:
-        admit(session, query)
-        database, individual = session.presence()
-        return expected_seconds(session, query, database, individual)
 
 
 def _rounded(count: int) -> str:

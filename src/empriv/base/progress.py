@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -24,7 +24,6 @@ QUIET_SECONDS = 2.0
 LINE_SECONDS = 5.0
 _GLANCE_SECONDS = 0.25
 _IDLE_GLANCES = 4
-_STILL = 0.1
 _LATER_PARTS = 0.5  # of what is left of a stage: nobody knows how many parts follow
 
 
@@ -36,21 +35,25 @@ class Advance(Protocol):
 
 @dataclass(frozen=True)
 class Standing:
-    """How far some work is: its stage, the share of all that is done, and about how many seconds are left.
+    """How far some work is: its stage, which of how many, the share of all that is done, and for how long it has run.
 
-    ``seconds_left`` is None as long as nobody knows; ``known`` are sentences about what has been found already.
+    ``counted`` says that the share is of units that were counted; ``known`` are sentences about what has been found
+    already. How long it will take is not said: nobody knows.
     """
 
     stage: str
+    step: int
+    steps: int
     share: float
-    seconds_left: float | None
+    seconds: float
+    counted: bool = False
     known: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
-        if self.seconds_left is None:
-            return f"{self.stage}; Ctrl-C stops it"
-        return f"{self.stage}: {self.share:.0%} of all, about {duration(self.seconds_left)} left; Ctrl-C stops it"
+        which = "" if self.steps == 1 else f" (step {self.step} of {self.steps})"
+        done = f", {int(100 * self.share)}%" if self.counted else ""
+        return f"{self.stage}{which}{done}, {duration(self.seconds)} so far; Ctrl-C stops it"
 
 
 @contextmanager
@@ -69,7 +72,7 @@ def listening(listener: Callable[[Standing], None]) -> Iterator[None]:
 
 @contextmanager
 def progress(total: int, description: str, *, show: bool | None = None) -> Iterator[Advance]:
-    """Show how far the work in the body is, and the time that is left, on stderr.
+    """Show how far the work in the body is on stderr.
 
     Parameters
     ----------
@@ -88,68 +91,49 @@ def progress(total: int, description: str, *, show: bool | None = None) -> Itera
     if _shown is not None:
         yield _shown.part(total, _LATER_PARTS)
         return
-    with _showing(Bar({description: None}, show)) as bar:
+    with _showing(Bar([description], show)) as bar:
         bar.begin(description)
         yield bar.part(total, 1.0)
 
 
 @contextmanager
-def whole(stages: Mapping[str, float], *, show: bool | None = None) -> Iterator[Bar]:
-    """Show one bar for all the stages of a command.
-
-    Parameters
-    ----------
-    stages : names of the stages in order, and about how many seconds each takes; how long those that are over really
-        took corrects the others
-    show : False shows nothing
-    """
+def whole(stages: Sequence[str], *, show: bool | None = None) -> Iterator[Bar]:
+    """Show one bar for all the stages of a command, by their names in order; ``show=False`` shows nothing."""
     with _showing(Bar(stages, show)) as bar:
         yield bar
 
 
 class Bar:
-    """How far all the stages of some work are, and who is told.
+    """How far all the stages of some work are, and who is told."""
 
-    What is left of a stage is what was expected of it, and the more of its parts are done, the more what these took.
-    Within a stage the time that is left does not grow: a stage that lasts longer than expected says nothing about the
-    others before it is over. Only one that was to be over long ago has at least a tenth of its time left.
-    """
-
-    def __init__(self, stages: Mapping[str, float | None], show: bool | None) -> None:
-        self._expected = dict(stages)
+    def __init__(self, stages: Sequence[str], show: bool | None) -> None:
+        self._stages = list(stages)
         self._show = show
-        self._began = self._stage_began = time.monotonic()
+        self._began = time.monotonic()
         self._said = -LINE_SECONDS
         self._lock = threading.Lock()
         self._stage = ""  # nothing is shown between stages
         self._filled = self._unit_end = self._share = 0.0
-        self._least_left: float | None = None  # that was told in this stage
+        self._counted = False
         self._known: tuple[str, ...] = ()
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def begin(self, stage: str) -> None:
         """Say which stage begins; those before it are done."""
         with self._lock:
-            if stage not in self._expected:
+            if stage not in self._stages:
                 raise KeyError(stage)
-            self._stage, self._stage_began = stage, time.monotonic()
+            self._stage = stage
             self._filled, self._unit_end = 0.0, 1.0
-            self._least_left = None
         if self._show:
             self.tell()
-
-    def expect(self, stages: Mapping[str, float]) -> None:
-        """Say better how many seconds these stages take, now that more is known."""
-        with self._lock:
-            self._expected.update({stage: stages[stage] for stage in self._expected if stage in stages})
-            self._least_left = None
 
     def part(self, total: int, share: float = _LATER_PARTS) -> Advance:
         """Counts a part of the stage that is under way; it fills this share of what is left of the stage."""
         with self._lock:
             start, width = self._filled, share * (self._unit_end - self._filled)
             if share == 1.0:
-                self._unit_end = start + width / max(total, 1)
+                self._unit_end, self._counted = start + width / max(total, 1), True
         counted = [0]
 
         def advance(k: int = 1) -> None:
@@ -179,39 +163,12 @@ class Bar:
     def standing(self) -> Standing:
         """How far it is now; the share never falls."""
         with self._lock:
-            now = time.monotonic()
-            left = self._seconds_left(now) if self._stage else None
-            if left is not None and self._expected[self._stage] is not None:
-                self._least_left = left if self._least_left is None else min(left, self._least_left)
-                left = max(self._least_left, _STILL * (now - self._stage_began))
-            spent = now - self._began
-            if self._expected.get(self._stage) is None:
-                self._share = max(self._share, self._filled)
-            elif left is not None and spent + left > 0:
-                self._share = max(self._share, spent / (spent + left))
-            return Standing(self._stage, min(self._share, 1.0), left, self._known)
-
-    def _seconds_left(self, now: float) -> float | None:
-        names = list(self._expected)
-        place = names.index(self._stage)
-        expected, spent = self._expected[self._stage], now - self._stage_began
-        by_parts = spent * (1 - self._filled) / self._filled if self._filled > 0 else None
-        if expected is None:
-            return by_parts
-        # Work that was to be over has some of its time left: nobody knows how much.
-        by_model = max(self._pace(place, now) * expected - spent, _STILL * spent)
-        own = by_model if by_parts is None else (1 - self._filled) * by_model + self._filled * by_parts
-        own = max(own, _STILL * spent)
-        until_now = sum(self._expected[name] or 0.0 for name in names[: place + 1])
-        pace = (now - self._began + own) / until_now if until_now > 0 else 1.0
-        return own + pace * sum(self._expected[name] or 0.0 for name in names[place + 1 :])
-
-    def _pace(self, place: int, now: float) -> float:
-        """How much longer than expected the stages before this one took."""
-        before = sum(list(self._expected.values())[k] or 0.0 for k in range(place))
-        took = self._stage_began - self._began
-        # Stages that were to take no time say nothing about the others.
-        return took / before if before > 0.1 * (now - self._began) and took > 0 else 1.0
+            place = self._stages.index(self._stage) if self._stage else 0
+            self._share = max(self._share, (place + self._filled) / len(self._stages))
+            seconds = time.monotonic() - self._began
+            return Standing(
+                self._stage, place + 1, len(self._stages), min(self._share, 1.0), seconds, self._counted, self._known
+            )
 
     def end(self) -> None:
         if self._show:

@@ -114,7 +114,7 @@ def advise(
     check_targets((settings.json, settings.save, write_config), paths_read(settings))
     settings.check_known()
 
-    bar = bar_of({"Collecting and measuring": 1.0, "Trying ways to publish": 10.0}, quiet=quiet)
+    bar = bar_of(("Collecting and measuring", "Trying ways to publish"), quiet=quiet)
 
     def work(engine: Any) -> tuple[Audit, Advice]:
         import empriv

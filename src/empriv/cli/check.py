@@ -63,7 +63,7 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
     written = (settings.json, settings.save, settings.report, None if markdown == "-" else markdown)
     read = [*paths_read(settings), path, *([] if settings.ledger is None else [settings.ledger])]
     check_targets((*written, *beside_report(settings.report, everything=settings.beside)), read)
-    bar = bar_of({LOOKING: 1.0} if dry_run else stages_of(wanted), quiet=wanted.quiet)
+    bar = bar_of((LOOKING,) if dry_run else stages_of(wanted), quiet=wanted.quiet)
     with engine_of(limits_of(settings)) as engine:
         if dry_run:
             bar.begin(LOOKING)

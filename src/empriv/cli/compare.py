@@ -64,8 +64,8 @@ def compare(paths: tuple[str, ...], config: str | None, trust_config: bool, **gi
     read_too = list(paths) if config is None else [config, *paths_read(settings)]
     check_targets((settings.json, settings.report), read_too)
 
-    page = {} if settings.report is None else {PAGE: 4.0}
-    bar = bar_of({"Collecting and measuring": 2.0, "Comparing": 6.0, **page}, quiet=quiet)
+    page = () if settings.report is None else (PAGE,)
+    bar = bar_of(("Collecting and measuring", "Comparing", *page), quiet=quiet)
 
     def work(engine: Any) -> Any:
         bar.begin("Collecting and measuring")

@@ -36,7 +36,7 @@ def _estimated(settings: Settings) -> Expected:
     from empriv.collecting.run_options import Run
 
     with (
-        whole({LOOKING: 1.0}, show=False if _is_quiet(settings) else None) as bar,
+        whole((LOOKING,), show=False if _is_quiet(settings) else None) as bar,
         engine_of(limits_of(settings)) as engine,
     ):
         bar.begin(LOOKING)

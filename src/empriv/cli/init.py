@@ -48,7 +48,7 @@ def init(files: tuple[str, ...], table: str | None, path: str, force: bool, quie
         with engine_of({}) as engine:
             return look(engine, one_table(settings))
 
-    bar = bar_of({LOOKING: 1.0}, quiet=bool(quiet))
+    bar = bar_of((LOOKING,), quiet=bool(quiet))
     bar.begin(LOOKING)
     seen = interruptible(work)
     bar.pause()

@@ -168,10 +168,9 @@ def noise(
         click.get_current_context().exit(POLICY_FAILED)
 
 
-def _stages(report: str | None) -> dict[str, float]:
-    """What the command does, and about how many seconds each may take."""
-    stages = {"Measuring": 0.5, "Designing noise": 3.0, "Judging": 1.0}
-    return stages if report is None else {**stages, PAGE: 4.0}
+def _stages(report: str | None) -> tuple[str, ...]:
+    """What the command does."""
+    return ("Measuring", "Designing noise", "Judging", *(() if report is None else (PAGE,)))
 
 
 def write_noise_page(designed: Noise | JointNoise, audit: Audit, path: str, bar: Bar, *, quiet: bool) -> None:
@@ -197,7 +196,7 @@ def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | 
     if not isinstance(saved, empriv.Noise | empriv.JointNoise):
         raise InputError("--noise must name saved noise, got another file. Hint: `empriv noise --save` writes it.")
     alone = audit.alone
-    bar = bar_of({"Certifying": 2.0, "Judging": 2.0, PAGE: 4.0}, quiet=quiet)
+    bar = bar_of(("Certifying", "Judging", PAGE), quiet=quiet)
     bar.begin("Certifying")
     try:
         made = interruptible(lambda: saved.certified_for(alone))

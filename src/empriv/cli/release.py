@@ -81,7 +81,7 @@ def release(
     if not isinstance(saved, empriv.Noise | JointNoise):
         raise InputError("NOISE must be a file that `empriv noise --save` wrote, got a different one.")
     saved.check_release()
-    bar = bar_of({"Measuring": 1.0, "Certifying": 4.0}, quiet=False)
+    bar = bar_of(("Measuring", "Certifying"), quiet=False)
     bar.begin("Measuring")
     loaded = None if audit is None else interruptible(lambda: load_audit(str(audit), (saved.epsilon,)))
     answer: Any = None

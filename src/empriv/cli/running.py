@@ -41,7 +41,7 @@ WORKER = "empriv audit"
 _CURVE_POINTS = 25
 PAGE, LOOKING = "Writing the page", "Looking at the data"
 _WAYS = "Trying what can be done"
-_STAGES = {"Collecting": 1.0, "Measuring": 0.5, "Judging": 3.0, _WAYS: 5.0, PAGE: 4.0}
+_STAGES = ("Collecting", "Measuring", "Judging", _WAYS, PAGE)
 
 
 @dataclass(frozen=True)
@@ -131,23 +131,18 @@ def finish(
         exit_by(finished.verdicts)
 
 
-def bar_of(stages: Mapping[str, float], *, quiet: bool) -> Bar:
-    """One bar for all of the command that runs now, with the seconds that each stage may take; it ends with it."""
+def bar_of(stages: Sequence[str], *, quiet: bool) -> Bar:
+    """One bar for all stages of the command that runs now; it ends with it."""
     return click.get_current_context().with_resource(whole(stages, show=False if quiet else None))
 
 
-def stages_of(wanted: Wanted) -> dict[str, float]:
+def stages_of(wanted: Wanted) -> tuple[str, ...]:
     """The stages of a command that audits."""
-    left_out = {} if wanted.report else {PAGE, _WAYS}
-    return {stage: seconds for stage, seconds in _STAGES.items() if stage not in left_out}
+    return _STAGES if wanted.report else _STAGES[:3]
 
 
 def measure_in_turn(audit: Audit, wanted: Wanted, bar: Bar) -> None:
     """Measure and judge an audit, and show what is known of it as soon as it is."""
-    from empriv.auditing.costs import judging
-
-    names = audit.results.components
-    bar.expect({"Judging": judging(audit.results.n_individuals, 1 if names is None else len(names))})
     bar.begin("Measuring")
     for place, sentence in enumerate(audit.in_turn(wanted.epsilons, every=wanted.json is not None)):
         if place == 0:

@@ -99,7 +99,7 @@ def scan(delta: tuple[float, ...], bounds: bool, checkpoint: str | None, **given
     check_report(settings)
     check_targets((settings.json, settings.save, settings.report, checkpoint), paths_read(settings))
     quiet = settings.quiet or settings.json == "-"
-    bar = bar_of({"Scanning individuals": 10.0, **stages_of(Wanted.of(settings))}, quiet=quiet)
+    bar = bar_of(("Scanning individuals", *stages_of(Wanted.of(settings))), quiet=quiet)
     bar.begin("Scanning individuals")
     scanned = _scanned(settings, deltas=delta, bounds=bounds, checkpoint=checkpoint)
     _tell(scanned, settings, bar)
