@@ -143,7 +143,7 @@ def advise(
     files = {} if from_file else {id(action): config_of(settings, action, aim) for action in advice.rows}
     if not quiet:
         with printing():
-            _print(advice)
+            _print(advice, saved=from_file or settings.save is not None, rows=not from_file, written=write_config)
     if settings.save is not None:
         write_to(settings.save, audited.save)
     if write_config is not None:
@@ -199,14 +199,23 @@ def _chosen(advice: Advice, row: int | None) -> Action:
     return advice.rows[0 if row is None else row - 1]
 
 
-def _print(advice: Advice) -> None:
+def _print(advice: Advice, *, saved: bool, rows: bool, written: str | None) -> None:
+    """The rows, and the command of each; a row that needs a file says how to have it written."""
+    from empriv.cli.hints import as_typed
     from empriv.cli.terminal import printable
 
     for line in str(advice).splitlines():
         click.echo(printable(line))
     commands: dict[str, list[int]] = {}
     for place, action in enumerate(advice.rows, start=1):
-        commands.setdefault(action.command, []).append(place)
-    click.echo("\nWhat does it, by row (--write-config PATH --row N writes the file that --config names):")
+        if action.toml and not rows:
+            command = "give the files of the rows and --query instead of the saved audit, and --write-config"
+        elif action.toml:
+            first = "" if written is not None else "with --write-config advice.toml --row N, then "
+            command = f"{first}{as_typed(action.command)}"
+        else:
+            command = as_typed(action.command)
+        commands.setdefault(command, []).append(place)
+    click.echo(f"\nWhat does it, by row{'' if saved else ' (after --save audit.empriv)'}:")
     for command, places in commands.items():
         click.echo(printable(f"  {', '.join(map(str, places))}: {command}"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +12,7 @@ import click
 
 from empriv.cli.audit import run_audit
 from empriv.cli.config import Settings, read_config, settings_of, to_toml
+from empriv.cli.hints import with_keys
 from empriv.cli.inputs import beside_report, check_targets, density_from_name, paths_read, source_of
 from empriv.cli.markdown import as_markdown
 from empriv.cli.options import quiet_option
@@ -28,7 +31,7 @@ from empriv.cli.running import (
 )
 from empriv.cli.terminal import printable
 from empriv.cli.trust import check_trust
-from empriv.errors import InputError
+from empriv.errors import EmprivError, InputError
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
@@ -67,7 +70,8 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
     with engine_of(limits_of(settings)) as engine:
         if dry_run:
             bar.begin(LOOKING)
-            interruptible(lambda: _validate(settings, engine))
+            with keys_in_hints():
+                interruptible(lambda: _validate(settings, engine))
             bar.pause()
             if not wanted.quiet:
                 click.echo(printable(f"{Path(path).name} is valid: its files, columns, queries and promises."))
@@ -80,7 +84,8 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
             bar.begin("Judging")
             return _checked(audit, wanted, figures=figures_wanted)
 
-        checked, decision = interruptible(work)
+        with keys_in_hints():
+            checked, decision = interruptible(work)
     bar.pause()
     summary = None if markdown is None or checked.figures is None else as_markdown(checked.figures)
     with printing():
@@ -91,6 +96,15 @@ def check(path: str, dry_run: bool, markdown: str | None, trust_config: bool, qu
     text = None if markdown in (None, "-") or summary is None else (str(markdown), summary)
     write_files(checked, wanted, bar, save=settings.save, text=text)
     exit_by(checked.verdicts)
+
+
+@contextmanager
+def keys_in_hints() -> Iterator[None]:
+    """Say what was wrong with the keys of the file, which this command takes instead of options."""
+    try:
+        yield
+    except EmprivError as error:
+        raise InputError(with_keys(str(error))) from error
 
 
 def _settings(path: str, *, trusted: bool) -> Settings:

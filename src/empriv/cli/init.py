@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from empriv.cli.config import Settings, toml_text
+from empriv.cli.hints import as_typed
 from empriv.cli.inputs import check_targets, one_table, paths_read
 from empriv.cli.options import quiet_option
 from empriv.cli.running import LOOKING, bar_of, engine_of, interruptible
@@ -58,9 +60,17 @@ def init(files: tuple[str, ...], table: str | None, path: str, force: bool, quie
     text = written(settings, seen)
     write_to(path, lambda target: write_atomically(target, text.encode(), mode=0o644))
     if not quiet:
-        click.echo(printable(f"Wrote {Path(path).name}: read it, then empriv check {Path(path).name} --dry-run."))
+        click.echo(printable(f"Wrote {Path(path).name}: read it, then {_next(path, settings)}"))
         for line in (line for line in text.splitlines() if line.startswith(("individual", "database", "sub", "query"))):
             click.echo(printable(f"  {line}"))
+
+
+def _next(path: str, settings: Settings) -> str:
+    """The command that goes on from here; who wrote the file may trust it to read other folders."""
+    from empriv.cli.trust import needs_trust
+
+    trust = " --trust-config" if needs_trust(path, {"files": settings.files, "table": settings.table}) else ""
+    return as_typed(f"empriv check {shlex.quote(path)} --dry-run{trust}")
 
 
 def written(settings: Settings, seen: TableSeen) -> str:

@@ -5,6 +5,7 @@ Numerics and rich are imported inside commands, so that ``--help`` is quick.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from empriv.judge.noise_kernels import NoiseKernel
     from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
-
-_DRAWS = 32  # of each database, for several numbers together
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,8 @@ def noise(
             )
         try:
             _design_jointly(
-                audit, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, consistent=consistent, save=save,
-                report=report, json_path=json_path, quiet=quiet, bar=bar,
+                audit, path, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, consistent=consistent,
+                save=save, report=report, json_path=json_path, quiet=quiet, bar=bar,
             )  # fmt: skip
         except CertificateError as error:
             _missed(error, bar)
@@ -151,6 +150,7 @@ def noise(
         _show(outcome, console_for(sys.stdout))
     if save is not None and not outcome.against:
         outcome.made.save(save, density=audit.density)
+        _say_next(path, save, outcome.made, quiet=quiet)
     if report is not None:
         write_noise_page(outcome.made, audit, report, bar, quiet=quiet)
     if json_path is not None:
@@ -195,6 +195,8 @@ def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | 
     saved = empriv.load(path)
     if not isinstance(saved, empriv.Noise | empriv.JointNoise):
         raise InputError("--noise must name saved noise, got another file. Hint: `empriv noise --save` writes it.")
+    from empriv.auditing.deciding import reasons_against
+
     alone = audit.alone
     bar = bar_of(("Certifying", "Judging", PAGE), quiet=quiet)
     bar.begin("Certifying")
@@ -205,9 +207,8 @@ def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | 
     if not quiet:
         bar.begin("Judging")
         if isinstance(made, empriv.JointNoise):
-            figures = interruptible(lambda: _before_and_after(alone, made))
             bar.pause()
-            _show_joint(made, *figures)
+            _show_joint(made, reasons_against(made, alone))
         else:
             outcome = interruptible(lambda: _judged(alone, made))
             bar.pause()
@@ -218,12 +219,6 @@ def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | 
         write_json(json_path, made.to_json())
     if report is not None:
         write_noise_page(made, alone, report, bar, quiet=quiet)
-
-
-def _before_and_after(audit: Audit, designed: JointNoise) -> tuple[float, float]:
-    """delta of several numbers without noise, and with it, measured again."""
-    again = designed.remeasure(draws=_DRAWS, rng=0)
-    return float(audit.risk.delta(designed.epsilon)), float(again.delta(designed.epsilon))
 
 
 def _missed(error: CertificateError, bar: Bar) -> NoReturn:
@@ -272,6 +267,7 @@ def _show(outcome: _Designed, console: Console) -> None:
 
 def _design_jointly(
     audit: Audit,
+    path: str,
     *,
     epsilon: float,
     delta: float,
@@ -284,31 +280,54 @@ def _design_jointly(
     bar: Bar,
 ) -> None:
     """Design, print and save independent noise on each of several numbers that keeps a joint promise."""
+    from empriv.auditing.deciding import reasons_against
     from empriv.noise.joint_noise import design_joint_noise
 
     risk: Any = audit.risk
 
-    def work() -> tuple[JointNoise, float, float]:
+    def work() -> tuple[JointNoise, tuple[str, ...]]:
         bar.begin("Designing noise")
         designed = design_joint_noise(
             risk, epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent
         )  # fmt: skip
         bar.begin("Judging")
-        return designed, *_before_and_after(audit, designed)
+        return designed, reasons_against(designed, audit)
 
-    designed, before, after = interruptible(work)
+    designed, against = interruptible(work)
     bar.pause()
     if not quiet:
-        _show_joint(designed, before, after)
-    if save is not None:
+        _show_joint(designed, against)
+    if save is not None and not against:
         designed.save(save)
+        _say_next(path, save, designed, quiet=quiet)
     if report is not None:
         write_noise_page(designed, audit, report, bar, quiet=quiet)
     if json_path is not None:
-        write_json(json_path, {**designed.to_json(), "delta_before": before, "delta_measured_anew": after})
+        write_json(json_path, {**designed.to_json(), "against": list(against)})
+    if against:
+        click.get_current_context().exit(POLICY_FAILED)
 
 
-def _show_joint(designed: JointNoise, before: float, after: float) -> None:
+def _say_next(path: str, saved: str, made: Noise | JointNoise, *, quiet: bool) -> None:
+    """How answers are released with noise that was saved."""
+    from empriv.cli.hints import as_typed
+    from empriv.cli.terminal import printable
+
+    if quiet:
+        return
+    if not made.declared_granularity:
+        click.echo("To release answers with it, declare what they are multiples of: --granularity.")
+        return
+    limits = f"--epsilon {made.epsilon:g} --delta {made.delta:g}"
+    click.echo("Next: make a ledger once, and release through it; LABEL names the database:")
+    for command in (
+        f"empriv ledger init releases.ledger {limits}",
+        f"empriv release {shlex.quote(saved)} --audit {shlex.quote(path)} --ledger releases.ledger --database LABEL",
+    ):
+        click.echo(printable(f"  {as_typed(command)}"))
+
+
+def _show_joint(designed: JointNoise, against: tuple[str, ...]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -337,9 +356,5 @@ def _show_joint(designed: JointNoise, before: float, after: float) -> None:
         say(f"Achieved: delta {number(designed.achieved_delta)} at epsilon {designed.achieved_epsilon:.4g}.")
     else:
         say(f"Achieved epsilon: {designed.achieved_epsilon:.4g}, for every influence observed.")
-    say(
-        f"delta at epsilon {designed.epsilon:g}: {number(before)} without noise; {number(after)} with it, measured "
-        f"again from {_DRAWS} draws for each database."
-    )
-    for note in designed.notes:
+    for note in (*against, *designed.notes):
         say(note)

@@ -70,29 +70,31 @@ def next_step(audit: Audit, verdicts: Sequence[Verdict], decision: Decision, sav
     if decision.word == PUBLISH:
         return "if you publish it again and again, ask for that, such as --times 30.", ""
     worst = max(verdicts, key=("pass", "unresolved", "fail").index)
-    target = worst.targets[0]
     if any(check.code == "databases" and check.severity == "error" for check in worst.checks):
         return "collect more databases: at least 30 give an upper bound.", ""
-    if not audit.takes_noise:
+    limits = _limits(verdicts, worst.epsilon)
+    name = shlex.quote(saved or "audit.empriv")
+    one = audit.results.components is None
+    if not audit.takes_noise or ("delta" not in limits and not (one and audit.times == 1)):
         return "ask for less, such as sum(least(amount, 60)) for amounts up to 60, and audit again.", ""
-    limit = f"--{target.name.replace('_', '-')} {target.limit:g}"
-    times = "" if audit.times == 1 else f" --times {audit.times}"
-    command = f"empriv noise {shlex.quote(saved or 'audit.empriv')} --epsilon {worst.epsilon:g} {limit}{times}"
-    if audit.times == 1:
-        asked = " ".join(f"--target {shlex.quote(text)}" for text in _texts(verdicts))
-        command = f"empriv advise {shlex.quote(saved or 'audit.empriv')} {asked}"
+    if one and audit.times == 1:
+        asked = " ".join(
+            f"--target {shlex.quote(f'{figure} <= {limit:g} at {worst.epsilon:g}')}" for figure, limit in limits.items()
+        )
+        command = f"empriv advise {name} {asked}"
+    else:
+        times = "" if audit.times == 1 else f" --times {audit.times}"
+        command = f"empriv noise {name} --epsilon {worst.epsilon:g} --delta {limits['delta']:g}{times}"
     return "see what you can do, and what it costs" + (":" if saved else " (after --save audit.empriv):"), command
 
 
-def _texts(verdicts: Sequence[Verdict]) -> list[str]:
-    """Targets as --target takes them, of the epsilon that is judged worst: advice is about one."""
-    worst = max(verdicts, key=("pass", "unresolved", "fail").index)
-    return [
-        f"{target.name} <= {target.limit:g} at {verdict.epsilon:g}"
-        for verdict in verdicts
-        if verdict.epsilon == worst.epsilon
-        for target in verdict.targets
-    ]
+def _limits(verdicts: Sequence[Verdict], epsilon: float) -> dict[str, float]:
+    """The strictest limits at an epsilon, by figure: advice is about one epsilon."""
+    limits: dict[str, float] = {}
+    for verdict in verdicts:
+        for target in verdict.targets if verdict.epsilon == epsilon else ():
+            limits[target.name] = min(target.limit, limits.get(target.name, 1.0))
+    return limits
 
 
 @contextmanager

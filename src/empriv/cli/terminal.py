@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from empriv.base.harmless import visible
-from empriv.cli.hints import with_options
+from empriv.cli.hints import as_typed, with_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -200,7 +200,7 @@ def show(page: Page, console: Console, *, verbose: bool = False) -> None:
     advice, command = page.next_step
     say(f"Next: {advice}")
     if command:  # on a line of its own, which is never broken
-        console.print(_text(f"  {command}", console, "bold"), soft_wrap=True)
+        console.print(_text(f"  {as_typed(command)}", console, "bold"), soft_wrap=True)
 
 
 def _show_everything(page: Page, console: Console) -> None:

@@ -38,6 +38,11 @@ def check_trust(config: str, settings: Mapping[str, Any]) -> None:
         )
 
 
+def needs_trust(config: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a file with these settings would have to be trusted."""
+    return any(_reasons(Path(config).parent.resolve(), settings))
+
+
 def _reasons(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Keys, values and why they need trust."""
     from empriv.collecting.sql.allowlist import reads_tables

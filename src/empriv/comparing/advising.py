@@ -100,7 +100,10 @@ def advise(
     goal = Goal.of(epsilon=epsilon, delta=delta, total_risk=total_risk, presence=presence, level=level)
     asked = audit.alone
     if asked.results.components is not None:
-        raise InputError("`audit` must be of one number, got several together. Hint: audit.components holds each.")
+        raise InputError(
+            "`audit` must be of one number, got several together. Hint: audit.components holds each; `empriv noise` is "
+            "for all together."
+        )
     numbers = asked.results.q[asked.results.outcomes == Outcome.NUMBER]
     if not len(numbers):
         raise InputError("`audit` must have an answer that is a number on at least one database, got none.")

@@ -74,7 +74,8 @@ def actions_of(advice: Advice, unit: str) -> Actions:
     """What each kind of action gives and costs, classical noise last."""
     rows = tuple(
         ActionRow(
-            visible(action.title), _delta(action), _error(action, unit), action.verdict, visible(action.command),
+            visible(action.title), _delta(action), _error(action, unit), action.verdict,
+            "" if action.toml else visible(action.command),
             action is advice.best,
         )
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
