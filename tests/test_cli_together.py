@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 import empriv
 from empriv.cli.main import main
+from empriv.cli.options import split_at_commas
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +79,13 @@ class TestKnown:
         audit = empriv.audit(data, "sum(amount)", epsilon=1.0, known="count(*)")
         np.testing.assert_array_equal(again.delta_i([0.5, 1.0]), audit.delta_i([0.5, 1.0]))
         assert again.to_json() == audit.to_json()
+
+    def test_commas_inside_sql_stay(self) -> None:
+        text = "calendar, coalesce(sum(x), 0),max(x[1, 2]) , count(*) FILTER (WHERE who = 'a,b)')"
+        assert split_at_commas(text) == [
+            "calendar", "coalesce(sum(x), 0)", "max(x[1, 2])", "count(*) FILTER (WHERE who = 'a,b)')",
+        ]  # fmt: skip
+        assert split_at_commas(" , ") == []
 
     @pytest.mark.parametrize(
         ("options", "words"),

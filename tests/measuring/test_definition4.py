@@ -73,6 +73,14 @@ def test_an_own_contribution_explains_for_everybody_else() -> None:
     assert given_away.delta_i(EPSILON)[0] == 0.0
 
 
+def test_noise_is_refused_which_would_hide_people_from_other_readers() -> None:
+    results, customers, _ = shop()
+    audit = empriv.audit(results, known=empriv.Buckets(customers, 2), epsilon=EPSILON)
+    assert not audit.takes_noise
+    with pytest.raises(empriv.InputError, match="`known` must be what is regressed out"):
+        empriv.design_noise(audit, epsilon=EPSILON, delta=0.05)
+
+
 def test_buckets_of_numbers_labels_and_what_is_missing() -> None:
     codes, names = bucket_labels([np.array([1.0, 2.0, np.nan, 3.0, 4.0])], 5, 2)
     assert codes.tolist() == [0, 0, 2, 1, 1]

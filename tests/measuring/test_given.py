@@ -146,6 +146,19 @@ def test_the_spread_is_found_where_it_is_and_not_where_it_is_not():
     assert np.mean(kept) > 0.8
 
 
+def test_the_calmest_context_is_one_that_people_are_in():
+    rng = np.random.default_rng(30)
+    x = np.repeat([0.0, 1.0], 200)
+    q = rng.normal(size=400) * np.where(x > 0, 0.1, 1.0)
+    results, there = one_person(q, np.arange(200), np.full(200, 0.01)), number_term("x", x)
+    units = regress_out(results, [there]).units
+    assert units[:200].min() == pytest.approx(1.0)
+    assert units[200:].max() < 0.2  # calmer, and nobody was there
+    both = regress_out(one_person(q, np.arange(400), np.full(400, 0.01)), [there]).units
+    assert both.min() == pytest.approx(1.0)
+    assert both[0] > 5
+
+
 def test_the_test_of_spread_keeps_its_size():
     rng = np.random.default_rng(3)
     x = number_term("x", rng.normal(size=100))

@@ -26,7 +26,8 @@ from empriv.base.arguments import finite_epsilon, one_of, rising_epsilons, whole
 from empriv.base.display import show_in_turn
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
-from empriv.measuring import GivenRisk, Risk, RiskContract, measure
+from empriv.errors import InputError
+from empriv.measuring import GivenRisk, Risk, RiskContract, WorstRisk, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
@@ -131,6 +132,8 @@ class Audit:
     @property
     def takes_noise(self) -> bool:
         """Whether noise can be designed that keeps its promise to the readers that the figures are about."""
+        if isinstance(self.against, WorstRisk):
+            return False
         hidden = (
             self.against is None or _hidden_given(self.against) is not None or _given_table(self.against) is not None
         )
@@ -612,6 +615,14 @@ def _(audit: Audit) -> bool:
 def _hidden_given(against: object) -> Risk | None:  # noqa: ARG001 — dispatched on
     """The risk given what is known, as noise is designed for it; None where it is designed for the results."""
     return None
+
+
+@_hidden_given.register
+def _(against: WorstRisk) -> Risk | None:  # noqa: ARG001 — dispatched on
+    raise InputError(
+        "`known` must be what is regressed out of the results where noise is designed or released, got buckets or own. "
+        "Hint: audit with known='count(*)', which knows more than its bucket."
+    )
 
 
 @_hidden_given.register

@@ -1,4 +1,4 @@
-/* Blocks of people given presence: what presence_block.py does in numpy, one person at a time; columns of weighted.py;
+/* Blocks of people given presence: what presence_block.py does in numpy, one person at a time;
  * and masses in cells of series/effects.py. They are the oracles of this file; the formulas are there and in
  * docs/mathematics.md, "Laplace kernel".
  *

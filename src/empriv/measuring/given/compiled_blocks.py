@@ -48,14 +48,6 @@ class Compiled(NamedTuple):
         self.library.empriv_presence_values(rows, most, n, runs, order, up, weights, len(e), e, out, scratch)
         return out
 
-    def weighted(self, x: FloatArray, weights: FloatArray, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Sticks (rows, len(e)) of places (rows, 2 n), with everyone and without, that have the weights (rows, n) of
-        their databases; and the least and largest ratio of their densities (rows,)."""
-        rows, n = weights.shape
-        runs = np.full(rows, 2)
-        sticks, low, high = self.placed(np.exp(x), self.order(x, runs, n), np.tile(weights, 2), runs, n, e)
-        return np.maximum(sticks.max(axis=1), 0.0), low, high
-
     def placed(
         self, up: FloatArray, order: IntArray, weights: FloatArray, runs: IntArray, n: int, e: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -14,7 +14,7 @@ Arrays here are (n,) for databases, in their order in time where they have one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from empriv.errors import InputError
 from empriv.measuring.densities.selection import spread as spread_of
 from empriv.measuring.given.terms import Term, category_term
-from empriv.results import FloatArray
+from empriv.results import FloatArray, IntArray
 
 LEAST_LEFT = 20  # databases that must be left over, more than parameters
 SPREAD_LEVEL = 0.05  # of the test whether the spread changes with one quantity
@@ -47,7 +47,7 @@ class Spread:
     ----------
     scale : (n,) s(x)
     error : (n,) standard error of its logarithm
-    least : the least of s(x) exp(-1.645 error): how little randomness may be left where there is least
+    least : the least of s(x) exp(-1.645 error) where anybody was: how little randomness may be left there
     names : what it was fitted on
     """
 
@@ -89,10 +89,17 @@ class Fit:
     @property
     def units(self) -> FloatArray:
         """(n,) what one unit of what is left is on each database, in units of the results: s(x)/least, by the lower
-        confidence limit of s(x) there; at least 1, and 1 where all spread alike."""
+        confidence limit of s(x) there; at least 1 where anybody was, and 1 where all spread alike."""
         if self.spread is None:
             return np.ones(len(self.level))
         return np.asarray(self.spread.scale * np.exp(-_Z * self.spread.error) / self.spread.least)
+
+    def among(self, databases: IntArray) -> Fit:
+        """The same fit, its calmest context looked for among these databases alone: those that people are in."""
+        if self.spread is None or not len(databases):
+            return self
+        least = self.spread.least * float(self.units[databases].min())
+        return replace(self, spread=replace(self.spread, least=least))
 
     @property
     def left(self) -> FloatArray:

@@ -119,8 +119,8 @@ def regress_out(
         number_term(f"answer {lag} before" if lag > 1 else "previous answer", values[kept], lag=lag)
         for lag, values in zip(lags, past, strict=True)
     ]
-    fit = fitted(y[kept], known, spread=spread)
     original = _on(results, places)
+    fit = fitted(y[kept], known, spread=spread).among(np.unique(original.entry_database))
     units = np.ones(len(kept)) if calmest else fit.units
     residual = _residual_results(original, fit, units, logarithm)
     return Residuals(residual, units, original, fit, logarithm, max(lags, default=0), len(order) - len(kept), places)
