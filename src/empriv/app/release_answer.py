@@ -284,16 +284,18 @@ def fits_in_words(name: str, book: str, limits: Mapping[str, Any] | None) -> tup
     noise = empriv.load(f"{name}.noise.empriv")
     if not isinstance(noise, empriv.Noise | empriv.JointNoise):
         raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
-    fitting = releases_fitting(noise, policy)
+    fitting, window = releases_fitting(noise, policy), window_of(policy.window)
     if fitting is None:
-        longest = window_of(policy.window).words
-        return (
-            f"Releases with this noise may go on without end. What more than {longest} tell together has no limit.",
-            True,
-        )
+        return "Releases with this noise may go on without end: they add nothing.", True
     if fitting == 0:
         return "Not one release with this noise fits: the ledger would refuse it.", False
     fit = "1 release with this noise fits" if fitting == 1 else f"{fitting:,} releases with this noise fit"
+    if fitting >= window.length:
+        return (
+            f"{fit} in one window, which moves on before it is full. What more than {window.words} tell together has "
+            "no limit.",
+            True,
+        )
     return f"{fit}, one after the other. The ledger refuses the next.", False
 
 

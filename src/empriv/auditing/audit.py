@@ -22,7 +22,7 @@ from empriv.auditing.composing import Asked, Composition, release_through
 from empriv.auditing.deciding import case_of, reasons_against
 from empriv.auditing.knowledge import KnownRisk, known_facts, known_to_parts, nothing_known_to_json
 from empriv.auditing.updating import Whenever, bounds_whenever, databases_like, further_results, with_further_databases
-from empriv.base.arguments import finite_epsilon, one_of, rising_epsilons, whole_number
+from empriv.base.arguments import finite_epsilon, one_of, probability, rising_epsilons, whole_number
 from empriv.base.display import show_in_turn
 from empriv.base.storage import write_archive
 from empriv.collecting.origins import Origin, origin_to_json
@@ -31,8 +31,7 @@ from empriv.measuring import GivenRisk, Risk, RiskContract, WorstRisk, measure
 from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
-from empriv.measuring.given.presence import presence_of
-from empriv.measuring.series import HowOften
+from empriv.measuring.series import HowOften, Publications
 from empriv.measuring.tables import GivenTableRisk
 from empriv.noise.measured import SeveralRisk, asks_presence, holds_no_answers, one_number, several_numbers, unit_of
 from empriv.results import FloatArray, IntArray, Results
@@ -41,10 +40,10 @@ from empriv.validate.bounds import bounds
 from empriv.validate.bounds.noise_as_kernel import NoiseGiven
 from empriv.validate.checks import checks
 from empriv.validate.covering import WhoMoved, cover, cover_on, moved
-from empriv.validate.publications import how_often
-from empriv.validate.verdict import PASS, PRESENCES, verdict
+from empriv.validate.publications import publications
+from empriv.validate.verdict import PASS, PRESENCES, upper_on_the_day, verdict
 from empriv.words import sentences as words
-from empriv.words.decision import DAY, Decision, decide
+from empriv.words.decision import Decision, decide
 from empriv.words.facts import JointFacts, Question, RiskFacts
 from empriv.words.findings import Finding
 from empriv.words.summary import Summary, figure_line, summarise, tail_sentence
@@ -346,31 +345,41 @@ class Audit:
             self._bounds[key] = compute()
         return self._bounds[key]
 
+    def publications(self, epsilon: float, *, level: float | None = None, presence: str | None = None) -> Publications:
+        """delta of any number of publications of the answer as it is, each from a database of its own.
+
+        ``presence`` is as for `verdict`: with "both", no figure is below that of the day on which somebody did most.
+        """
+        asks = "random" if self.paper else "both"
+        presence = one_of("presence", asks if presence is None else presence, PRESENCES)
+        key = (finite_epsilon(epsilon), level, presence)
+        if key not in self._publications:
+            bounded = self._published_once.bounds(key[0], level)
+            day = 0.0 if presence == "random" else upper_on_the_day(self.once, key[0], bounded.level)
+            once = bounded.estimate, max(bounded.upper, day)
+            self._publications[key] = publications(self.once, key[0], level=level, once=once)
+        return self._publications[key]
+
+    @cached_property
+    def _publications(self) -> dict[Any, Publications]:
+        return {}
+
+    @cached_property
+    def _published_once(self) -> Audit:
+        return self if self.times == 1 else replace(self, times=1)
+
     def how_often(
         self, *, epsilon: float, delta: float, level: float | None = None, presence: str | None = None
     ) -> HowOften:
         """How often the query may be published, each time from a database of its own, within a target.
 
-        ``presence`` is as for `verdict`, so that a target that one publication misses is never within reach of more.
+        ``presence`` is as for `verdict`. An answer that does not pass once has no number of publications that do.
         """
-        presence = one_of("presence", ("random" if self.paper else "both") if presence is None else presence, PRESENCES)
-        once = replace(self, times=1) if self.times > 1 else self
-        asked: dict[str, Any] = {"epsilon": finite_epsilon(epsilon), "delta": delta, "level": level}
-        often = how_often(self.once, **asked, bounds_once=once.bounds(asked["epsilon"], level))
-        if presence == "random" or often.by_bound == 0:
-            return often
-        judged = once.verdict(epsilon=epsilon, delta=delta, level=level, basis="bound", presence="both")
-        day = next((target for target in judged.judged if target.where == DAY), None)
-        if day is None or not isinstance(self.once, Risk):
-            return often if judged == PASS else replace(often, by_bound=0)
-        # on the days that somebody is in: effect sizes of the day, until several publications are judged by the cover
-        bounded = Bounds(day.limit, judged.level, day.lower, day.estimate, day.upper, np.zeros(0), ())
-        there = how_often(presence_of(self.once), **asked, bounds_once=bounded)
-        return replace(
-            often,
-            by_bound=min(often.by_bound, there.by_bound),
-            by_estimate=min(often.by_estimate, there.by_estimate),
-        )
+        delta = probability("delta", delta)
+        often = self.publications(epsilon, level=level, presence=presence).how_often(delta)
+        asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "level": level, "presence": presence}
+        passes = not often.by_bound or self._published_once.verdict(**asked, basis="bound") == PASS
+        return often if passes else replace(often, by_bound=0)
 
     def individuals(self, epsilon: float, *, top: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Columns of a table of the individuals, riskiest first."""

@@ -32,13 +32,13 @@ from empriv.ledger import (
     ReleaseEntry,
     identity_of,
 )
-from empriv.ledger.accounts import Plans, Prices, effect_of, effects_of, releases_left
+from empriv.ledger.accounts import Plans, Prices, fits_in_one
 from empriv.ledger.values import label_text
-from empriv.ledger.windows import window_of
 from empriv.measuring import RiskContract
 from empriv.measuring.contract import total_risk_of
 from empriv.measuring.densities.density import Density
 from empriv.measuring.line.moves import moves_of
+from empriv.measuring.series.composition import gaussian_size
 from empriv.measuring.tables import TableRisk, measure_table
 from empriv.noise.drawing import cell_of
 from empriv.noise.drawn import with_noise
@@ -284,7 +284,7 @@ def _of_further(
 
 def _judges_days(noise: Noise | JointNoise) -> bool:
     """Whether the noise promises something of the very day that is released."""
-    return isinstance(noise, Noise) and noise.presence == "both" and noise.times == 1
+    return isinstance(noise, Noise) and noise.presence == "both"
 
 
 def _check_day(noise: Noise | JointNoise, results: Results, database: Any) -> None:
@@ -315,22 +315,17 @@ def _plan(asked: Asked, law: Mapping[str, Any], policy: Policy) -> str:
 
 
 def _prices(noise: Noise | JointNoise, policy: Policy) -> PricesByName | None:
-    """What one release with this noise tells of each person, such that a full window tells what its composition does.
-
-    The Gaussian curve adds up what fewer releases tell. Several numbers have no figures of many publications: None
-    takes everybody for the one who is told most.
-    """
+    """What one release with this noise tells of each person, the upper figure. Several numbers have no such figures:
+    None takes everybody for the one who is told most."""
     if not isinstance(noise, Noise) or policy.window is None or policy.epsilon is None:
         return None
-    times = window_of(policy.window).length
-    together = noise.after(times, epsilon=policy.epsilon, delta=policy.delta)
-    squares = effects_of(together.achieved_delta_i, policy.epsilon) ** 2 / times
+    told = noise.publications(policy.epsilon).upper
     names = [str(name) for name in noise.risk.results.individuals.tolist()]
-    return PricesByName(names, squares, np.zeros(len(squares)))
+    return PricesByName(names, told.squares, told.escapes)
 
 
 def releases_fitting(noise: Noise | JointNoise, policy: Policy) -> int | None:
-    """How many releases with this noise, one after the other, the window of a policy lets through; None for no end.
+    """How many releases with this noise, one after the other, one window of a policy takes; None for no end.
 
     Before the first of them, and by what the noise says of itself: each release is certified when it is asked for.
     """
@@ -339,16 +334,16 @@ def releases_fitting(noise: Noise | JointNoise, policy: Policy) -> int | None:
     by_name, alone = _prices(noise, policy), _achieved(noise, policy.epsilon, policy)
     limits = {"delta": policy.delta, "total_risk": policy.total_risk}
     if by_name is None:
-        prices = Prices.for_anybody(effect_of(alone.delta or 0.0, policy.epsilon) ** 2)
+        prices = Prices.for_anybody(float(gaussian_size(np.array([alone.delta or 0.0]), policy.epsilon)[0]) ** 2)
     else:
         people = np.arange(1, len(by_name.people) + 1, dtype=np.uint64)
         prices = Prices(people, np.asarray(by_name.squares, float), np.asarray(by_name.escapes, float))
-    nowhere = np.zeros(0, np.int64)
-    fitting = releases_left(Plans.of([prices]), nowhere, nowhere, window_of(policy.window), limits, policy.epsilon)
-    if fitting == 0:  # the first is judged by its certificate
-        told = [(getattr(alone, name), limit) for name, limit in limits.items() if limit is not None]
-        return int(all(figure is not None and figure <= limit for figure, limit in told))
-    return fitting
+    # the first is judged by its certificate
+    judged = [(getattr(alone, name), limit) for name, limit in limits.items() if limit is not None]
+    if not all(figure is not None and figure <= limit for figure, limit in judged):
+        return 0
+    fitting = fits_in_one(Plans.of([prices]), limits, policy.epsilon, np.zeros(1))
+    return fitting if fitting is None else max(1, fitting)
 
 
 def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:

@@ -131,7 +131,7 @@ def left(path: str, json: str | None) -> None:
         _write(
             json,
             {
-                "window": rest.window, "releases": rest.releases, "more": rest.more,
+                "window": rest.window, "releases": rest.releases, "more": rest.more, "in_one_window": rest.in_one,
                 "epsilon": rest.spent.epsilon, "delta": rest.spent.delta, "total_risk": rest.spent.total_risk,
                 "limits": rest.limits.to_json(),
             },
@@ -213,9 +213,17 @@ def left_words(rest: Remaining) -> tuple[str, str, str]:
     """The limits, what is spent, and what is left."""
     number = "1 release" if rest.releases == 1 else f"{rest.releases:,} releases"
     spent = f"Spent: {number} in the latest {rest.window}, together {figures_words(rest.spent)}."
-    more = f"{rest.more:,} more like the last, one after the other" if rest.more is not None else ""
-    left = more or "releases like the last may go on without end, one after the other"
-    left = left if rest.releases else "nothing is released yet"
+    if not rest.releases:
+        left = "nothing is released yet"
+    elif rest.more is not None:
+        left = f"{rest.more:,} more like the last, one after the other"
+    elif rest.in_one is None:
+        left = "releases like the last may go on without end: they add nothing"
+    else:
+        left = (
+            f"{rest.in_one:,} more like the last would fit in one window, which moves on before it is full: the latest "
+            f"{rest.window} stay within the limits. What longer spans tell together has no limit"
+        )
     return f"Limits: {policy_words(rest.limits)}.", spent, f"Left: {left}."
 
 

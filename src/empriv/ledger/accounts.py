@@ -15,13 +15,11 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.ledger.windows import PolicyWindow
-from empriv.measuring.series.composition import gaussian_delta
+from empriv.measuring.series.composition import told
+from empriv.measuring.series.how_often import MOST, largest, within
 from empriv.results import FloatArray, IntArray
 
 ANYBODY = 0  # stands for everyone, whoever they are
-_FARTHEST = 256.0  # effect sizes beyond it have a delta of 1
-_HALVINGS = 80
-_ROUNDING = 1e-9  # of a limit: figures are sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,20 +71,15 @@ class Account:
 
     def delta_i(self, epsilon: float) -> FloatArray:
         """delta of each person after all of it."""
-        return np.asarray(-np.expm1(_log_kept(np.sqrt(self.squares), epsilon) - self.escapes))
+        return told(self.squares, self.escapes, epsilon)
 
     def delta(self, epsilon: float) -> float:
         return float(self.delta_i(epsilon).max(initial=0.0))
 
     def total_risk(self, epsilon: float) -> float:
         """Chance that somebody's privacy fails, if failures are independent."""
-        return float(-np.expm1((_log_kept(np.sqrt(self.squares), epsilon) - self.escapes).sum()))
-
-
-def _log_kept(mu: FloatArray, epsilon: float) -> FloatArray:
-    """``log(1 - delta)`` of two normal laws that are mu apart, at an epsilon."""
-    with np.errstate(divide="ignore"):
-        return np.log1p(-gaussian_delta(mu, epsilon))
+        with np.errstate(divide="ignore"):
+            return float(-np.expm1(np.log1p(-self.delta_i(epsilon)).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +146,7 @@ def releases_left(
     places: IntArray,
     kinds: IntArray,
     window: PolicyWindow,
-    within: Mapping[str, float | None],
+    limits: Mapping[str, float | None],
     epsilon: float,
     always: FloatArray | float = 0.0,
 ) -> int | None:
@@ -165,33 +158,29 @@ def releases_left(
     for more in range(window.length + 1):
         here = int(places.max()) + 1 if len(places) else 0
         counts = windows_with(here, places, kinds, n_kinds, window.length)
-        if any(broken(plans.after(row), within, epsilon) for row in counts + always):
+        if any(broken(plans.after(row), limits, epsilon) for row in counts + always):
             return more
         places, kinds = np.append(places, here), np.append(kinds, n_kinds - 1)
     return None
 
 
-def broken(account: Account, within: Mapping[str, float | None], epsilon: float) -> tuple[str, float, float] | None:
+def broken(account: Account, limits: Mapping[str, float | None], epsilon: float) -> tuple[str, float, float] | None:
     """The first limit that the account breaks: its name, the figure, the limit."""
-    for name, limit in within.items():
+    for name, limit in limits.items():
         if limit is None:
             continue
         figure = account.delta(epsilon) if name == "delta" else account.total_risk(epsilon)
-        if not figure <= limit * (1.0 + _ROUNDING):
+        if not within(figure, limit):
             return name, figure, limit
     return None
 
 
-def effect_of(delta: float, epsilon: float) -> float:
-    """The effect size whose Gaussian curve has this delta at this epsilon; infinite for a delta of 1."""
-    return float(effects_of(np.array([delta]), epsilon)[0])
-
-
-def effects_of(deltas: FloatArray, epsilon: float) -> FloatArray:
-    """The same for several."""
-    low, high = np.zeros(len(deltas)), np.full(len(deltas), _FARTHEST)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        below = -np.expm1(_log_kept(middle, epsilon)) < deltas
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.where(deltas <= 0, 0.0, np.where(deltas >= 1, np.inf, high))
+def fits_in_one(plans: Plans, limits: Mapping[str, float | None], epsilon: float, before: FloatArray) -> int | None:
+    """How many more releases of the last plan one window takes that holds ``before`` of each plan, however long it is;
+    None where they add nothing, so that there is no end to them."""
+    if not (plans.squares[-1].any() or plans.escapes[-1].any()):
+        return None
+    last = np.zeros(len(plans.squares))
+    last[-1] = 1.0
+    found = largest(lambda more: broken(plans.after(before + more * last), limits, epsilon) is None)
+    return None if found >= MOST else found

@@ -28,14 +28,15 @@ from empriv.ledger.accounts import (
     Plans,
     Prices,
     broken,
-    effect_of,
     every_window,
+    fits_in_one,
     releases_left,
     windows_with,
 )
 from empriv.ledger.chain import Indexed, body_of, keyed
 from empriv.ledger.values import Figures, Policy, Release, canonical, label_text
 from empriv.ledger.windows import PolicyWindow, day_of, today, window_of
+from empriv.measuring.series.composition import gaussian_size
 from empriv.results import IntArray
 
 _ZONES = 1  # day that some place on earth is ahead
@@ -177,7 +178,8 @@ class Remaining:
     releases : how many are in it
     spent : delta and total_risk of all of them, at the policy's epsilon
     limits : of the policy
-    more : how many more releases like the last fit, one each day or in a row; None if there is no end to them
+    more : how many more releases like the last fit, one each day or in a row; None if none is ever refused
+    in_one : how many more one window would take, however long it were; None where releases like the last add nothing
     """
 
     window: str
@@ -185,6 +187,7 @@ class Remaining:
     spent: Figures
     limits: Policy
     more: int | None
+    in_one: int | None
 
 
 def left_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
@@ -194,17 +197,19 @@ def left_of(connection: sqlite3.Connection, policy: Policy) -> Remaining:
     window = window_of(policy.window)
     last = _last_prices(connection)
     if last is None:
-        return Remaining(window.words, 0, Figures(policy.epsilon, 0.0, 0.0), policy, None)
+        return Remaining(window.words, 0, Figures(policy.epsilon, 0.0, 0.0), policy, None, None)
     spent = _spent(connection, window, last)
     # The prices of the last release come last: they are those that are asked for again.
     plans = Plans.of([*spent.prices, last])
     kinds = len(plans.squares)
     inside = spent.places > spent.places.max(initial=0) - window.length
     undated = np.bincount(spent.undated, minlength=kinds).astype(float)
-    account = plans.after(np.bincount(spent.kinds[inside], minlength=kinds) + undated)
+    held = np.bincount(spent.kinds[inside], minlength=kinds) + undated
+    account = plans.after(held)
     figures = Figures(policy.epsilon, account.delta(policy.epsilon), account.total_risk(policy.epsilon))
     more = releases_left(plans, spent.places, spent.kinds, window, _limits(policy), policy.epsilon, undated)
-    return Remaining(window.words, int(np.count_nonzero(inside)) + len(spent.undated), figures, policy, more)
+    in_one = fits_in_one(plans, _limits(policy), policy.epsilon, held)
+    return Remaining(window.words, int(np.count_nonzero(inside)) + len(spent.undated), figures, policy, more, in_one)
 
 
 def _limits(policy: Policy) -> dict[str, float | None]:
@@ -281,7 +286,7 @@ def _person(key: bytes, scope: str, unit: str, name: str) -> int:
 def _for_anybody(figures: Figures) -> Prices:
     if figures.delta is None:
         raise InputError("`achieved` must state delta: the policy's window adds up what releases tell.")
-    return Prices.for_anybody(effect_of(figures.delta, figures.epsilon) ** 2)
+    return Prices.for_anybody(float(gaussian_size(np.array([figures.delta]), figures.epsilon)[0]) ** 2)
 
 
 def _plan_digest(release: Release, key: bytes) -> str:

@@ -25,7 +25,7 @@ from empriv.words.sentences import number
 
 if TYPE_CHECKING:
     import empriv
-    from empriv.measuring.series.of_kinds import LookedAt
+    from empriv.measuring.series.by_kind import PublicationEffects
 
 Several: TypeAlias = Sequence[float] | npt.NDArray[Any]
 """Several epsilons."""
@@ -222,11 +222,11 @@ class RiskContract(ABC):
         return repeated_of(self, times)
 
     @cached_property
-    def one_look(self) -> LookedAt:
+    def per_publication(self) -> PublicationEffects:
         """What one publication tells of each individual, from which the figures of several follow."""
-        from empriv.measuring.series import looked_at  # as above
+        from empriv.measuring.series import effects_of_risk  # as above
 
-        return looked_at(self)
+        return effects_of_risk(self)
 
     def how_often(self, *, epsilon: float, delta: float, level: float | None = None) -> empriv.HowOften:
         """The largest number of publications within a target; the same as ``empriv.how_often(risk, ...)``."""
@@ -265,7 +265,7 @@ class RiskContract(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # What can be computed again is not sent along.
-        return {name: value for name, value in self.__dict__.items() if name not in ("_last_curves", "one_look")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_last_curves", "per_publication")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

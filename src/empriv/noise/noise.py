@@ -24,14 +24,16 @@ from empriv.measuring.densities.density import Density, Kde
 from empriv.measuring.densities.specs import density_from_json, density_to_json
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.measures import measure
-from empriv.measuring.series import HowOften, largest
+from empriv.measuring.series import HowOften, Publications
+from empriv.measuring.series.by_kind import PublicationEffects
+from empriv.measuring.series.how_often import within
 from empriv.noise import METHODS
-from empriv.noise.certify.composed import ComposedCertificate
 from empriv.noise.drawing import release
 from empriv.noise.drawn import with_noise
 from empriv.noise.judging import LEVEL, PRESENCES, JudgedAnswer, by_noise_alone
 from empriv.noise.law import Law, decimal_at_most
 from empriv.noise.measured import one_number
+from empriv.noise.publications import effects_with_noise
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
 from empriv.validate.checks import checks
@@ -62,7 +64,6 @@ class Noise:
     declared_bound : the user's bound on what one individual may do to an answer, or None
     declared_granularity : whether the user chose the granularity; only then may answers be released
     times : publications, each from a database of its own, that together keep the target
-    composed : what the law achieves over all of them, if there are several
     given : whether the risk's results are what is left of the answers given what is known, and hold no answers
     unit : of the answers
 
@@ -86,7 +87,6 @@ class Noise:
     declared_bound: float | None = None
     declared_granularity: bool = False
     times: int = 1
-    composed: ComposedCertificate | None = field(default=None, repr=False)
     given: bool = False
     unit: str = ""
 
@@ -145,8 +145,10 @@ class Noise:
         of all together. It is a bound and no estimate: the truth is mostly less.
         """
         at = self.epsilon if epsilon is None else one_epsilon(epsilon)
-        if self.composed is not None:
-            return replace(self.composed, epsilon=at).achieved_delta()
+        return self._of_one(at) if self.times == 1 else self.publications(at).upper_delta(self.times)
+
+    def _of_one(self, at: float) -> float:
+        """The same of one publication."""
         if at not in self._known:
             self._known[at] = self.judged.upper(self.law, at)
         return self._known[at]
@@ -162,9 +164,13 @@ class Noise:
     @cached_property
     def holds(self) -> bool:
         """Whether the bound meets the target: of one publication, and of all if there are several."""
-        if self.composed is not None and not self.composed.holds:
+        if not self.judged.meets_with(self.law, self.epsilon, self.delta):
             return False
-        return self.judged.meets_with(self.law, self.epsilon, self.delta)
+        return self.times == 1 or self.composes(self.times, self.epsilon, self.delta)
+
+    def composes(self, times: int, epsilon: float, delta: float) -> bool:
+        """Whether so many publications, two or more, add up to a delta within the target."""
+        return within(self._effects(epsilon).upper(LEVEL).delta(times, epsilon), delta)
 
     @cached_property
     def cover(self) -> float:
@@ -184,25 +190,28 @@ class Noise:
             return False
         return float(by_noise_alone(self.law, self.declared_bound, self.epsilon)) <= self.delta
 
-    def after(self, times: int, *, epsilon: float | None = None, delta: float | None = None) -> ComposedCertificate:
-        """What the noise achieves over so many publications, each from a database of its own (docs/series.md).
+    def publications(self, epsilon: float | None = None) -> Publications:
+        """delta of any number of publications with this noise, each from a database of its own (docs/series.md).
 
-        ``achieved_delta()`` of it is the upper figure at 95% confidence, ``estimated_delta()`` the estimate.
+        ``upper_delta(times)`` of it is the upper figure at 95% confidence, ``estimated_delta(times)`` the estimate.
         """
-        target = self.delta if delta is None else probability("delta", delta)
         at = self.epsilon if epsilon is None else finite_epsilon(epsilon)
-        return ComposedCertificate(self.risk, self.law, at, target, whole_number("times", times, least=1))
+        effects, upper = self._effects(at), self._of_one(at)
+        estimate = min(upper, effects.estimate.delta(1, at))
+        return Publications(at, LEVEL, estimate, upper, effects.estimate, effects.upper(LEVEL))
+
+    def _effects(self, epsilon: float) -> PublicationEffects:
+        if epsilon not in self._told:
+            self._told[epsilon] = effects_with_noise(self.risk, self.law, epsilon)
+        return self._told[epsilon]
+
+    @cached_property
+    def _told(self) -> dict[float, PublicationEffects]:
+        return {}
 
     def how_often(self, *, epsilon: float | None = None, delta: float | None = None) -> HowOften:
         """How often answers with this noise may be published, by default within the noise's own target."""
-        once = self.after(1, epsilon=epsilon, delta=delta)
-        return HowOften(
-            once.epsilon,
-            once.delta,
-            LEVEL,
-            largest(lambda times: once.of(times).achieved_delta() <= once.delta),
-            largest(lambda times: once.of(times).estimated_delta() <= once.delta),
-        )
+        return self.publications(epsilon).how_often(self.delta if delta is None else probability("delta", delta))
 
     # The law
 
@@ -251,9 +260,7 @@ class Noise:
 
     def certified_for(self, risk: Any) -> Noise:
         """The same noise, judged anew for this risk; nothing that it says of itself is taken on trust."""
-        one = one_number(risk)
-        composed = None if self.composed is None else replace(self.composed, risk=one, rows=None)
-        again = replace(self, judged=JudgedAnswer(one, self.presence, self.bound), composed=composed)
+        again = replace(self, judged=JudgedAnswer(one_number(risk), self.presence, self.bound))
         if not again.holds:
             raise CertificateError(_ANOTHER_AUDIT)
         return again
@@ -265,9 +272,6 @@ class Noise:
 
     def check_release(self) -> None:
         """Refuse to release where the promise is not kept, or the granularity was not declared."""
-        composed = self.composed
-        if (self.times > 1) != (composed is not None) or (composed is not None and not self._is_own(composed)):
-            raise CertificateError("Noise must have a certificate of its own publications, got that of others.")
         if not self.holds:
             raise CertificateError(
                 "Noise must keep its promise to be released, and this one is for study: its upper bound on delta is "
@@ -281,11 +285,6 @@ class Noise:
         lasting = [check.sentence for check in checks(self.risk, self.epsilon) if outlasts_noise(check)]
         if lasting:
             raise CertificateError(f"It cannot be told whether the noisy answer is private enough. {lasting[0]}")
-
-    def _is_own(self, composed: ComposedCertificate) -> bool:
-        return (composed.times, composed.law, composed.risk) == (self.times, self.law, self.risk) and (
-            composed.epsilon <= self.epsilon and composed.delta <= self.delta
-        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -374,7 +373,6 @@ class Noise:
         noise = Noise(
             law=law, judged=JudgedAnswer(risk, presence, reach), method=method, epsilon=epsilon, delta=delta,
             declared_bound=bound, declared_granularity=flags[0], given=flags[1], times=times, unit=unit,
-            composed=None if times == 1 else ComposedCertificate(risk, law, epsilon, delta, times),
         )  # fmt: skip
         if method != "paper" and not noise.holds:  # the paper's keeps its promise by the estimate, and is for study
             raise CertificateError("Noise must keep its promise, and that in the file does not: it was altered.")
@@ -397,12 +395,6 @@ class Noise:
 
 def _promise(noise: Noise) -> tuple[str, ...]:
     """What is promised, and on what it rests."""
-    if noise.composed is not None:
-        return (
-            f"The promise is for {noise.times:,} publications, each from a database of its own, for people who are in "
-            "all of these databases or in none. It rests on the influences seen, at 95% confidence. It is for random "
-            "databases: for databases that people are known to be in, nothing was asked.",
-        )
     said = []
     if not noise.holds:
         said.append(
@@ -423,6 +415,11 @@ def _promise(noise: Noise) -> tuple[str, ...]:
         f"The promise is an upper bound at 95% confidence, {where}. Nothing is assumed of the law of the answers but "
         "that the next database is like those seen."
     )
+    if noise.times > 1:
+        said.append(
+            f"It is for {noise.times:,} publications, each from a database of its own, for people who are in all of "
+            "these databases or in none and do on them what they were seen to do."
+        )
     reach = noise.bound
     if reach is not None and noise.declared_bound is None:
         said.append(

@@ -28,7 +28,7 @@ from empriv.measuring.contract import RiskContract
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.line.atoms import Pairs, split
-from empriv.measuring.line.moves import Moves, as_it_is
+from empriv.measuring.line.moves import Moves, as_it_is, others_laws
 from empriv.measuring.line.risk import Risk
 from empriv.results import FloatArray, IntArray
 from empriv.validate.bounds.figures import level_of_each
@@ -37,8 +37,6 @@ from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernel_of
 from empriv.validate.ground import ground_of
 from empriv.words.sentences import quantity
 
-_HEAVIEST = 3  # people whose absence changes the results most
-_NARROWER = 0.95  # times the spread: then the results without them are a law of their own
 _HALVINGS = 10
 
 
@@ -144,7 +142,7 @@ def _(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
         moves = as_it_is(risk.moves(), pairs)
         if isinstance(risk, GivenRisk):
             moves = as_it_is(moves, risk.atoms)
-    return Hiding(pairs, moves, _laws(pairs, moves), kernel, kernel is None and patterned(risk))
+    return Hiding(pairs, moves, others_laws(pairs, moves), kernel, kernel is None and patterned(risk))
 
 
 def parts_of(risk: RiskContract) -> tuple[RiskContract, ...]:
@@ -156,26 +154,6 @@ def covers(risk: RiskContract) -> bool:
     """Whether a kind of risk has a cover."""
     risk = parts_of(risk)[0]
     return hiding_of.dispatch(type(risk)) is not hiding_of.dispatch(object)
-
-
-def _laws(pairs: Pairs, moves: Moves) -> FloatArray:
-    """(laws, N) of the results, and of the results without those people without whom they are narrower."""
-    everyone = pairs.points[None, :]
-    size = np.where(np.isfinite(moves.relative), moves.relative, 0.0) ** 2
-    weight = np.bincount(moves.owner, size, minlength=len(moves.starts) - 1)
-    rows = np.argsort(-weight, kind="stable")[:_HEAVIEST]
-    rows = rows[weight[rows] > 0]
-    if not len(rows):
-        return everyone
-    without = pairs.dense(rows)
-    usual = _spread(pairs.points)
-    narrow = np.array([0 < _spread(law) < _NARROWER * usual for law in without], bool)
-    return np.concatenate((everyone, without[narrow]))
-
-
-def _spread(law: FloatArray) -> float:
-    numbers = law[np.isfinite(law)]
-    return float(np.subtract(*np.percentile(numbers, [84, 16]))) if len(numbers) else 0.0
 
 
 def cover(

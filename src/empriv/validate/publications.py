@@ -1,18 +1,34 @@
-"""`how_often`: the largest number of publications within a target, by the upper figure and by the estimate."""
+"""`publications` and `how_often`: what any number of publications tell, and how many are within a target."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from empriv.base.arguments import confidence_level, finite_epsilon, probability
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.series import HowOften, RepeatedRisk, composes, largest
-from empriv.validate.bounds import Bounds, bounds
+from empriv.measuring.series import HowOften, Publications
+from empriv.validate.bounds import bounds
 
 
-def how_often(
-    risk: RiskContract, *, epsilon: float, delta: float, level: float | None = None, bounds_once: Bounds | None = None
-) -> HowOften:
+def publications(
+    risk: RiskContract, epsilon: float, *, level: float | None = None, once: tuple[float, float] | None = None
+) -> Publications:
+    """delta of any number of publications, each from a database of its own.
+
+    Parameters
+    ----------
+    risk : of one publication
+    epsilon : where
+    level : confidence of the upper figures; default 0.95
+    once : estimate and upper figure of one publication, if they are at hand already; by default its bounds
+    """
+    epsilon, level = finite_epsilon(epsilon), confidence_level(risk.usual_level if level is None else level)
+    if once is None:
+        single = bounds(risk, epsilon, level)
+        once = single.estimate, single.upper
+    effects = risk.per_publication
+    return Publications(epsilon, level, *once, effects.estimate, effects.upper(level))
+
+
+def how_often(risk: RiskContract, *, epsilon: float, delta: float, level: float | None = None) -> HowOften:
     """How often a query may be published, each time from a database of its own, within delta at epsilon.
 
     Parameters
@@ -20,7 +36,6 @@ def how_often(
     risk : of one publication
     epsilon, delta : the target
     level : confidence of the upper figure; default 0.95
-    bounds_once : bounds of one publication at this epsilon, if they are at hand already
 
     Examples
     --------
@@ -30,19 +45,5 @@ def how_often(
     >>> print(risk.how_often(epsilon=1.0, delta=0.05).sentence)
     69 publications are within delta 0.05 at epsilon 1 at 95% confidence; by the estimate 217 publications are.
     """
-    epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
-    level = confidence_level(risk.usual_level if level is None else level)
-    grid = np.array([epsilon])
-    single = bounds(risk, epsilon, level) if bounds_once is None else bounds_once
-    if single.estimate > delta and composes(risk):
-        return HowOften(epsilon, delta, level, 0, 0)  # looking at everybody takes long, and could not change that
-    looked = risk.one_look
-
-    def after(times: int) -> RepeatedRisk:
-        return RepeatedRisk(risk.results, risk, times, looked)
-
-    by_bound = 0
-    by_estimate = largest(lambda times: times == 1 or float(after(times).composed(grid).max(initial=0.0)) <= delta)
-    if single.upper <= delta:
-        by_bound = largest(lambda times: times == 1 or float(after(times).upper(grid, level).max(initial=0.0)) <= delta)
-    return HowOften(epsilon, delta, level, min(by_bound, by_estimate), by_estimate)
+    delta = probability("delta", delta)
+    return publications(risk, epsilon, level=level).how_often(delta)

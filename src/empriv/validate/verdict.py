@@ -27,7 +27,7 @@ from empriv.validate.bounds import Bounds, bounds, upper_total_risk
 from empriv.validate.bounds.line_bounds import floor
 from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernel_of
 from empriv.validate.checks import Check, checks
-from empriv.validate.covering import Covered, covered, covers
+from empriv.validate.covering import Covered, covered, covers, hiding_of
 from empriv.words.decision import DAY, RANDOM, Judged
 from empriv.words.findings import Finding
 from empriv.words.sentences import needed, side_by_side
@@ -184,23 +184,31 @@ def day_of(
 
 @day_of.register(JointRisk)
 @day_of.register(TableRisk)
-@day_of.register(RepeatedRisk)
-def _(
-    risk: JointRisk | TableRisk | RepeatedRisk, epsilon: float, delta: float, level: float
-) -> tuple[list[Judged], list[Check]]:
+def _(risk: JointRisk | TableRisk, epsilon: float, delta: float, level: float) -> tuple[list[Judged], list[Check]]:
     try:
         present = risk.given_presence()
     except InputError:
         return [], []
     there = bounds(present, epsilon, level)
     judged = Judged("delta", delta, there.lower, there.estimate, there.upper, where=DAY)
-    if isinstance(risk, RepeatedRisk) and covers(risk.single):  # many publications tell no less than one of them
-        once = covered(risk.single, epsilon, delta, level=level)
-        judged = Judged(
-            "delta", delta, max(there.lower, once.lower), max(there.estimate, once.estimate),
-            max(there.upper, once.upper), where=DAY,
-        )  # fmt: skip
     return [judged], list(checks(present, epsilon))
+
+
+@day_of.register(RepeatedRisk)
+def _of_several(risk: RepeatedRisk, epsilon: float, delta: float, level: float) -> tuple[list[Judged], list[Check]]:
+    """One of the publications is of the day on which somebody did most; what all tell is of their days already."""
+    if not covers(risk.single):
+        return day_of(risk.single, epsilon, delta, level)
+    once = covered(risk.single, epsilon, delta, level=level)
+    return [Judged("delta", delta, once.lower, once.estimate, once.upper, where=DAY)], []
+
+
+def upper_on_the_day(risk: RiskContract, epsilon: float, level: float) -> float:
+    """U of the largest move on the day that somebody made it; 0 for kinds that have no such figure."""
+    if covers(risk):
+        hiding = hiding_of(risk, None)
+        return hiding.upper(float(hiding.moves.relative.max(initial=0.0)), epsilon, level)
+    return max((judged.upper for judged in day_of(risk, epsilon, 0.0, level)[0]), default=0.0)
 
 
 def _judged(

@@ -17,6 +17,9 @@ from empriv.results import FloatArray, IntArray, Results
 
 BoolArray = npt.NDArray[np.bool_]
 
+_HEAVIEST = 3  # people whose absence changes the results most
+_NARROWER = 0.95  # times the spread: then the results without them are a law of their own
+
 
 @dataclass(frozen=True, eq=False)
 class Moves:
@@ -112,3 +115,24 @@ def as_it_is(moves: Moves, pairs: Pairs) -> Moves:
         own = slice(int(pairs.starts[row]), int(pairs.starts[row + 1]))
         sizes[own] = np.where(sizes[own] > 0, np.inf, sizes[own])
     return replace(moves, sizes=sizes)
+
+
+def others_laws(pairs: Pairs, moves: Moves) -> FloatArray:
+    """(laws, N) of the results, and of the results without those people without whom they are narrower."""
+    everyone = pairs.points[None, :]
+    size = np.where(np.isfinite(moves.relative), moves.relative, 0.0) ** 2
+    weight = np.bincount(moves.owner, size, minlength=len(moves.starts) - 1)
+    rows = np.argsort(-weight, kind="stable")[:_HEAVIEST]
+    rows = rows[weight[rows] > 0]
+    if not len(rows):
+        return everyone
+    without = pairs.dense(rows)
+    usual = spread_of_law(pairs.points)
+    narrow = np.array([0 < spread_of_law(law) < _NARROWER * usual for law in without], bool)
+    return np.concatenate((everyone, without[narrow]))
+
+
+def spread_of_law(law: FloatArray) -> float:
+    """Between the 16% and 84% quantiles of what is finite."""
+    numbers = law[np.isfinite(law)]
+    return float(np.subtract(*np.percentile(numbers, [84, 16]))) if len(numbers) else 0.0

@@ -19,6 +19,8 @@ from empriv.results import FloatArray
 STEPS = 48  # of the grid, in a standard deviation of the loss
 _MOST_STEPS = 1 << 21  # of a distribution of summed losses
 _TAIL = 1e-13  # mass beyond the ends of a distribution of summed losses
+_FARTHEST = 256.0  # effect sizes beyond it have a delta of 1
+_HALVINGS = 80
 _RATES = np.geomspace(0.03, 1.5, 12)
 
 
@@ -105,6 +107,19 @@ def composed_delta(p: FloatArray, q: FloatArray, times: int, epsilons: FloatArra
     return np.asarray(np.maximum(*both))
 
 
+def between_ends(p: FloatArray, q: FloatArray, first: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Masses split so that all of a cell's has the ratio of one of its ends, p and q unchanged in total."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.where(q > 0, p / q, np.inf)
+        low = np.minimum(np.minimum(first, last), own)
+        high = np.maximum(np.maximum(first, last), own)
+        apart = np.isfinite(high) & (high > low * (1 + 1e-12))
+        at_low = np.where(apart, (q * high - p) / np.where(apart, high - low, 1.0), q)
+    at_low = np.clip(at_low, 0.0, q)
+    p_low = np.where(apart, np.minimum(at_low * np.where(apart, low, 0.0), p), p)
+    return np.concatenate((p_low, p - p_low), axis=-1), np.concatenate((at_low, q - at_low), axis=-1)
+
+
 def certain_after(share: npt.ArrayLike, times: npt.ArrayLike) -> FloatArray:
     """``1 - (1 - share)^times``: what tells for certain in a share of looks, after so many."""
     with np.errstate(divide="ignore"):
@@ -125,6 +140,26 @@ def gaussian_delta(size: npt.ArrayLike, epsilons: npt.ArrayLike) -> FloatArray:
     value = np.where(np.isinf(epsilon), 0.0, value)
     out[there] = np.where(np.isinf(mu), 1.0, np.clip(value, 0.0, 1.0))
     return out
+
+
+def gaussian_size(deltas: FloatArray, epsilon: float) -> FloatArray:
+    """The effect sizes whose Gaussian curve has these deltas at this epsilon; infinite for a delta of 1."""
+    low, high = np.zeros(len(deltas)), np.full(len(deltas), _FARTHEST)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = gaussian_delta(middle, epsilon) < deltas
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.where(deltas <= 0, 0.0, np.where(deltas >= 1, np.inf, high))
+
+
+def told(squares: npt.ArrayLike, escapes: npt.ArrayLike, epsilons: npt.ArrayLike) -> FloatArray:
+    """delta after looks whose squared effect sizes and ``-log(1 - p)`` sum to these; all broadcast.
+
+    ``1 - (1 - delta_Gauss(sqrt(squares))) e^-escapes``: p is the chance that a look gives somebody away for certain.
+    """
+    with np.errstate(divide="ignore"):
+        kept = np.log1p(-gaussian_delta(np.sqrt(np.asarray(squares, float)), epsilons))
+    return np.asarray(-np.expm1(kept - np.asarray(escapes, float)))
 
 
 def _ends(losses: Losses, times: int) -> tuple[int, int]:

@@ -1,4 +1,7 @@
-"""How often may I publish: the largest number of publications that stay within a target."""
+"""`Publications`: figures of any number of publications, and how often a query may be published within a target.
+
+Page, command line, noise and the ledger all ask here: what they say of one answer is the same, to the last digit.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from empriv.measuring.series.effect_size import Effects
 from empriv.words.sentences import how_often
 
 MOST = 1_000_000  # publications that are asked about
+_ROUNDING = 1e-9  # of a limit: figures are sums
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,46 @@ class HowOften:
             "by_estimate": self.by_estimate,
             "sentence": self.sentence,
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Publications:
+    """delta of any number of publications at one epsilon: never below what one tells, of which the judge knows best.
+
+    Attributes
+    ----------
+    epsilon : where
+    level : confidence of the upper figures
+    once_estimate, once_upper : of one publication
+    estimate, upper : what one publication adds
+    """
+
+    epsilon: float
+    level: float
+    once_estimate: float
+    once_upper: float
+    estimate: Effects
+    upper: Effects
+
+    def estimated_delta(self, times: int) -> float:
+        """The estimate after so many publications."""
+        return max(self.once_estimate, 0.0 if times == 1 else self.estimate.delta(times, self.epsilon))
+
+    def upper_delta(self, times: int) -> float:
+        """The upper figure after so many publications."""
+        composed = 0.0 if times == 1 else self.upper.delta(times, self.epsilon)
+        return max(self.once_upper, composed, self.estimated_delta(times))
+
+    def how_often(self, delta: float) -> HowOften:
+        """The largest numbers within a target."""
+        by_estimate = largest(lambda times: within(self.estimated_delta(times), delta))
+        by_bound = largest(lambda times: within(self.upper_delta(times), delta))
+        return HowOften(self.epsilon, delta, self.level, by_bound, by_estimate)
+
+
+def within(figure: float, limit: float) -> bool:
+    """Whether a figure is within a limit, as everything that compares figures of many publications asks."""
+    return figure <= limit * (1.0 + _ROUNDING)
 
 
 def largest(within: Callable[[int], bool]) -> int:

@@ -1,24 +1,22 @@
 """`RepeatedRisk`: how private so many publications are for people who are in the databases of all of them or of none.
 
-Databases are independent draws (given what is known), so that publications are independent looks at one pair of laws.
-The estimate and the upper figure are Gaussian curves of the effect sizes (`sizes`), never below what one publication
-tells. That assumes laws without structure finer than the bandwidth: without assumptions, n databases support nothing
-below ``1 - .05^(T/n)`` for T publications.
+Databases are independent draws (given what is known), so that publications are independent looks at the day's laws.
+The estimate and the upper figure are those of the effect sizes (`effect_size`), never below what one publication tells.
+That assumes laws without structure finer than the bandwidth: without assumptions, n databases support nothing below
+``1 - .05^(T/n)`` for T publications.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
 from empriv.base.arguments import probability, whole_number
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.selection import Score
-from empriv.measuring.given.given_risk import on_their_days
-from empriv.measuring.line.risk import Risk
-from empriv.measuring.series.of_kinds import LookedAt
+from empriv.measuring.series.by_kind import PublicationEffects
+from empriv.measuring.series.composition import told
 from empriv.results import FloatArray, Results
 
 _LARGEST_EPSILON = 64.0
@@ -36,7 +34,7 @@ class RepeatedRisk(RiskContract):
     results : what was measured
     single : the risk of one publication
     times : publications
-    looked_at : the effect sizes behind the figures
+    effects : what one publication tells of each person
 
     Examples
     --------
@@ -51,7 +49,7 @@ class RepeatedRisk(RiskContract):
     results: Results = field(repr=False)
     single: RiskContract = field(repr=False)
     times: int
-    looked_at: LookedAt = field(repr=False)
+    effects: PublicationEffects = field(repr=False)
     made_from: RiskContract | None = field(default=None, repr=False, kw_only=True)
 
     def curves(self, epsilons: FloatArray) -> FloatArray:
@@ -59,11 +57,11 @@ class RepeatedRisk(RiskContract):
 
     def composed(self, epsilons: FloatArray) -> FloatArray:
         """(individuals, epsilons) the estimate by effect sizes alone."""
-        return self.looked_at.sizes.estimate(self.looked_at.looks(self.times), epsilons)
+        return self.effects.estimate.delta_i(self.times, epsilons)
 
     def upper(self, epsilons: FloatArray, level: float) -> FloatArray:
         """(individuals, epsilons) the upper figure by effect sizes alone; 1 where none is given."""
-        return self.looked_at.sizes.upper(self.looked_at.looks(self.times, level), epsilons, level)
+        return self.effects.upper(level).delta_i(self.times, epsilons)
 
     def own_epsilon_i(self, delta: float = 0.0) -> FloatArray:
         """Smallest epsilon at which each individual's delta_i is at most ``delta``; inf where none is.
@@ -86,7 +84,8 @@ class RepeatedRisk(RiskContract):
 
     def _each(self, epsilons: FloatArray) -> FloatArray:
         """(individuals,) the estimate of each at their own epsilon."""
-        return self.looked_at.sizes.each(self.looked_at.looks(self.times), epsilons)
+        once = self.effects.estimate
+        return told(self.times * once.squares, self.times * once.escapes, epsilons)
 
     def influence(self) -> FloatArray:
         return self.single.influence()
@@ -102,22 +101,13 @@ class RepeatedRisk(RiskContract):
     def tells_epsilon(self, delta: float) -> bool:
         return delta > 0 and self.single.tells_epsilon(delta)
 
-    def given_presence(self) -> RiskContract:
-        """The same, of databases that the person is in: their share of the publications is looked at."""
-        return self._when_present
-
     def repeated(self, times: int) -> RiskContract:
         """So many publications instead."""
         times = whole_number("times", times, least=1)
         if times == 1:
             return self.single
         source = None if self.made_from is None else self.made_from.repeated(times)
-        return RepeatedRisk(self.results, self.single, times, self.looked_at, made_from=source)
-
-    @cached_property
-    def _when_present(self) -> RiskContract:
-        there = on_their_days(self.single) if isinstance(self.single, Risk) else self.single.given_presence()
-        return repeated_of(there, self.times)
+        return RepeatedRisk(self.results, self.single, times, self.effects, made_from=source)
 
 
 def repeated_of(risk: RiskContract, times: int) -> RiskContract:
@@ -126,4 +116,4 @@ def repeated_of(risk: RiskContract, times: int) -> RiskContract:
     if times == 1:
         return risk
     source = None if risk.made_from is None else repeated_of(risk.made_from, times)
-    return RepeatedRisk(risk.results, risk, times, risk.one_look, made_from=source)
+    return RepeatedRisk(risk.results, risk, times, risk.per_publication, made_from=source)

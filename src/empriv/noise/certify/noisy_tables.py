@@ -23,8 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from empriv.base.threads import workers
-from empriv.measuring.series.composition import Losses, certain_after, gaussian_delta, losses_of, step_of
-from empriv.noise.certify.composed import between_ends
+from empriv.measuring.series.composition import Losses, between_ends, certain_after, gaussian_delta, losses_of, step_of
 from empriv.noise.law import Law
 from empriv.noise.touched import Touched, TouchedCells
 from empriv.results import FloatArray

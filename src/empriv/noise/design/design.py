@@ -6,7 +6,8 @@ One bound judges an answer with noise and without (`noise.judging`); the least n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from empriv.judge.dither import dither as dither_noise
 from empriv.judge.noise_kernels import NoiseKernel, classical
 from empriv.measuring.line.risk import Risk
 from empriv.noise import METHODS
-from empriv.noise.design.again import least_again
 from empriv.noise.design.bisecting import least_noise
 from empriv.noise.design.deconvolution import paper_law
 from empriv.noise.judging import PRESENCES, JudgedAnswer
@@ -30,6 +30,14 @@ __all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
 _LARGEST_EPSILON = 50.0
 _STEPS = 64  # granularities in the scale of noise, where nobody declared one
 
+_WIDEST = 2.0**30  # granularities
+_TOLERANCE = 5e-3  # of a scale
+
+_NEVER = (
+    "Noise must be able to hide an individual, which it cannot here: results that are not numbers (NULL, NaN, an "
+    "error) come and go with somebody too often for this target. "
+    "Hint: a query that always gives a number, or a larger `delta`."
+)
 _HOPELESS = (
     "Noise must be able to hide an individual, which it cannot here: somebody decides on some database whether there "
     "is an answer at all (NULL, NaN, an error). Hint: a query that always gives a number, such as coalesce(sum(x), 0); "
@@ -109,11 +117,33 @@ def design_noise(
                 "influences seen."
             )
         step = _step_for(one) if declared is None else declared
-        composed = least_again(one, float(epsilon), float(delta), times, step)
-        return _kept(Noise(composed.law, JudgedAnswer(one, "random"), times=times, composed=composed, **facts))
+        return _for_times(Noise(_law(NoiseKernel("gaussian", step, step), step), judged, times=times, **facts))
     law, reach = design.made(method, declared)
     asked = judged if reach == judged.reach else JudgedAnswer(one, presence, reach)
     return _kept(Noise(law, asked, declared_bound=bound, **facts))
+
+
+def _for_times(narrowest: Noise) -> Noise:
+    """The least Gaussian noise for so many publications: the smallest scale that the judge accepts for one of them, and
+    whose publications add up to the target. Squares of effect sizes add up, and those of Gaussian noise are least."""
+    epsilon, delta, step = narrowest.epsilon, narrowest.delta, narrowest.step
+    judged = narrowest.judged
+
+    def of_scale(scale: float) -> Noise:
+        return replace(narrowest, law=_law(NoiseKernel("gaussian", scale, step), step))
+
+    hidden = max(judged.largest, step)
+    once = least_noise(judged, [classical(epsilon, delta, hidden, "gaussian", step)], epsilon, delta)
+    low = step if once is None else max(once.scale, step)
+    high = low
+    while not of_scale(high).composes(narrowest.times, epsilon, delta):
+        low, high = high, 2 * high
+        if high > _WIDEST * step:
+            raise InputError(_NEVER)
+    while high / low > 1.0 + _TOLERANCE:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if of_scale(middle).composes(narrowest.times, epsilon, delta) else (middle, high)
+    return _kept(of_scale(high))
 
 
 def _kept(noise: Noise) -> Noise:

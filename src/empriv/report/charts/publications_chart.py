@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from empriv.measuring.series import RepeatedRisk, composes
+from empriv.measuring.series import composes
 from empriv.report.charts.chart import (
     BLUE,
     INK,
@@ -35,18 +35,9 @@ def publications_chart(material: Material) -> Chart | None:
     if not composes(risk) or not np.isfinite(epsilon):
         return None
     counts = sorted({*_COUNTS, *(count for count in _MORE if count <= 2 * audit.times), audit.times})
-    grid = np.array([epsilon])
-    level = risk.usual_level
-    once = audit.bounds(epsilon) if audit.times == 1 else risk.bounds(epsilon, level)
-    estimate, upper = [], []
-    for count in counts:
-        repeated = risk.repeated(count)
-        seen, most = once.estimate, once.upper
-        if isinstance(repeated, RepeatedRisk):
-            seen = max(seen, float(repeated.composed(grid).max(initial=0.0)))
-            most = max(most, float(repeated.upper(grid, level).max(initial=0.0)))
-        estimate.append(seen)
-        upper.append(max(seen, most))
+    told = audit.publications(epsilon)
+    level = told.level
+    estimate, upper = [told.estimated_delta(count) for count in counts], [told.upper_delta(count) for count in counts]
     limits = [delta for at, delta in targets if at == epsilon]
     x = Scale(1.0, float(counts[-1]), "log", tuple(c for c in (1, 7, 30, 100, 365, 1000, *_MORE) if c <= counts[-1]))
     y = risk_scale(np.array([*estimate, *limits]), np.array(upper))
@@ -77,8 +68,8 @@ def publications_chart(material: Material) -> Chart | None:
         name="publications",
         title="If you publish again",
         caption=(
-            f"delta at epsilon {epsilon:.4g} after so many publications, each from a database of its own, for people "
-            "who are in all of these databases or in none."
+            f"delta at epsilon {epsilon:.4g} after so many publications as it is, each from a database of its own, for "
+            "people who are in all of these databases or in none."
             + (" Dotted: the target." if limits else "")
         ),
         spec=spec_of(layer=layers),

@@ -109,8 +109,7 @@ def facts_of_noise(noise: object) -> NoiseFacts:
 def _(noise: Noise) -> NoiseFacts:
     where = "in a random database" + ("" if noise.presence == "random" else " and on the day that they are in")
     where = where if noise.times == 1 else f"after {noise.times:,} publications"
-    # on the days that people are in, how often is not composed yet
-    often = noise.how_often().sentence if noise.delta > 0 and noise.presence == "random" else ""
+    often = noise.how_often().sentence if noise.delta > 0 else ""
     return NoiseFacts({"": noise.law}, {where: noise.achieved_delta()}, often, noise.method)
 
 

@@ -303,7 +303,7 @@ def _(risk: RepeatedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
     no_noise(asked)
     grid = np.atleast_1d(np.asarray(epsilon, float))
     single = bounds_of(risk.single, grid, asked)
-    n, sizes = risk.results.n_databases, risk.looked_at.sizes
+    n = risk.results.n_databases
     findings = [Finding("repeated-bound", {"times": risk.times})]
     if n < LEAST_DATABASES:
         upper_i = _no_upper(risk, grid)
@@ -311,7 +311,7 @@ def _(risk: RepeatedRisk, epsilon: float | Several, asked: BoundsAsked) -> Bound
     else:
         composed = np.maximum(risk.upper(grid, asked.level), risk.delta_i(grid))
         upper_i = np.maximum(composed, single.upper_i)
-        if not sizes.held:
+        if not risk.effects.held:
             findings.append(Finding("no-repeated-bound", {"n": n, "several": bool(risk.results.components)}))
     findings += [finding for finding in single.assumes if finding.code != "no-upper-bound"]
     return make_bounds(risk, epsilon, asked, single.lower, upper_i, findings)

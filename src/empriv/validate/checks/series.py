@@ -8,6 +8,6 @@ from empriv.validate.checks.check import Check, checks_of
 
 @checks_of.register
 def _(risk: RepeatedRisk, epsilon: float, rng: int) -> list[Check]:
-    sizes = risk.looked_at.sizes
-    numbers = {"times": risk.times, "n": sizes.n_databases, "several": risk.results.components is not None}
-    return [*checks_of(risk.single, epsilon, rng), Check("repeated", "info" if sizes.held else "warning", numbers)]
+    effects = risk.effects
+    numbers = {"times": risk.times, "n": effects.n_databases, "several": risk.results.components is not None}
+    return [*checks_of(risk.single, epsilon, rng), Check("repeated", "info" if effects.held else "warning", numbers)]
