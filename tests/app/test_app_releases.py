@@ -212,7 +212,7 @@ def test_what_fits_is_said_before_and_agrees_with_the_promise(desk: RunningDesk,
     page = "/audits/fits/release"
     assert visitor.get(page).field("window") == "1"  # the promise is for each publication alone
     asked = {"limits": "series", "window": "1"}
-    assert "may go on without end" in visitor.post(f"{page}/fits", asked, page=page).text
+    assert "What more than 1 release tell together has no limit" in visitor.post(f"{page}/fits", asked, page=page).text
     assert visitor.post(f"{page}/fits", {"limits": "none"}, page=page).text.strip() == ""
     visitor.post(f"{page}/ledger", asked, page=page)
     ledger = empriv.Ledger(desk.folder / "fits.ledger")

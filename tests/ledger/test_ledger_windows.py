@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from empriv.errors import InputError, RefusalError
 from empriv.ledger import Figures, Ledger, Policy, PriceEntry, PricesByName, ReleaseEntry, identity_of
-from empriv.ledger.accounts import Account, effect_of, windows_with
+from empriv.ledger.accounts import Account, Prices, windows_with
 from empriv.ledger.windows import day_of, window_of
 
 EPSILON, DELTA = 1.0, 0.05
@@ -84,7 +84,7 @@ def test_a_window_of_releases(tmp_path: Path) -> None:
     ledger = make(tmp_path, 20, delta=exact(20 * SQUARES[0]) + 1e-9)
     for number in range(50):
         ledger.release(of_day(7 * number), lambda: 1.0)
-    assert ledger.left().more is None
+    assert (ledger.left().more, ledger.left().in_one) == (None, 1)  # none is refused, since the first leaves it
 
 
 def test_one_too_many_in_a_window_of_releases(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_without_prices_everybody_is_the_one_who_is_told_most(tmp_path: Path) ->
     ledger.release(of_day(0, plan=None, prices=None, achieved=achieved), lambda: 1.0)
     assert ledger.left().spent.delta == pytest.approx(0.01, abs=1e-9)
     ledger.release(of_day(1), lambda: 1.0)
-    square = effect_of(0.01, EPSILON) ** 2 + SQUARES[0]
+    square = Prices.for_anybody(0.01, EPSILON).squares[0] + SQUARES[0]
     assert ledger.left().spent.delta == pytest.approx(exact(square), abs=1e-9)
 
 
@@ -142,7 +142,7 @@ def test_two_queries_of_one_database_must_be_measured_together(tmp_path: Path) -
         ledger.release(of_day(0, query="avg(amount)"), lambda: 1.0)
     joint = together(0.03, first, epsilon=EPSILON)
     ledger.release(of_day(0, query="avg(amount)", joint=joint), lambda: 1.0)
-    square = effect_of(0.03, EPSILON) ** 2 + SQUARES[0]
+    square = Prices.for_anybody(0.03, EPSILON).squares[0] + SQUARES[0]
     assert ledger.left().spent.delta == pytest.approx(exact(square), abs=1e-9)
     ledger.release(of_day(1), lambda: 1.0)  # another day needs none
 
@@ -207,9 +207,9 @@ def test_windows_that_hold_a_place_by_brute_force() -> None:
 def test_accounts_of_people_nobody_tells_of_and_of_leaks() -> None:
     account = Account(np.array([0.0, np.inf, 0.5]), np.array([0.0, 0.0, np.inf]))
     assert account.delta_i(0.1).tolist() == [0.0, 1.0, 1.0]
-    assert effect_of(0.0, 0.1) == 0.0
-    assert effect_of(1.0, 0.1) == np.inf
-    assert exact(effect_of(0.123, 0.4) ** 2, epsilon=0.4) == pytest.approx(0.123, abs=1e-12)
+    assert Prices.for_anybody(0.0, 0.1).squares[0] == 0.0
+    assert Prices.for_anybody(1.0, 0.1).squares[0] == np.inf
+    assert exact(Prices.for_anybody(0.123, 0.4).squares[0], epsilon=0.4) == pytest.approx(0.123, abs=1e-12)
 
 
 def test_windows_are_read() -> None:

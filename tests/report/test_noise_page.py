@@ -35,8 +35,7 @@ def test_it_says_what_the_noise_holds(audit: empriv.Audit, tmp_path: Path, read:
     assert f"±{amount(noise.expected_error, 'min')}" in cards
     assert noise.presence == "both"
     assert number(noise.achieved_delta()) in cards
-    # how often is composed for random databases alone, and not said of noise for the day
-    assert "publications are within" not in reader.page.inner_text("main")
+    assert noise.how_often().sentence in reader.page.inner_text("main")
     # a bar for each answer, as long as the noise errs on average
     bars = reader.page.locator("figure[data-chart=results] .error0_marks line")
     assert bars.count() == 60

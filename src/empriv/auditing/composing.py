@@ -38,7 +38,6 @@ from empriv.measuring import RiskContract
 from empriv.measuring.contract import total_risk_of
 from empriv.measuring.densities.density import Density
 from empriv.measuring.line.moves import moves_of
-from empriv.measuring.series.composition import gaussian_size
 from empriv.measuring.tables import TableRisk, measure_table
 from empriv.noise.drawing import cell_of
 from empriv.noise.drawn import with_noise
@@ -334,7 +333,7 @@ def releases_fitting(noise: Noise | JointNoise, policy: Policy) -> int | None:
     by_name, alone = _prices(noise, policy), _achieved(noise, policy.epsilon, policy)
     limits = {"delta": policy.delta, "total_risk": policy.total_risk}
     if by_name is None:
-        prices = Prices.for_anybody(float(gaussian_size(np.array([alone.delta or 0.0]), policy.epsilon)[0]) ** 2)
+        prices = Prices.for_anybody(alone.delta or 0.0, policy.epsilon)
     else:
         people = np.arange(1, len(by_name.people) + 1, dtype=np.uint64)
         prices = Prices(people, np.asarray(by_name.squares, float), np.asarray(by_name.escapes, float))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from empriv.errors import InputError
 from empriv.ledger.windows import PolicyWindow
-from empriv.measuring.series.composition import told
+from empriv.measuring.series.composition import gaussian_size, told
 from empriv.measuring.series.how_often import MOST, largest, within
 from empriv.results import FloatArray, IntArray
 
@@ -46,9 +46,9 @@ class Prices:
                 raise InputError(f"`{name}` must be numbers of at least 0.")
 
     @staticmethod
-    def for_anybody(square: float) -> Prices:
-        """One price for everyone, of the person who is told most."""
-        return Prices(np.array([ANYBODY], np.uint64), np.array([square]), np.zeros(1))
+    def for_anybody(delta: float, epsilon: float) -> Prices:
+        """One price for everyone: that of the person who is told most, of whom one release tells this delta."""
+        return Prices(np.array([ANYBODY], np.uint64), gaussian_size(np.array([delta]), epsilon) ** 2, np.zeros(1))
 
     def to_bytes(self) -> bytes:
         parts = (self.people.astype("<u8"), self.squares.astype("<f8"), self.escapes.astype("<f8"))

@@ -36,7 +36,6 @@ from empriv.ledger.accounts import (
 from empriv.ledger.chain import Indexed, body_of, keyed
 from empriv.ledger.values import Figures, Policy, Release, canonical, label_text
 from empriv.ledger.windows import PolicyWindow, day_of, today, window_of
-from empriv.measuring.series.composition import gaussian_size
 from empriv.results import IntArray
 
 _ZONES = 1  # day that some place on earth is ahead
@@ -286,7 +285,7 @@ def _person(key: bytes, scope: str, unit: str, name: str) -> int:
 def _for_anybody(figures: Figures) -> Prices:
     if figures.delta is None:
         raise InputError("`achieved` must state delta: the policy's window adds up what releases tell.")
-    return Prices.for_anybody(float(gaussian_size(np.array([figures.delta]), figures.epsilon)[0]) ** 2)
+    return Prices.for_anybody(figures.delta, figures.epsilon)
 
 
 def _plan_digest(release: Release, key: bytes) -> str:
