@@ -8,8 +8,8 @@ upper figure, the share of all shifts, numbers of publications and runs in which
 least of them too), and at a shift of .1 sd the truth, the median estimate and the median upper figure after 12, 52 and
 365 publications, at epsilon 1. A figure that is not given counts as 1. Laws marked * were in view when the rules for
 few databases and for steep ends were chosen; those marked ** took no part in any choice.
-`--presence` has normal others and somebody in a share of the databases, days known and unknown. `--noise` does the same
-with Laplace noise on the answer; `--cost` times 10,000 people on 365 databases.
+`--presence` has normal others and somebody in a share of the databases, on days that readers know. `--noise` has
+Laplace noise on the answer; `--cost` times 10,000 people on 365 databases.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ import numpy.typing as npt
 from scipy import stats
 
 import empriv
-from empriv.measuring.given.presence import presence_of
 from empriv.measuring.series.composition import composed_delta
-from empriv.noise.certify.composed import ComposedCertificate
 from empriv.noise.law import Law
+from empriv.noise.publications import effects_with_noise
 
 FloatArray = npt.NDArray[np.float64]
 EPSILON, LEVEL = 1.0, 0.95
@@ -87,7 +86,7 @@ def row(name: str, law: Any, n: int, runs: int) -> str:
         q = law.rvs(size=n, random_state=np.random.default_rng([run, n, len(name), ord(name[0])]))
         risk = empriv.measure(q, q - size * np.multiply.outer(SHIFTS, np.ones(n)))
         after = [risk.repeated(times) for times in TIMES]
-        given.append(risk.one_look.sizes.held)
+        given.append(risk.per_publication.held)
         estimates.append([risk_after.delta_i(EPSILON) for risk_after in after])
         single = risk.bounds(EPSILON, LEVEL).upper_i
         uppers.append([np.maximum(risk_after.upper(grid, LEVEL)[:, 0], single) for risk_after in after])
@@ -122,8 +121,8 @@ def noise_row(name: str, law: Any, n: int, runs: int, scale: float) -> str:
         risk = empriv.measure(results, [results - 0.1 * size])
         granularity = 2.0 ** np.floor(np.log2(scale * size / 64))
         noise = Law.of(float(granularity), [("laplace", 1.0, scale * size)])
-        certificate = ComposedCertificate(risk, noise, EPSILON, 0.05, 365)
-        figures.append((certificate.estimated_delta(), certificate.achieved_delta()))
+        told = effects_with_noise(risk, noise, EPSILON)
+        figures.append((told.estimate.delta(365, EPSILON), told.upper(LEVEL).delta(365, EPSILON)))
     estimate, upper = np.array(figures).T
     return (
         f"{name:14} {n:4} noise {scale:4.2f} sd: truth {true:.3f}, estimate {np.median(estimate):.3f}, upper "
@@ -133,34 +132,27 @@ def noise_row(name: str, law: Any, n: int, runs: int, scale: float) -> str:
 
 def presence_row(n: int, share: float, influence: float | None, runs: int, times: int = 100) -> str:
     """Somebody in a share of databases with one influence, or exponential ones of mean .3; normal others."""
-    x = np.linspace(-14.0, 14.0, 40_001)
-    seen = stats.expon.ppf((np.arange(400) + 0.5) / 400) * 0.3 if influence is None else np.array([influence])
-    others = stats.norm.pdf(x)
-    there = np.mean([stats.norm.pdf(x - d) for d in seen], axis=0)
-    others, there = others / others.sum(), there / there.sum()
+    x = np.linspace(-14.0, 14.0, 4_001)
+    seen = stats.expon.ppf((np.arange(40) + 0.5) / 40) * 0.3 if influence is None else np.array([influence])
+    others, there = (np.stack([stats.norm.pdf(x - d * move) for d in seen]) for move in (0.0, 1.0))
+    # readers know the day: the pair is that of the day and the answer
+    p, q = (np.append(share * law.ravel() / law.sum(), 1.0 - share) for law in (others, there))
     grid = np.array([EPSILON])
-    true = {
-        "known": composed_delta(others, there, max(1, round(share * times)), grid)[0],
-        "unknown": composed_delta(others, (1 - share) * others + share * there, times, grid)[0],
-    }
-    figures: dict[str, list[tuple[float, float]]] = {"known": [], "unknown": []}
+    true = float(composed_delta(p, q, times, grid)[0])
+    figures = []
     for run in range(runs):
         rng = np.random.default_rng([1000 + run, n])
         alone, here = rng.normal(size=n), rng.random(n) < share
         d = np.where(here, rng.exponential(0.3, n) if influence is None else influence, 0.0)
         if not here.any():
             continue
-        risk = empriv.measure(alone + d, [alone])
-        for days, after in (("known", presence_of(risk).repeated(times)), ("unknown", risk.repeated(times))):
-            figures[days].append((after.delta(EPSILON), float(after.upper(grid, LEVEL)[0, 0])))
-    text = f"n {n:4} share {share:4.2f} influence {'varies' if influence is None else influence}:"
-    for days, values in figures.items():
-        estimate, upper = np.array(values).T
-        text += (
-            f" days {days}: truth {true[days]:.3f}, estimate {np.median(estimate):.3f}, upper {np.median(upper):.3f}, "
-            f"covers {np.mean(upper >= true[days] - 1e-9):.2f};"
-        )
-    return text
+        after = empriv.measure(alone + d, [alone]).repeated(times)
+        figures.append((after.delta(EPSILON), float(after.upper(grid, LEVEL)[0, 0])))
+    estimate, upper = np.array(figures).T
+    return (
+        f"n {n:4} share {share:4.2f} influence {'varies' if influence is None else influence}: truth {true:.3f}, "
+        f"estimate {np.median(estimate):.3f}, upper {np.median(upper):.3f}, covers {np.mean(upper >= true - 1e-9):.2f}"
+    )
 
 
 def cost(people: int = 10_000, n: int = 365) -> None:

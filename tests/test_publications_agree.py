@@ -34,7 +34,7 @@ def panel(law: str) -> empriv.Audit:
                 amount.append(round(float(rng.exponential(20.0)) * (4.0 if law == "heavy" and person == 0 else 1.0), 2))
     data = empriv.databases(pa.table({"day": days, "who": who, "amount": amount}), database="day", individual="who")
     query = {"takings": "sum(amount)", "seldom": "count(*)", "heavy": "avg(amount)"}[law]
-    return empriv.audit(data, query, epsilon=EPSILON, adversary=None)
+    return empriv.audit(data, query, epsilon=EPSILON, known="nothing")
 
 
 def number_in(sentence: str) -> int:

@@ -153,7 +153,7 @@ class Audit:
         >>> data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
         >>> audit = empriv.audit(data, "avg(delay)")
         >>> print(f"{audit.delta(1.0):.3f} once, {audit.repeated(365).delta(1.0):.2f} in a year")
-        0.004 once, 0.44 in a year
+        0.002 once, 0.68 in a year
         """
         return replace(self, times=whole_number("times", times, least=1))
 

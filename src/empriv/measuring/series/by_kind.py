@@ -14,7 +14,7 @@ from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.density import Mixture, is_usual
 from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.given.residuals import Left
+from empriv.measuring.given.residuals import Residuals
 from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs, tie_tolerance
 from empriv.measuring.line.moves import Moves, as_it_is, others_laws, spread_of_law
@@ -43,7 +43,7 @@ def effects_of_risk(risk: RiskContract) -> PublicationEffects:
         return _of_table(risk)
     raise InputError(
         "`repeated` must be asked of results as they are, `Given` what is known or of several numbers, got another "
-        "kind of risk. Hint: ask an audit against nobody, or adversary=empriv.Given(...)."
+        "kind of risk. Hint: known='nothing', or what is regressed out, such as known='calendar'."
     )
 
 
@@ -120,7 +120,7 @@ def _innovations(risk: GivenRisk, moves: Moves) -> tuple[FloatArray, IntArray]:
     return sizes, np.concatenate((keys // n, moves.owner[told]))
 
 
-def previous_weights(left: Left) -> dict[int, float]:
+def previous_weights(left: Residuals) -> dict[int, float]:
     """The weight of each previous answer in the fitted level, by how many answers before it was."""
     terms = left.fit.terms
     design = np.column_stack([np.ones(len(left.fit.level)), *(term.columns for term in terms)])

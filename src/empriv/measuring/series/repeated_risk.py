@@ -43,7 +43,7 @@ class RepeatedRisk(RiskContract):
     >>> risk = empriv.measure(q, q - rng.exponential(0.5, (3, 365)))
     >>> year = risk.repeated(365)
     >>> print(f"{risk.delta(1.0):.3f} once, {year.delta(1.0):.3f} in a year")
-    0.000 once, 0.117 in a year
+    0.000 once, 0.293 in a year
     """
 
     results: Results = field(repr=False)
