@@ -1,6 +1,6 @@
 """Coverage of the upper bound given what is known, on laws whose truth is known.
 
-    python benchmarks/given.py [--quick] [--runs 40] [--only calendar] [--iid] [--speed]
+    python benchmarks/given.py [--quick] [--runs 40] [--only calendar] [--iid] [--definition4] [--speed]
 
 A run makes n daily results with a trend and a weekday pattern of three times the daily noise, and one person; what
 everybody knows is taken out, and the upper bound at 95% and epsilon 0.1 is compared with the truth, which is found by
@@ -202,6 +202,29 @@ def iid_size(runs: int) -> None:
                 print(f"{name:10s} {n:4d}  previous {previous}  objects in {objects / runs:.3f}", flush=True)
 
 
+def definition4(runs: int) -> None:
+    """The worst bucket of three, and readers who know their own contribution: estimate, coverage and upper bound."""
+    for name, law in list(laws().items())[:-1]:
+        for n in (150, 365):
+            found: dict[str, list[tuple[float, float]]] = {"buckets": [], "own": []}
+            for k in range(runs):
+                rng = np.random.default_rng([9, k])
+                kind, rest, own = rng.integers(0, 3, n), law.draw(rng, n), rng.exponential(3.0, n)
+                known = {"buckets": (4.0 * kind, empriv.Buckets(kind)), "own": (own, empriv.OwnContribution(top=1))}
+                for what, (level_of_each, known_to_readers) in known.items():
+                    q = level_of_each + rest
+                    without = np.stack((q - SHIFT, q - own)) if what == "own" else (q - SHIFT)[None]
+                    results = empriv.Results.from_arrays(q, without, databases=[f"shop {j}" for j in range(n)])
+                    bounds = empriv.measure(results, known=known_to_readers).bounds(EPSILON)
+                    found[what].append((float(bounds.estimate), float(bounds.upper)))
+            truth = stick(law.pdf, moved(law.pdf, SHIFT))
+            for what, pairs in found.items():
+                estimate, upper = np.array(pairs).T
+                ratios = f"estimate/truth {np.median(estimate) / truth:.2f}  upper/truth {np.median(upper) / truth:.2f}"
+                covers = float(np.mean(upper >= truth))
+                print(f"{name:10s} {n:4d}  {what:8s} truth {truth:.3f}  covers {covers:.2f}  {ratios}", flush=True)
+
+
 def speed() -> None:
     """Processor time of 10,000 individuals on 365 databases, measure and bounds: plain, and given what is known."""
     rng = np.random.default_rng(0)
@@ -241,11 +264,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=None)
     parser.add_argument("--only", help="rows that contain this text")
     parser.add_argument("--iid", action="store_true", help="how often the i.i.d. tests object to the residuals")
+    parser.add_argument("--definition4", action="store_true", help="buckets and own contribution")
     parser.add_argument("--speed", action="store_true", help="seconds for 10,000 individuals")
     given = parser.parse_args()
     runs = given.runs or (10 if given.quick else 40)
     if given.iid:
         iid_size(runs)
+    elif given.definition4:
+        definition4(runs)
     elif given.speed:
         speed()
     else:
