@@ -47,8 +47,7 @@ benchmarks: setup
 	$(BIN)/python benchmarks/collect.py
 	$(BIN)/python benchmarks/iid_tests.py --runs 20
 	$(BIN)/python benchmarks/noise.py --quick
-	$(BIN)/python benchmarks/joint.py --runs 2
-	$(BIN)/python benchmarks/tables.py --quick
+	$(BIN)/python benchmarks/tables.py --runs 1 --cells 5
 	$(BIN)/python benchmarks/given.py --quick --runs 4 --only normal
 	$(BIN)/python benchmarks/calibration.py --quick
 	$(BIN)/python benchmarks/scale.py --rows 1_000_000

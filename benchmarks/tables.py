@@ -1,13 +1,14 @@
-"""Coverage of the upper bound on whole tables, on laws whose truth is known, and what a large table costs.
+"""How well the judge covers on whole tables whose truth is known, and what a large table costs.
 
-    python benchmarks/tables.py [--quick] [--runs 20] [--only TEXT] [--untouched] [--alarms]
+    python benchmarks/tables.py [--runs 6] [--cells 5 20] [--only TEXT]
+    python benchmarks/tables.py --noise [--runs 6]
     python benchmarks/tables.py --speed [--people 10000 --cells 100 --databases 365]
 
-A run draws n tables of a law of `table_families.py`, with one person in them, and compares the upper bounds at 95% and
-epsilon 0.1 with the truth, which comes from the known law. Printed for each row, on a day when the person is there and
-on a random day: truth, share of runs that the upper bound covers, upper bound over truth (median), estimate over truth
-(median). Last, the share of runs in which a check stops the pass: where it does, nobody is told that the bound holds.
-`--alarms` prints that share alone, by check. No upper bound is the bound 1, which covers.
+A run draws 365 tables of a law of `table_families.py` with one person in all of them, who moves one cell or two by .3
+and .2 of what is left of it. Printed for each row, at epsilon .1: the truth on a day that they are in; the share of
+runs in which the upper bound of the day is above it, and in which the lower one is not; upper bound over truth
+(median); and the share of runs in which a check rules out a pass. `--noise` asks the same of independent cells with
+Laplace noise of .15 and .5 standard deviations, where the truth comes from a large sample.
 """
 
 from __future__ import annotations
@@ -16,116 +17,82 @@ import argparse
 import resource
 import time
 import zlib
-from collections import Counter
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 import empriv
-from table_families import CHOSEN, PEOPLE, UNTOUCHED, Family
+from empriv.judge import score
+from empriv.judge.noise_kernels import NoiseKernel
+from empriv.validate.covering import covered
+from table_families import Family
 
-EPSILON = 0.1
-SHOWN = 1e-3  # ratios to a truth below say nothing
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: a family on n databases."""
-
-    family: Family
-    n: int
-
-    def __str__(self) -> str:
-        family = self.family
-        return f"{family.law_name:32s} {family.d:4d} {self.n:4d}  {family.who:23s} {family.published:32s}"
+EPSILON, DELTA, N = 0.1, 0.05, 365
+LAWS = ("normal factors", "Student 3 factors", "Laplace factors", "gamma 2 factors",
+        "exponential factors (hard edge)", "two peaks factors")  # fmt: skip
+PEOPLE = ("one cell", "two cells")
 
 
-def rows(*, quick: bool, untouched: bool, only: str | None) -> list[Row]:
-    """The rows of the table: sizes, then kinds of people, then what is published."""
-    if untouched:
-        out = [
-            Row(Family(name, 20, who), 365) for name in UNTOUCHED for who in ("one cell", "two cells", "rarely there")
-        ]
-        out += [Row(Family(name, 20, "one cell"), 100) for name in UNTOUCHED]
-    elif quick:
-        out = [Row(Family(name, 10, "one cell"), 100) for name in ("normal", "gamma 2 factors", "counts, means 2")]
-        out += [Row(Family("Student 3 factors", 10, who), 100) for who in PEOPLE]
-        out += [Row(Family("normal", 10, "one cell", published), 100) for published in PUBLISHED_OTHERWISE]
-    else:
-        sizes = [(10, 100), (50, 100), (10, 365), (50, 365), (100, 365), (200, 365)]
-        out = [Row(Family(name, d, "one cell"), n) for name in CHOSEN for d, n in sizes]
-        people = [name for name in CHOSEN if "(" not in name]
-        out += [Row(Family(name, 20, who), 365) for name in people for who in PEOPLE[1:]]
-        out += [
-            Row(Family("normal", 10, who, published), 365) for published in PUBLISHED_OTHERWISE for who in PEOPLE[:2]
-        ]
-    return [row for row in out if only is None or only in " ".join(str(row).split())]
+def coverage(runs: int, cells: list[int], only: str | None) -> None:
+    print(f"{'law':32s} {'cells':>5s}  {'person':18s} truth  upper holds  lower holds  upper/truth  objects")
+    for law in LAWS:
+        for d in cells:
+            for who in PEOPLE:
+                name = f"{law:32s} {d:5d}  {who:18s}"
+                if only is not None and only not in " ".join(name.split()):
+                    continue
+                family = Family(law, d, who)
+                truth = family.truths(EPSILON)[0]
+                upper, lower, objects = [], [], []
+                for run in range(runs):
+                    rng = np.random.default_rng([zlib.crc32(name.encode()), run])
+                    risk = empriv.measure(family.draw(rng, N))
+                    day = covered(risk, EPSILON, DELTA)
+                    upper.append(day.upper)
+                    lower.append(day.lower)
+                    made = empriv.checks(risk, EPSILON)
+                    objects.append(any(c.severity == "error" and c.code in ("bent", "edge", "flat") for c in made))
+                holds, below = np.mean(np.array(upper) >= truth - 0.0025), np.mean(np.array(lower) <= truth + 0.0025)
+                print(
+                    f"{name} {truth:.3f}  {holds:11.2f}  {below:11.2f}  {np.median(upper) / truth:11.2f}  "
+                    f"{np.mean(objects):7.2f}",
+                    flush=True,
+                )
 
 
-PUBLISHED_OTHERWISE = ("with margins", "one cell hidden, total published")
+DRAWN: dict[str, Any] = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "Student 3": lambda rng, shape: rng.standard_t(3, shape) / np.sqrt(3),
+    "Laplace": lambda rng, shape: rng.laplace(size=shape) / np.sqrt(2),
+    "gamma 2": lambda rng, shape: rng.gamma(2, size=shape) / np.sqrt(2),
+    "exponential": lambda rng, shape: rng.exponential(size=shape),
+    "two peaks": lambda rng, shape: (rng.choice([-1.5, 1.5], shape) + 0.5 * rng.normal(size=shape)) / np.sqrt(2.5),
+}
 
 
-@dataclass(frozen=True)
-class Run:
-    """What was found in one run: estimate and upper bound, there and on a random day, and what objects to a pass."""
+def with_noise(runs: int) -> None:
+    """The score of several cells with noise, of independent cells."""
+    print(f"{'law':12s} cells  noise  truth  upper holds  lower holds  upper/truth")
+    for law, draw in DRAWN.items():
+        for d in (2, 5):
+            for scale in (0.15, 0.5):
+                move, kernels = np.full(d, 0.15), [NoiseKernel("laplace", scale)] * d
 
-    there: float
-    there_upper: float
-    random_day: float
-    random_day_upper: float
-    objections: tuple[str, ...]
+                def one_of(x: Any, move: Any = move, kernels: Any = kernels, d: int = d) -> score.Innovations:
+                    return score.innovations(x, np.eye(d), move, kernels)
 
-
-def measured(results: empriv.Results, *, alarms: bool = False) -> Run:
-    """As anybody would measure it."""
-    risk = empriv.measure(results)
-    objections = tuple(check.code for check in empriv.checks(risk, EPSILON) if check.severity == "error")
-    if alarms:
-        return Run(0, 1, 0, 1, objections)
-    random_day, there = empriv.bounds(risk, EPSILON), empriv.bounds(risk.given_presence(), EPSILON)
-    return Run(there.estimate, there.upper, random_day.estimate, random_day.upper, objections)
-
-
-def drawn(row: Row, run: int) -> empriv.Results:
-    """The same tables whatever else is asked for."""
-    return row.family.draw(np.random.default_rng([zlib.crc32(str(row).encode()), run]), row.n)
-
-
-HEAD = (
-    f"{'law':32s} {'cells':>4s} {'n':>4s}  {'person':23s} {'published':32s}"
-    "  there: truth covers upper/ estimate/   random day: truth covers upper/ estimate/   objects"
-)
-
-
-def table(chosen: list[Row], runs: int) -> None:
-    print(HEAD)
-    for row in chosen:
-        truths = row.family.truths(EPSILON)
-        done = [measured(drawn(row, run)) for run in range(runs)]
-        there = shown(truths[0], [(run.there, run.there_upper) for run in done])
-        random_day = shown(truths[1], [(run.random_day, run.random_day_upper) for run in done])
-        objects = np.mean([bool(run.objections) for run in done])
-        print(f"{row}         {there}                 {random_day}       {objects:5.2f}", flush=True)
-
-
-def shown(truth: float, figures: list[tuple[float, float]]) -> str:
-    """Truth, coverage, and medians over the truth."""
-    estimate, upper = np.array(figures).T
-    covers = np.mean(upper >= truth - 0.0025)  # twice the standard error of a truth
-    if truth < SHOWN:
-        return f"{truth:5.3f}  {covers:5.2f} {'–':>6s} {'–':>9s}"
-    return f"{truth:5.3f}  {covers:5.2f} {np.median(upper) / truth:6.2f} {np.median(estimate) / truth:9.2f}"
-
-
-def alarms(chosen: list[Row], runs: int) -> None:
-    """How often each check stops the pass."""
-    for row in chosen:
-        codes = Counter(code for run in range(runs) for code in set(measured(drawn(row, run), alarms=True).objections))
-        said = ", ".join(f"{code} {count / runs:.2f}" for code, count in sorted(codes.items()))
-        print(f"{row}  {said or 'none'}", flush=True)
-
-
-# Speed ---------------------------------------------------------------------------------------------------------------
+                truth = score.estimate(one_of(draw(np.random.default_rng(99), (20_000, d))), EPSILON)
+                found = []
+                for run in range(runs):
+                    one = one_of(draw(np.random.default_rng(run), (N, d)))
+                    left = np.array([score.alone_of(kernels, move, EPSILON)])
+                    found.append((score.upper(one, EPSILON, left=left)[0], score.lower(one, EPSILON)))
+                upper, lower = np.array(found).T
+                print(
+                    f"{law:12s} {d:5d}  {scale:5.2f}  {truth:.3f}  {np.mean(upper >= truth):11.2f}  "
+                    f"{np.mean(lower <= truth):11.2f}  {np.median(upper) / truth:11.2f}",
+                    flush=True,
+                )
 
 
 def large_table(people: int, cells: int, databases: int, seed: int = 0) -> empriv.Results:
@@ -159,33 +126,17 @@ def large_table(people: int, cells: int, databases: int, seed: int = 0) -> empri
 
 
 def speed(people: int, cells: int, databases: int) -> None:
-    """Seconds and memory of a large table, beside the total as one number, and one sort of the entries."""
+    """Processor seconds and memory of a large table: measure, verdict with cover, noise."""
     results = large_table(people, cells, databases)
-    held = _memory()
-    print(
-        f"{people:,} people, {cells} cells, {databases} databases: {len(results.entry_database):,} entries; "
-        f"{held:.2f} GB before"
-    )
-    start = time.perf_counter()
-    np.sort(results.entry_q, axis=None)
-    print(f"one sort of the entries: {time.perf_counter() - start:.1f} s; {_memory():.2f} GB at most", flush=True)
-    total = results.combined(dict.fromkeys(results.components or (), 1.0))
-    start = time.perf_counter()
-    empriv.bounds(empriv.measure(total), EPSILON)
-    peer = time.perf_counter() - start
-    print(f"the total alone, measure and bounds: {peer:.1f} s", flush=True)
-    start = time.perf_counter()
-    risk = empriv.measure(results)
-    random_day = empriv.bounds(risk, EPSILON)
-    print(f"the table on a random day, measure and bounds: {time.perf_counter() - start:.1f} s", flush=True)
-    there = empriv.bounds(risk.given_presence(), EPSILON)
-    spent = time.perf_counter() - start
-    print(
-        f"and where people are there: {spent:.1f} s in all, {spent / peer:.1f} times the total alone; "
-        f"{_memory():.2f} GB at most\n"
-        f"largest delta on a random day {random_day.estimate:.3f}, at most {random_day.upper:.3f}; "
-        f"there {there.estimate:.3f}, at most {there.upper:.3f}"
-    )
+    print(f"{people:,} people, {cells} cells, {databases} databases: {len(results.entry_database):,} person-days; "
+          f"{_memory():.2f} GB before")  # fmt: skip
+    start = time.process_time()
+    audit = empriv.audit(results, epsilon=EPSILON)
+    verdict = audit.verdict(epsilon=EPSILON, delta=DELTA)
+    print(f"measure and verdict with cover: {time.process_time() - start:.1f} s; {_memory():.2f} GB at most; {verdict}")
+    start = time.process_time()
+    noise = empriv.design_noise(audit, epsilon=EPSILON, delta=DELTA, granularity=2.0**-6)
+    print(f"noise: {time.process_time() - start:.1f} s; {_memory():.2f} GB at most; {noise.achieved_delta():.3f}")
 
 
 def _memory() -> float:
@@ -195,21 +146,20 @@ def _memory() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small tables, 100 databases")
-    parser.add_argument("--runs", type=int, default=None)
+    parser.add_argument("--runs", type=int, default=6)
+    parser.add_argument("--cells", type=int, nargs="+", default=None)
     parser.add_argument("--only", help="rows that contain this text")
-    parser.add_argument("--untouched", action="store_true", help="laws that nothing was chosen on")
-    parser.add_argument("--alarms", action="store_true", help="how often each check stops the pass")
+    parser.add_argument("--noise", action="store_true", help="independent cells with noise")
     parser.add_argument("--speed", action="store_true", help="seconds and memory of a large table")
     parser.add_argument("--people", type=int, default=10_000)
-    parser.add_argument("--cells", type=int, default=100)
     parser.add_argument("--databases", type=int, default=365)
     given = parser.parse_args()
     if given.speed:
-        speed(given.people, given.cells, given.databases)
-        return
-    chosen = rows(quick=given.quick, untouched=given.untouched, only=given.only)
-    (alarms if given.alarms else table)(chosen, given.runs or (4 if given.quick else 20))
+        speed(given.people, (given.cells or [100])[0], given.databases)
+    elif given.noise:
+        with_noise(given.runs)
+    else:
+        coverage(given.runs, given.cells or [5, 20], given.only)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import empriv
-from empriv import JointRisk, Results, design_joint_noise
+from empriv import Results, TableRisk
 
 EPSILONS = np.round(np.linspace(0.05, 1.0, 20), 3)
 KINDS = ("constant", "normal", "lognormal", "zero in 90%")
@@ -29,13 +29,13 @@ def contribution(kind: str, n: int, rng: np.random.Generator) -> Any:
     return drawn[kind]
 
 
-def differencing(kind: str, n: int) -> JointRisk:
+def differencing(kind: str, n: int) -> TableRisk:
     """f1: a sum; f2: the same sum without the target; the target, and another individual."""
     rng = np.random.default_rng(n)
     rest = rng.normal(100.0, 10.0, n)
     target, other = contribution(kind, n, rng), rng.normal(0.5, 0.2, n)
     total = rest + target
-    risk: JointRisk = empriv.measure(
+    risk = empriv.measure(
         Results.stack(
             {
                 "total": Results.from_arrays(total, np.stack((rest, total - other))),
@@ -43,6 +43,7 @@ def differencing(kind: str, n: int) -> JointRisk:
             }
         )
     )
+    assert isinstance(risk, TableRisk)
     return risk
 
 
@@ -64,18 +65,18 @@ def main(directory: Path | None) -> None:
     for check in empriv.checks(risk, 0.1):
         if check.code == "exact-leak":
             print(check.sentence)
-    noise = design_joint_noise(risk, epsilon=0.5, granularity=0.125)
-    again = noise.remeasure(draws=32, rng=0)
+    noise = empriv.design_noise(risk, epsilon=0.5, delta=0.05, granularity=0.125)
+    assert isinstance(noise, empriv.TableNoise)
     errors = ", ".join(f"{name} {error:.2f}" for name, error in noise.expected_error.items())
-    print(f"\nnoise for epsilon 0.5 jointly: expected errors {errors}; achieved epsilon {noise.achieved_epsilon:.3f}")
-    print(f"delta at epsilon 0.5: {risk.delta(0.5):.3f} without noise, {again.delta(0.5):.3f} measured again with it")
+    print(f"\nnoise for epsilon 0.5, delta 0.05: expected errors {errors}")
+    print(f"delta at epsilon 0.5: {risk.delta(0.5):.3f} without noise, at most {noise.achieved_delta():.3f} with it")
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         for name, spec in (("plane", plane(risk)), ("curves", curves(risk))):
             (directory / f"composition-{name}.svg").write_text(svg(spec), encoding="utf-8")
 
 
-def plane(risk: JointRisk) -> dict[str, Any]:
+def plane(risk: TableRisk) -> dict[str, Any]:
     """Both sums in the plane, with everyone and without the target."""
     worlds = (("with everyone", risk.results.q), ("without the target", risk.results.without(0)))
     points = [
@@ -95,7 +96,7 @@ def plane(risk: JointRisk) -> dict[str, Any]:
     }
 
 
-def curves(risk: JointRisk) -> dict[str, Any]:
+def curves(risk: TableRisk) -> dict[str, Any]:
     """The target's delta_i against epsilon: each sum alone, and both."""
     lines = {f"{name} alone": one.delta_i(EPSILONS)[0] for name, one in risk.components.items()}
     lines["both together"] = risk.delta_i(EPSILONS)[0]

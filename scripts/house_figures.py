@@ -22,7 +22,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What a variant is called in code. Spark also counts where it stands in a name, as in `spark_session`.
 VARIANTS = {
-    "JointRisk": r"\bJointRisk\b",
     "AdversaryRisk": r"\bAdversaryRisk\b",
     "Scan": r"\bScan\b",
     "Spark": r"(?i)spark",

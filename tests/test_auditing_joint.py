@@ -12,7 +12,6 @@ import pytest
 
 import empriv
 from empriv.errors import InputError, QueryError
-from empriv.measuring.joint.joint_risk import JointRisk
 
 TARGET = 0
 
@@ -40,7 +39,7 @@ def made(data: empriv.Databases) -> empriv.Audit:
 
 @pytest.mark.slow
 def test_the_differencing_attack_is_seen(made: empriv.Audit) -> None:
-    assert isinstance(made.risk, JointRisk)
+    assert isinstance(made.risk, empriv.TableRisk)
     assert made.delta_i(0.5)[made.results.position(TARGET)] == 1.0
     table = made.individuals(0.5, top=1)
     assert table["individual"].tolist() == [TARGET]
@@ -64,7 +63,7 @@ def test_words_name_the_direction_and_say_what_is_joint(made: empriv.Audit) -> N
     assert said.alarms[0].startswith("EXACT LEAK")
     assert any("of all 2 numbers together" in note for note in said.notes)
     assert any(note.startswith("Each number alone, delta at epsilon 0.1") for note in said.notes)
-    assert {"exact-leak", "dimension", "iid"} <= {check.code for check in made.checks}
+    assert {"exact-leak", "carried", "iid"} <= {check.code for check in made.checks}
 
 
 def test_figures_fit_for_json(made: empriv.Audit) -> None:
@@ -87,7 +86,7 @@ def test_saved_and_loaded(made: empriv.Audit, tmp_path: Path) -> None:
 def test_groups_are_audited_jointly(data: empriv.Databases) -> None:
     query = "SELECT region, sum(amount) FROM data GROUP BY region"
     together = empriv.audit(data, query, epsilon=0.5)
-    assert isinstance(together.risk, JointRisk)
+    assert isinstance(together.risk, empriv.TableRisk)
     assert len(together.components) == 2
     name = next(iter(together.components))
     alone = empriv.audit(data, query, epsilon=0.5, component=name)
@@ -101,7 +100,7 @@ def test_functions_and_sql_may_be_mixed(data: empriv.Databases) -> None:
 
     made = empriv.audit(data, ["count(*)", both], epsilon=0.5, jobs=1, progress=False)
     assert len(made.components) == 3
-    assert isinstance(made.risk, JointRisk)
+    assert isinstance(made.risk, empriv.TableRisk)
 
 
 def test_the_same_query_twice_has_two_names_and_one_delta(data: empriv.Databases) -> None:
@@ -116,5 +115,5 @@ def test_wrong_input_is_refused_in_a_sentence(data: empriv.Databases) -> None:
         empriv.audit(data, [])
     with pytest.raises(InputError, match="`checkpoint` must be None for several"):
         empriv.collect(data, DIFFERENCING, checkpoint="file")
-    with pytest.raises(InputError, match="`noise` must be 0"):
-        empriv.audit(data, DIFFERENCING, epsilon=0.5).bounds(0.5, noise=1.0)
+    with pytest.raises(InputError, match="each of the 2 numbers by name"):
+        empriv.audit(data, DIFFERENCING, epsilon=0.5).bounds(0.5, noise={"another": 1.0})

@@ -138,7 +138,7 @@ def test_several_answers_are_read_from_standard_input_and_written_as_json(tmp_pa
         {name: empriv.Results.from_arrays(q + shift, q[None] + shift - 1.0) for name, shift in (("a", 0.0), ("b", 9.0))}
     )
     path, target = str(tmp_path / "noise.empriv"), tmp_path / "answer.json"
-    empriv.design_joint_noise(empriv.measure(both), epsilon=1.0, granularity=0.25).save(path)
+    empriv.design_noise(empriv.measure(both), epsilon=1.0, delta=0.0, granularity=0.25).save(path)
     released = _run("release", path, "--value", "-", "--json", str(target), text="b=7\na=-3\n")
     assert released.exit_code == 0, released.output
     answer = json.loads(target.read_text())["answer"]

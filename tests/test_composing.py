@@ -142,7 +142,7 @@ def test_a_saved_audit_keeps_its_composition(tmp_path: Path, data: Any) -> None:
 def test_several_numbers_are_released_at_once(tmp_path: Path, data: Any) -> None:
     ledger = empriv.Ledger(tmp_path / "a.ledger", policy=empriv.Policy(epsilon=1.0, delta=0.0))
     both = empriv.audit(data, ["sum(amount)", "count(*)"], ledger=ledger)
-    noise = empriv.design_joint_noise(both.risk, epsilon=1.0, granularity=2.0**-6)
+    noise = empriv.design_noise(both.risk, epsilon=1.0, delta=0.0, granularity=2.0**-6)
     names = list(both.components)
     done = both.release(dict.fromkeys(names, 12.0), noise=noise, ledger=ledger, database=3)
     assert isinstance(done.answer, tuple)

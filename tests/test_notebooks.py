@@ -32,7 +32,7 @@ def values() -> dict[str, Any]:
         "moved": audit.moved(), "repeated": risk.repeated(5), "tallied": scan.risk, "audit": audit,
         "bounds": audit.bounds(0.1), "verdict": verdict, "summary": audit.summary(), "noise": noise,
         "decision": audit.decision(verdict),
-        "joint noise": empriv.design_joint_noise(joint, epsilon=0.5, granularity=0.25),
+        "table noise": empriv.design_noise(joint, epsilon=0.5, delta=0.0, granularity=0.25),
     }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_markup_in_names_is_text() -> None:
     rng = np.random.default_rng(1)
     q = rng.normal(0.0, 1.0, 40)
     parts = {SECRET: empriv.Results.from_arrays(q, [q - 1]), "b": empriv.Results.from_arrays(q * 2, [q * 2 - 1])}
-    noise = empriv.design_joint_noise(empriv.measure(empriv.Results.stack(parts)), epsilon=1.0, granularity=0.25)
+    noise = empriv.design_noise(empriv.measure(empriv.Results.stack(parts)), epsilon=1.0, delta=0.0, granularity=0.25)
     assert "&lt;b&gt;mallory" in noise._repr_html_()
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import empriv
-from empriv.measuring.joint.spaces import combination
+from empriv.measuring.tables.directions import combination
 from empriv.validate.facts_by_kind import facts_of
 from empriv.words.facts import Atom, Figure, NotNumbers, Question, RiskFacts
 from empriv.words.summary import summarise

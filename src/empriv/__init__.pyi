@@ -18,8 +18,6 @@ __all__ = [
     "Given",
     "HowOften",
     "InputError",
-    "JointNoise",
-    "JointRisk",
     "Kde",
     "Kernel",
     "Ledger",
@@ -39,6 +37,7 @@ __all__ = [
     "Scan",
     "SourceError",
     "SparkEngine",
+    "TableNoise",
     "TableRisk",
     "Utility",
     "VariableKde",
@@ -50,9 +49,9 @@ __all__ = [
     "collect",
     "compare",
     "cover",
+    "cover_by_cell",
     "databases",
     "datasets",
-    "design_joint_noise",
     "design_noise",
     "explain",
     "how_often",
@@ -90,15 +89,14 @@ from .ledger import Ledger, Policy
 from .measuring.densities.density import BestOf, Density, Ecdf, Kde, Model, VariableKde
 from .measuring.densities.kernels import KERNELS, Kernel
 from .measuring.given.reader_knowledge import Buckets, Given, OwnContribution
-from .measuring.joint.joint_risk import JointRisk
 from .measuring.line.risk import Risk
 from .measuring.measures import measure
 from .measuring.series.how_often import HowOften
 from .measuring.series.repeated_risk import RepeatedRisk
 from .measuring.tables.table_risk import TableRisk
 from .noise.design.design import design_noise
-from .noise.joint_noise import JointNoise, design_joint_noise
 from .noise.noise import Noise
+from .noise.table_noise import TableNoise
 from .results import Outcome, Results
 from .scale.scanning import scan
 from .scale.scans import Scan
@@ -106,6 +104,7 @@ from .validate.bounds import Bounds, bounds
 from .validate.checks import Check, checks
 from .validate.covering import cover
 from .validate.publications import how_often
+from .validate.table_cover import cover_by_cell
 from .validate.verdict import Verdict
 
 __version__: str

@@ -110,7 +110,7 @@ def test_the_first_of_a_grid_is_as_if_asked_alone() -> None:
         line, table = empriv.measure(made), empriv.measure(cells)
         buckets = empriv.measure(made, known=empriv.Buckets(np.random.default_rng(1).normal(size=60), 2))
         given = empriv.measure(made, known=empriv.Given(np.random.default_rng(1).normal(size=60)))
-        present = [on_their_days(line), table.given_presence(), on_their_days(given)]
+        present = [on_their_days(line), on_their_days(given)]
         return [line, empriv.measure(several), table, buckets, given, line.repeated(20), *present]
 
     for together, alone in zip(kinds(), kinds(), strict=True):

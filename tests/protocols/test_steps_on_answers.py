@@ -170,7 +170,7 @@ def test_designed_noise(data: empriv.Databases, raw: Results) -> None:
 def test_noise_designed_for_several_numbers(data: empriv.Databases) -> None:
     query = "SELECT sum(amount) AS s, count(*) AS n FROM data"
     raw = empriv.collect(data, query)
-    noise = empriv.design_joint_noise(empriv.measure(raw), epsilon=1.0, granularity=0.5)  # type: ignore[arg-type]
+    noise = empriv.design_noise(empriv.measure(raw), epsilon=1.0, delta=0.0, granularity=0.5)
     found = protocols.noised(query, noise).collect(data, draws=3)
     assert found.q.shape == (40, 3, 2)
     assert (found.q % 0.5 == 0).all()

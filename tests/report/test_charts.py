@@ -17,7 +17,6 @@ from empriv.report.charts.all_charts import chart, charts_of
 from empriv.report.charts.chart import risk_scale
 from empriv.report.charts.laws import buckets_chart, two_laws
 from empriv.report.charts.released import noise_chart, released_chart
-from empriv.report.charts.together import joint_chart
 from empriv.report.gather import HISTOGRAM_EDGES, gather
 from empriv.words.sentences import number
 from report.cases import EXTREMES, NASTY, extreme, results
@@ -122,15 +121,11 @@ def test_plain_arrays() -> None:
     x = np.linspace(-3, 3, 61)
     law = np.exp(-np.abs(x)) / 2
     noise = noise_chart(x, law, (x, law), (x, np.exp(-np.abs(x) / 2) / 4))
-    y = np.linspace(0, 1, 11)
-    joint = joint_chart(x, y, np.outer(np.ones(11), law), points=(x[::20], y[::3]), names=("a", NASTY[0]))
     buckets = buckets_chart([*NASTY, "same", "same"], np.full(7, 1 / 7), np.full(7, 1 / 7))
-    for made in (noise, joint, buckets):
+    for made in (noise, buckets):
         tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(made.svg).iter()}
         assert not tags & {"script", "img", "image", "foreignObject", "a"}
     assert buckets.data["outcome"][-2:] == ["same (1)", "same (2)"]
-    with pytest.raises(InputError, match="must have shape"):
-        joint_chart(x, y, np.zeros((3, 3)), points=(x, x), names=("a", "b"))
     with pytest.raises(InputError, match="must have the same length"):
         buckets_chart(["a"], np.ones(2), np.ones(3))
 
@@ -168,7 +163,7 @@ def test_several_numbers() -> None:
     )
     audit = empriv.audit(empriv.Results.stack({"a": one, "b": other}))
     names = [made.name for made in charts_of(gather(audit, [0.05, 0.2]))]
-    assert names[:5] == ["results", "delta", "publications", "total_risk", "joint"]
+    assert names[:4] == ["results", "delta", "publications", "total_risk"]
 
 
 def test_noise_on_a_lattice_is_drawn_smooth(ordinary: empriv.Audit) -> None:

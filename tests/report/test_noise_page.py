@@ -54,7 +54,7 @@ def test_several_numbers_have_an_error_each(tmp_path: Path) -> None:
     q = rng.normal(100.0, 10.0, (2, 60))
     vector = {name: empriv.Results.from_arrays(x, [x - 1.0]) for name, x in zip(("a", NASTY[1]), q, strict=True)}
     audit = empriv.audit(empriv.Results.stack(vector), epsilon=0.5)
-    noise = empriv.design_joint_noise(audit, epsilon=0.5, granularity=0.25)
+    noise = empriv.design_noise(audit, epsilon=0.5, delta=0.05, granularity=0.25)
     text = noise_report(noise, tmp_path / "noise.html", audit=audit).read_text()
     for error in noise.expected_error.values():
         assert f"±{amount(error)}" in text

@@ -9,7 +9,6 @@ import pytest
 import empriv
 from empriv.measuring.tables import measure_table
 from empriv.report.charts.all_charts import chart
-from empriv.report.charts.table_chart import exposures_of
 from empriv.report.remedies import _merged, remedies
 from empriv.results import Results
 from empriv.words.table_words import remedy_sentence
@@ -41,14 +40,12 @@ def test_a_cell_of_one_child_is_exposed_and_adding_it_to_the_next_age_helps(rows
     results = collected(rows, BY_BOTH)
     risk = measure_table(results)
     names = results.components or ()
-    exposures = exposures_of(risk, 1.0)
-    worst = int(np.argmax(exposures.delta))
-    assert names[exposures.cell[worst]] == "A / 0-17"
-    assert results.individuals[exposures.individual[worst]] == 0
+    alone = risk.components["A / 0-17"].delta_i(1.0)
+    assert int(np.argmax(alone)) == 0
     remedy = remedies(results, [names.index("A / 0-17")], 1.0)[names.index("A / 0-17")]
     assert not remedy.had_back
     assert remedy.hide == ()
-    assert remedy.delta < exposures.delta[worst] / 3
+    assert remedy.delta < alone[0] / 3
     assert remedy.neighbour is not None
     assert names[remedy.neighbour] == "A / 18-59"  # the next age, not the same age of another ward
 
@@ -82,17 +79,6 @@ def test_two_counts_as_one_are_the_count_of_both(rows: pd.DataFrame) -> None:
 def test_averages_are_not_added_up(rows: pd.DataFrame) -> None:
     results = collected(rows, BY_BOTH.replace("count(*)", "avg(patient)"))
     assert remedies(results, [0], 1.0)[0].neighbour is None
-
-
-def test_an_exact_leak_is_in_every_cell_that_the_person_touches(rows: pd.DataFrame) -> None:
-    results = collected(
-        rows, BY_BOTH, "SELECT count(*) AS n FROM data WHERE patient <> 10", "SELECT count(*) AS m FROM data"
-    )
-    risk = measure_table(results)
-    share = risk.leaked()[10]
-    assert share == np.mean(np.bincount(rows.week[rows.patient == 10], minlength=50))
-    exposures = exposures_of(risk, 1.0)
-    assert (exposures.delta[exposures.individual == 10] >= share).all()
 
 
 def test_words() -> None:

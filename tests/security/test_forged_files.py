@@ -106,10 +106,10 @@ def test_honest_noise_from_a_file_releases_with_figures_of_the_audit(
     assert audit._certified == before
 
 
-def test_a_forged_file_of_joint_noise(data: Any, tmp_path: Path) -> None:
+def test_a_forged_file_of_table_noise(data: Any, tmp_path: Path) -> None:
     audit = empriv.audit(data, ["sum(amount)", "count(*)"])
     path = tmp_path / "joint.empriv"
-    empriv.design_joint_noise(audit.risk, epsilon=1.0, granularity=G).save(path)
+    empriv.design_noise(audit.risk, epsilon=1.0, delta=0.0, granularity=G).save(path)
 
     def forge(meta: dict[str, Any], arrays: dict[str, Any]) -> None:
         arrays["entry_q.npy"] = arrays["q.npy"][arrays["entry_database.npy"]]

@@ -88,7 +88,7 @@ def _built(tmp_path: Path) -> dict[str, Any]:
     known = np.linspace(0, 1, 30)
     compared = empriv.compare({"plain": "avg(x)", "round": empriv.protocols.rounded("avg(x)", to=0.5)}, DATA)
     return {
-        "Audit": audit, "joint Audit": several, "Results": audit.results, "Risk": audit.risk, "JointRisk": several.risk,
+        "Audit": audit, "joint Audit": several, "Results": audit.results, "Risk": audit.risk, "TableRisk": several.risk,
         "Noise": noise, "Ledger": ledger, "Databases": DATA, "Scan": empriv.scan(DATA, "avg(x)"),
         "Bounds": audit.bounds(0.5), "Check": audit.checks[0], "Verdict": audit.verdict(epsilon=1.0, delta=0.4),
         "Comparison": compared, "GivenRisk": empriv.audit(DATA, "avg(x)", known=known).against,

@@ -187,10 +187,3 @@ def test_the_paper_in_one_word() -> None:
     assert audit.verdict(epsilon=0.1, delta=0.05, basis="bound", presence="both") == "fail"
     with pytest.raises(InputError, match="`known` must not be given with `paper`"):
         empriv.audit(results, paper=True, known="calendar")
-
-
-def test_several_numbers_have_no_cover_yet() -> None:
-    made = now_and_then(100, np.array([1.0]))
-    risk = empriv.measure(Results.stack({"a": made, "b": made}))
-    with pytest.raises(InputError, match="`cover` must be asked of one number"):
-        empriv.cover(risk, 0.1, 0.05)

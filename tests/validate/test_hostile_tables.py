@@ -7,8 +7,7 @@ import pytest
 
 import empriv
 from empriv.measuring.tables.table_risk import measure_table
-from empriv.validate.checks.whole_tables import bent_check, riskiest_places, together_check
-from empriv.validate.verdict import verdict
+from empriv.validate.checks.whole_tables import rest_checks
 
 N = 200
 
@@ -21,10 +20,6 @@ class World:
         self.number = rng.poisson(40, N) + 5.0
         self.total = np.array([rng.lognormal(3, 0.8, int(k)).sum() for k in self.number])
         self.other = rng.normal(500, 50, (N, 4))
-        self.euros = np.rint(3 * self.total)
-        self.cents = np.round(rng.uniform(0, 1000, N), 2)
-        self.further = np.round(rng.uniform(0, 1000, N), 2)
-        self.whole = np.rint(rng.normal(50_000, 20_000, N))
         self.amounts = np.round(rng.lognormal(1, 1, N), 2)
 
     def results(self, *cells, first):
@@ -47,7 +42,7 @@ def world():
 
 
 def bends(risk):
-    return bent_check(risk, riskiest_places(risk, np.array([0])), 0).severity == "error"
+    return next(check for check in rest_checks(risk, 0) if check.code == "bent").severity == "error"
 
 
 @pytest.mark.parametrize("how", ["average", "percentage", "product"])
@@ -69,43 +64,6 @@ def test_a_function_of_cells_that_leaves_somebody_out(world, how):
 
 def test_cells_that_have_nothing_to_do_with_each_other_do_not_bend(world):
     assert not bends(measure_table(results_of(world.other + np.array([3.0, 0, 0, 0]), world.other)))
-
-
-def broken_digits(results):
-    check = together_check(measure_table(results))
-    return check.numbers["step"] if check.severity == "error" else None
-
-
-def test_two_cells_that_add_up_to_whole_euros(world):
-    first = world.euros - world.cents
-    assert broken_digits(world.results(first, world.cents, first=0.37)) == 1.0
-    assert broken_digits(world.results(first, world.cents, first=5.0)) is None  # whole euros themselves
-    assert broken_digits(world.results(world.cents, world.further, first=0.37)) is None  # any cents, together too
-
-
-def test_three_cells_that_add_up_to_whole_euros(world):
-    cells = (world.euros - world.cents - world.further, world.cents, world.further)
-    assert broken_digits(world.results(*cells, first=0.37)) == 1.0
-
-
-def test_a_remainder_that_leaves_somebody_out(world):
-    # a step that 3 is a clear part of: multiples of 1,000 are multiples of 100
-    assert broken_digits(world.results(world.whole, world.whole % 1000, first=3.0)) == 100.0
-
-
-def test_somebody_who_is_always_there_with_other_cents(world):
-    """With everyone there is no pattern: it is seen without them alone."""
-    assert broken_digits(world.results(world.euros - world.cents, world.cents, first=world.amounts)) == 1.0
-
-
-def test_a_pass_is_stopped(world):
-    results = world.results(world.euros - world.cents, world.cents, first=0.37)
-    risk = empriv.measure(results)
-    assert empriv.bounds(risk, 0.1).upper < 0.05
-    assert verdict(risk, epsilon=0.1, delta=0.1) != "pass"
-    said = next(check for check in empriv.checks(risk, 0.1) if check.code == "digits-together")
-    assert said.severity == "error"
-    assert "c0 and c1 come to multiples of 1," in said.sentence
 
 
 def test_differences_and_cells_of_their_own_are_leaks(world):

@@ -282,7 +282,7 @@ def fits_in_words(name: str, book: str, limits: Mapping[str, Any] | None) -> tup
     if policy.window is None or (limits is None and empriv.Ledger(book, create=False).left().releases):
         return "", False
     noise = empriv.load(f"{name}.noise.empriv")
-    if not isinstance(noise, empriv.Noise | empriv.JointNoise):
+    if not isinstance(noise, empriv.Noise | empriv.TableNoise):
         raise InputError(f"{name}.noise.empriv must hold noise, got something else.")
     fitting, window = releases_fitting(noise, policy), window_of(policy.window)
     if fitting is None:
@@ -334,7 +334,7 @@ def look_at_noise(name: str, unit: str = "") -> NoiseSeen | None:
     if not path.is_file() or path.is_symlink():  # a link may lead out of the folder
         return None
     saved = empriv.load(path)
-    if isinstance(saved, empriv.JointNoise):
+    if isinstance(saved, empriv.TableNoise):
         errors = max(saved.expected_error.values())
         said = f"Noise on each of {len(saved.laws):,} numbers moves it by at most ±{amount(errors, unit)} on average."
         kept = f"It keeps epsilon {saved.epsilon:g} and delta {saved.delta:g}."

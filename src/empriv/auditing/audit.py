@@ -32,8 +32,8 @@ from empriv.measuring.contract import Several
 from empriv.measuring.densities.density import Density
 from empriv.measuring.densities.specs import density_to_json
 from empriv.measuring.series import HowOften, Publications
-from empriv.measuring.tables import GivenTableRisk
-from empriv.noise.measured import SeveralRisk, asks_presence, holds_no_answers, one_number, several_numbers, unit_of
+from empriv.measuring.tables import GivenTableRisk, TableRisk
+from empriv.noise.measured import asks_presence, has_several, holds_no_answers, one_number, several_numbers, unit_of
 from empriv.results import FloatArray, IntArray, Results
 from empriv.validate import Bounds, Check, Verdict, facts_of
 from empriv.validate.bounds import bounds
@@ -41,6 +41,8 @@ from empriv.validate.bounds.noise_as_kernel import NoiseGiven
 from empriv.validate.checks import checks
 from empriv.validate.covering import WhoMoved, cover, cover_on, moved
 from empriv.validate.publications import publications
+from empriv.validate.table_cover import CoverByCell, cover_by_cell
+from empriv.validate.table_moves import WhoMovedCells
 from empriv.validate.verdict import PASS, PRESENCES, upper_on_the_day, verdict
 from empriv.words import sentences as words
 from empriv.words.decision import Decision, decide
@@ -51,8 +53,8 @@ from empriv.words.summary import Summary, figure_line, summarise, tail_sentence
 if TYPE_CHECKING:
     import empriv
     from empriv.ledger import Ledger, Released
-    from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
+    from empriv.noise.table_noise import TableNoise
 
 JSON_VERSION = 1
 _MOST_BOUNDS = 8  # kept: each holds a figure for every individual
@@ -67,7 +69,7 @@ class Audit:
     Attributes
     ----------
     results : query results with everyone, and without each individual
-    risk : measured from the results, of any kind; a `JointRisk` or a `TableRisk` if the query gives several numbers
+    risk : measured from the results, of any kind; a `TableRisk` if the query gives several numbers
     epsilons : the epsilons asked for, rising
     query : SQL text, or the name of the function
     origin : where the rows came from, or None if results were given
@@ -111,7 +113,7 @@ class Audit:
     paper: bool = False
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
     _verdicts: dict[Any, Verdict] = field(default_factory=dict, init=False, repr=False)
-    _certified: dict[str, Noise | JointNoise] = field(default_factory=dict, init=False, repr=False)
+    _certified: dict[str, Noise | TableNoise] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def measured(self) -> RiskContract:
@@ -270,8 +272,16 @@ class Audit:
         """The cover on one database, given by its label, in the answer's units."""
         return cover_on(self.measured, database, epsilon, delta, noise=noise, level=level)
 
-    def moved(self, *, top: int | None = 10, show_ids: bool = False) -> WhoMoved:
-        """Who moved the answer by how much on which database: each person's largest move, furthest first.
+    def cover_by_cell(
+        self, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
+    ) -> CoverByCell:
+        """Of a table: how large a move each cell hides, beside the most that anybody moved it; see
+        `empriv.cover_by_cell`."""
+        return cover_by_cell(self.measured, epsilon, delta, noise=noise, level=level)
+
+    def moved(self, *, top: int | None = 10, show_ids: bool = False) -> WhoMoved | WhoMovedCells:
+        """Who moved the answer (of a table, which cell) by how much on which database: each person's largest move,
+        furthest first.
 
         Names are pseudonyms of this call, unless ``show_ids``. ``top=None`` lists everybody.
         """
@@ -319,7 +329,7 @@ class Audit:
         return judged
 
     def decision(
-        self, verdicts: Verdict | Sequence[Verdict] = (), *, noise: Noise | JointNoise | None = None
+        self, verdicts: Verdict | Sequence[Verdict] = (), *, noise: Noise | TableNoise | None = None
     ) -> Decision:
         """May it be published? One line, one sentence of reason and one of condition.
 
@@ -538,7 +548,7 @@ class Audit:
         self,
         value: float | Mapping[str, float] | None = None,
         *,
-        noise: Noise | JointNoise,
+        noise: Noise | TableNoise,
         ledger: Ledger,
         database: Any = None,
         rows: Any = None,
@@ -551,7 +561,7 @@ class Audit:
         Parameters
         ----------
         value : the answer on ``database``, or the answers by name for several numbers; not with ``rows``
-        noise : from `design_noise` or `design_joint_noise`, for this audit
+        noise : from `design_noise`, for this audit
         ledger : what has been released already; the audit should have been made with it
         database : label of the database that the answer comes from, audited or new
         rows : of one further database, such as today's, as for `updated`: its answer is computed and released, if the
@@ -641,10 +651,15 @@ def _(against: GivenRisk) -> Risk | None:
 
 
 @several_numbers.register
-def _(audit: Audit) -> SeveralRisk:
+def _(audit: Audit) -> TableRisk:
     # noise must do without the randomness that is known
     given = _given_table(audit.against)
     return several_numbers(audit.alone.risk) if given is None else given
+
+
+@has_several.register
+def _(audit: Audit) -> bool:
+    return audit.alone.results.components is not None
 
 
 @singledispatch
@@ -669,7 +684,6 @@ def _joint_json(joint: JointFacts) -> dict[str, Any]:
         "dimension": joint.dimension,
         "parameters": joint.parameters,
         "from_below": joint.from_below,
-        "integration_error": list(joint.errors),
         "components": {
             name: [
                 {"epsilon": figure.epsilon, "delta": figure.delta, "total_risk": figure.total_risk}

@@ -41,9 +41,9 @@ from empriv.measuring.line.moves import moves_of
 from empriv.measuring.tables import TableRisk, measure_table
 from empriv.noise.drawing import cell_of
 from empriv.noise.drawn import with_noise
-from empriv.noise.joint_noise import JointNoise
 from empriv.noise.law import Law
 from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
 
 NOW = "asked now"  # name of the new query beside the earlier ones
@@ -168,9 +168,9 @@ class Asked:
     origin: Origin | None
     scope: str
     composition: Composition | None
-    certified: dict[str, Noise | JointNoise] = field(repr=False)
+    certified: dict[str, Noise | TableNoise] = field(repr=False)
     given: RiskContract | None = field(default=None, repr=False)
-    against: Callable[[Noise | JointNoise], Sequence[str]] = lambda _: ()
+    against: Callable[[Noise | TableNoise], Sequence[str]] = lambda _: ()
 
 
 def release_through(
@@ -178,7 +178,7 @@ def release_through(
     asked: Asked,
     value: float | Mapping[str, float] | None,
     *,
-    noise: Noise | JointNoise,
+    noise: Noise | TableNoise,
     database: Any,
     further: Results | None = None,
     dated: bool = True,
@@ -200,11 +200,8 @@ def release_through(
         _check_day(noise, results, database)
     if value is None or database is None:
         raise InputError("`value` and `database` must be given, or `rows` of the database that is released from.")
-    laws: Mapping[str, Law]
-    if isinstance(noise, JointNoise):
-        laws, target = noise.laws, Figures(noise.epsilon, noise.delta)
-    else:
-        laws, target = {NOW: noise.law}, Figures(noise.epsilon, noise.delta)
+    laws: Mapping[str, Law] = noise.laws if isinstance(noise, TableNoise) else {NOW: noise.law}
+    target = Figures(noise.epsilon, noise.delta)
     policy = ledger.policy
     epsilon = target.epsilon if policy.epsilon is None else policy.epsilon
     own = laws if results.components is None else {f"{NOW}: {name}": law for name, law in laws.items()}
@@ -215,7 +212,7 @@ def release_through(
         database=database,
         query=asked.query if asked.text is None else asked.text,
         component=asked.component,
-        method=noise.method if isinstance(noise, Noise) else "joint",
+        method=noise.method,
         law=law,
         asked=target,
         achieved=_achieved(noise, epsilon, policy),
@@ -254,7 +251,7 @@ def _of_further(
     further: Results,
     value: float | Mapping[str, float] | None,
     database: Any,
-    noise: Noise | JointNoise,
+    noise: Noise | TableNoise,
 ) -> tuple[float | Mapping[str, float], Any, Results]:
     """Answer and label of a further database, and its results alone; refused if it is not like those audited."""
     if value is not None:
@@ -281,20 +278,25 @@ def _of_further(
     return answer, further.databases.tolist()[0], further
 
 
-def _judges_days(noise: Noise | JointNoise) -> bool:
+def _judges_days(noise: Noise | TableNoise) -> bool:
     """Whether the noise promises something of the very day that is released."""
-    return isinstance(noise, Noise) and noise.presence == "both"
+    return noise.presence == "both"
 
 
-def _check_day(noise: Noise | JointNoise, results: Results, database: Any) -> None:
+def _check_day(noise: Noise | TableNoise, results: Results, database: Any) -> None:
     """Refuse a database on which somebody did more than the answer hides, by that database's own leave-one-out."""
     places = [k for k, label in enumerate(results.databases.tolist()) if label_text(label) == label_text(database)]
     if not _judges_days(noise) or len(places) != 1:
         return  # what people did there is not known
-    assert isinstance(noise, Noise)
-    most = float(moves_of(results.on_databases(np.array(places))).sizes.max(initial=0.0))
-    if most <= noise.cover * (1 + 1e-9):
-        return
+    day = results.on_databases(np.array(places))
+    if isinstance(noise, TableNoise):
+        if noise.hides_day(day):
+            return
+        most = 0.0
+    else:
+        most = float(moves_of(day).sizes.max(initial=0.0))
+        if most <= noise.cover * (1 + 1e-9):
+            return
     what = (
         "decides whether there is an answer at all"
         if math.isinf(most)
@@ -313,7 +315,7 @@ def _plan(asked: Asked, law: Mapping[str, Any], policy: Policy) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _prices(noise: Noise | JointNoise, policy: Policy) -> PricesByName | None:
+def _prices(noise: Noise | TableNoise, policy: Policy) -> PricesByName | None:
     """What one release with this noise tells of each person, the upper figure. Several numbers have no such figures:
     None takes everybody for the one who is told most."""
     if not isinstance(noise, Noise) or policy.window is None or policy.epsilon is None:
@@ -323,7 +325,7 @@ def _prices(noise: Noise | JointNoise, policy: Policy) -> PricesByName | None:
     return PricesByName(names, told.squares, told.escapes)
 
 
-def releases_fitting(noise: Noise | JointNoise, policy: Policy) -> int | None:
+def releases_fitting(noise: Noise | TableNoise, policy: Policy) -> int | None:
     """How many releases with this noise, one after the other, one window of a policy takes; None for no end.
 
     Before the first of them, and by what the noise says of itself: each release is certified when it is asked for.
@@ -345,7 +347,7 @@ def releases_fitting(noise: Noise | JointNoise, policy: Policy) -> int | None:
     return fitting if fitting is None else max(1, fitting)
 
 
-def _certified(asked: Asked, noise: Noise | JointNoise) -> Noise | JointNoise:
+def _certified(asked: Asked, noise: Noise | TableNoise) -> Noise | TableNoise:
     """The noise with a certificate for the audit at hand: what it says of itself, and of its results, is a claim."""
     claim = f"{type(noise).__name__} {noise.claim}"
     if claim not in asked.certified:
@@ -446,17 +448,12 @@ def _shape(results: Results, place: int, laws: Sequence[Law]) -> tuple[tuple[str
     return texts, len(distinct) >= _TELLING
 
 
-def _achieved(noise: Noise | JointNoise, epsilon: float, policy: Policy) -> Figures:
+def _achieved(noise: Noise | TableNoise, epsilon: float, policy: Policy) -> Figures:
     """What the release achieves by itself, at the epsilon that the ledger asks for."""
-    if isinstance(noise, Noise):
-        delta = noise.achieved_delta(epsilon)
-        if policy.total_risk is None:
-            return Figures(epsilon, delta)
-        return Figures(epsilon, delta, max(delta, float(total_risk_of(noise.achieved_delta_i(epsilon)[:, None])[0])))
-    if epsilon >= noise.achieved_epsilon and noise.achieved_delta == 0:
-        return Figures(epsilon, 0.0, 0.0)
-    risk = noise.remeasure(draws=_DRAWS, rng=_SEED)
-    return Figures(epsilon, risk.delta(epsilon), risk.total_risk(epsilon))
+    delta = noise.achieved_delta(epsilon)
+    if policy.total_risk is None:
+        return Figures(epsilon, delta)
+    return Figures(epsilon, delta, max(delta, float(total_risk_of(noise.achieved_delta_i(epsilon)[:, None])[0])))
 
 
 def _inner(name: str) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from empriv.auditing.knowledge import known_to_readers
-from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
 from empriv.validate.checks.check import outlasts_noise
 from empriv.validate.verdict import PASS, Verdict, worst_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
 
 
-def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | JointNoise | None = None) -> Case:
+def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | TableNoise | None = None) -> Case:
     """The case of an audit: of its worst verdict, or of its figures where there is none."""
     epsilon = audit.epsilons[0]
     if not verdicts:
@@ -64,7 +64,9 @@ def hidden_on_the_day(verdict: Verdict, unit: str) -> Hidden | None:
     day = verdict.day
     if day is None:
         return None
-    return Hidden(day.typical, day.largest, day.days, day.beyond, day.exposed, day.people_beyond, day.varies, unit)
+    return Hidden(
+        day.typical, day.largest, day.days, day.beyond, day.exposed, day.people_beyond, day.varies, unit, day.cell
+    )
 
 
 def _how_bad(target: Judged) -> tuple[bool, bool, float]:
@@ -73,7 +75,7 @@ def _how_bad(target: Judged) -> tuple[bool, bool, float]:
     return broken, target.upper > target.limit, target.upper - target.limit
 
 
-def noisy_answer(noise: Noise | JointNoise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
+def noisy_answer(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[Verdict]) -> NoisyAnswer:
     """What noise costs, and why an answer must not be released with it, if so."""
     against = reasons_against(noise, audit, verdicts)
     if isinstance(noise, Noise):
@@ -83,10 +85,10 @@ def noisy_answer(noise: Noise | JointNoise, audit: Audit, verdicts: Sequence[Ver
     errors: Mapping[str, float] = noise.expected_error
     sizes = {name: typical_answer(parts[name].results) for name in errors}
     name = max(errors, key=lambda name: errors[name] / max(sizes[name], np.finfo(float).tiny))
-    return NoisyAnswer(errors[name], sizes[name], noise.achieved_delta, against, audit.unit, name)
+    return NoisyAnswer(errors[name], sizes[name], noise.achieved_delta(), against, audit.unit, name)
 
 
-def reasons_against(noise: Noise | JointNoise, audit: Audit, verdicts: Sequence[Verdict] = ()) -> tuple[str, ...]:
+def reasons_against(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[Verdict] = ()) -> tuple[str, ...]:
     """Why an answer of this audit must not be released with this noise, in sentences; nothing if it may be.
 
     ``verdicts`` are on targets that have to be met besides the noise's own.
@@ -108,11 +110,11 @@ def reasons_against(noise: Noise | JointNoise, audit: Audit, verdicts: Sequence[
     return tuple(dict.fromkeys((*reasons, *(check.sentence for check in audit.checks if outlasts_noise(check)))))
 
 
-def _keeps(noise: Noise | JointNoise, verdict: Verdict) -> bool:
+def _keeps(noise: Noise | TableNoise, verdict: Verdict) -> bool:
     """Whether noise was designed for these targets, or for stricter ones."""
     met = all(target.name == "delta" and noise.delta <= target.limit for target in verdict.targets)
     # several publications are composed for all databases; one is asked where people are too
-    there = not isinstance(noise, Noise) or noise.presence == "both" or noise.times > 1
+    there = noise.presence == "both" or (isinstance(noise, Noise) and noise.times > 1)
     return met and (there or verdict.presence == "random") and noise.epsilon <= verdict.epsilon
 
 

@@ -25,8 +25,8 @@ from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.densities.specs import density_from_json
 from empriv.measuring.given.reader_knowledge import AUTO, Given, Known, as_said
 from empriv.measuring.measures import measure_known
-from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 from empriv.results import Results
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def audit(
     return with_known(alone, said.known, data, run)
 
 
-def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | JointNoise:
+def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit | Results | Noise | TableNoise:
     """Read what the method ``save`` of an audit, a scan, results or noise wrote.
 
     Parameters
@@ -180,7 +180,7 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
     >>> empriv.load("audit.empriv").query
     'avg(delay)'
     """
-    meta, arrays = read_archive(path, kinds=("results", "audit", "scan", "noise", "joint noise"))
+    meta, arrays = read_archive(path, kinds=("results", "audit", "scan", "noise", "table noise"))
     if meta["kind"] == "scan":
         import empriv  # a shortcut upwards, by the public name: scans are made of audits
 
@@ -190,8 +190,8 @@ def load(path: str | PathLike[str], *, density: Density | None = None) -> Audit 
             raise InputError(f"`density` must be given for a saved audit only, got a file that holds {meta['kind']}.")
         if meta["kind"] == "noise":
             return Noise.load(path)
-        if meta["kind"] == "joint noise":
-            return JointNoise.load(path)
+        if meta["kind"] == "table noise":
+            return TableNoise.load(path)
         return Results.from_parts(meta, arrays)
     results = Results.from_parts(meta, arrays)
     facts = _facts(meta)

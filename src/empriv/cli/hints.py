@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 _RULES = (
-    (r"design_(?:joint_)?noise\(\.\.\., granularity=([^)]*)\)", r"--granularity \1"),
+    (r"design_noise\(\.\.\., granularity=([^)]*)\)", r"--granularity \1"),
     (r"\bgranularity=([0-9.e+-]+)", r"--granularity \1"),
     (r"design_noise\(audit, \.\.\.\); or audit with known='nothing'", "audit with --known nothing"),
     (r"audit\(\.\.\., ledger=\.\.\.\)", "empriv audit --ledger"),

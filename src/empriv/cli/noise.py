@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
     from empriv.base.progress import Bar
     from empriv.judge.noise_kernels import NoiseKernel
-    from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
+    from empriv.noise.table_noise import TableNoise
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,17 @@ def noise(
     bar = bar_of(_stages(report), quiet=quiet)
     bar.begin("Measuring")
     audit = interruptible(lambda: load_audit(path, (epsilon,)).alone)
-    from empriv.noise.design.design import design_noise
+    from empriv.noise.design.design import noise_for_one
 
     if audit.results.components is not None:
-        if method != "least" or dither or times > 1 or any(x is not None for x in (bound, presence)):
+        if method != "least" or dither or times > 1 or bound is not None:
             raise click.UsageError(
-                "Several numbers together take only --epsilon, --delta, --granularity and --consistent."
+                "Several numbers together take only --epsilon, --delta, --granularity, --presence and --consistent."
             )
         try:
-            _design_jointly(
+            _design_for_table(
                 audit, path, epsilon=epsilon, delta=delta or 0.0, granularity=granularity, consistent=consistent,
-                save=save, report=report, json_path=json_path, quiet=quiet, bar=bar,
+                presence=presence, save=save, report=report, json_path=json_path, quiet=quiet, bar=bar,
             )  # fmt: skip
         except CertificateError as error:
             _missed(error, bar)
@@ -132,7 +132,7 @@ def noise(
 
     def work() -> _Designed:
         bar.begin("Designing noise")
-        made = design_noise(
+        made = noise_for_one(
             audit, epsilon=epsilon, delta=delta, method=method, dither=dither, granularity=granularity, bound=bound,
             times=times, presence=presence,
         )  # fmt: skip
@@ -173,7 +173,7 @@ def _stages(report: str | None) -> tuple[str, ...]:
     return ("Measuring", "Designing noise", "Judging", *(() if report is None else (PAGE,)))
 
 
-def write_noise_page(designed: Noise | JointNoise, audit: Audit, path: str, bar: Bar, *, quiet: bool) -> None:
+def write_noise_page(designed: Noise | TableNoise, audit: Audit, path: str, bar: Bar, *, quiet: bool) -> None:
     """Write the page of an answer with noise, and say where it is."""
     from empriv.cli.terminal import printable
     from empriv.report import noise_report
@@ -193,7 +193,7 @@ def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | 
     import empriv
 
     saved = empriv.load(path)
-    if not isinstance(saved, empriv.Noise | empriv.JointNoise):
+    if not isinstance(saved, empriv.Noise | empriv.TableNoise):
         raise InputError("--noise must name saved noise, got another file. Hint: `empriv noise --save` writes it.")
     from empriv.auditing.deciding import reasons_against
 
@@ -206,9 +206,9 @@ def show_noise(path: str, audit: Audit, *, report: str | None, json_path: str | 
         _missed(error, bar)
     if not quiet:
         bar.begin("Judging")
-        if isinstance(made, empriv.JointNoise):
+        if isinstance(made, empriv.TableNoise):
             bar.pause()
-            _show_joint(made, reasons_against(made, alone))
+            _show_table(made, reasons_against(made, alone))
         else:
             outcome = interruptible(lambda: _judged(alone, made))
             bar.pause()
@@ -265,7 +265,7 @@ def _show(outcome: _Designed, console: Console) -> None:
         say(sentence)
 
 
-def _design_jointly(
+def _design_for_table(
     audit: Audit,
     path: str,
     *,
@@ -273,30 +273,31 @@ def _design_jointly(
     delta: float,
     granularity: float | None,
     consistent: bool,
+    presence: str | None,
     save: str | None,
     report: str | None,
     json_path: str | None,
     quiet: bool,
     bar: Bar,
 ) -> None:
-    """Design, print and save independent noise on each of several numbers that keeps a joint promise."""
+    """Design, print and save noise on each of several numbers."""
     from empriv.auditing.deciding import reasons_against
-    from empriv.noise.joint_noise import design_joint_noise
+    from empriv.noise.design.design import design_noise
+    from empriv.noise.table_noise import TableNoise
 
-    risk: Any = audit.risk
-
-    def work() -> tuple[JointNoise, tuple[str, ...]]:
+    def work() -> tuple[TableNoise, tuple[str, ...]]:
         bar.begin("Designing noise")
-        designed = design_joint_noise(
-            risk, epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent
+        designed = design_noise(
+            audit, epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent, presence=presence
         )  # fmt: skip
+        assert isinstance(designed, TableNoise)
         bar.begin("Judging")
         return designed, reasons_against(designed, audit)
 
     designed, against = interruptible(work)
     bar.pause()
     if not quiet:
-        _show_joint(designed, against)
+        _show_table(designed, against)
     if save is not None and not against:
         designed.save(save)
         _say_next(path, save, designed, quiet=quiet)
@@ -308,7 +309,7 @@ def _design_jointly(
         click.get_current_context().exit(POLICY_FAILED)
 
 
-def _say_next(path: str, saved: str, made: Noise | JointNoise, *, quiet: bool) -> None:
+def _say_next(path: str, saved: str, made: Noise | TableNoise, *, quiet: bool) -> None:
     """How answers are released with noise that was saved."""
     from empriv.cli.hints import as_typed
     from empriv.cli.terminal import printable
@@ -327,7 +328,7 @@ def _say_next(path: str, saved: str, made: Noise | JointNoise, *, quiet: bool) -
         click.echo(printable(f"  {as_typed(command)}"))
 
 
-def _show_joint(designed: JointNoise, against: tuple[str, ...]) -> None:
+def _show_table(designed: TableNoise, against: tuple[str, ...]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -352,9 +353,6 @@ def _show_joint(designed: JointNoise, against: tuple[str, ...]) -> None:
         error = designed.expected_error[name]
         table.add_row(Text(printable(name, console.encoding)), f"{error:.5g}", Text(words))
     console.print(table)
-    if designed.achieved_delta:
-        say(f"Achieved: delta {number(designed.achieved_delta)} at epsilon {designed.achieved_epsilon:.4g}.")
-    else:
-        say(f"Achieved epsilon: {designed.achieved_epsilon:.4g}, for every influence observed.")
+    say(f"Upper bound on delta with it: {number(designed.achieved_delta())} at epsilon {designed.epsilon:g}.")
     for note in (*against, *designed.notes):
         say(note)

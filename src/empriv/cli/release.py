@@ -17,8 +17,8 @@ from empriv.errors import InputError, RefusalError
 
 if TYPE_CHECKING:
     from empriv.auditing.audit import Audit
-    from empriv.noise.joint_noise import JointNoise
     from empriv.noise.noise import Noise
+    from empriv.noise.table_noise import TableNoise
 
 
 @click.command()
@@ -75,10 +75,10 @@ def release(
         raise click.UsageError("--ledger needs --database, which says where the answer comes from.")
     check_targets((json_path,), [name for name in (path, ledger, audit, rows) if name is not None])
     import empriv
-    from empriv.noise.joint_noise import JointNoise
+    from empriv.noise.table_noise import TableNoise
 
     saved: Any = empriv.load(path)
-    if not isinstance(saved, empriv.Noise | JointNoise):
+    if not isinstance(saved, empriv.Noise | TableNoise):
         raise InputError("NOISE must be a file that `empriv noise --save` wrote, got a different one.")
     saved.check_release()
     bar = bar_of(("Measuring", "Certifying"), quiet=False)
@@ -115,7 +115,7 @@ def release(
     bar.pause()
     click.echo(_said(saved), err=True)
     if json_path is not None:
-        names = tuple(saved.laws) if isinstance(saved, JointNoise) else None
+        names = tuple(saved.laws) if isinstance(saved, TableNoise) else None
         write_json(json_path, {"answer": noisy if names is None else dict(zip(names, noisy, strict=True)), **entry})
     if json_path == "-":
         return
@@ -123,7 +123,7 @@ def release(
         click.echo(repr(number))
 
 
-def _said(saved: Noise | JointNoise) -> str:
+def _said(saved: Noise | TableNoise) -> str:
     delta = f", delta {saved.delta:g}"
     laws = [saved.law] if not hasattr(saved, "laws") else list(saved.laws.values())
     return f"Noisy answer at epsilon {saved.epsilon:g}{delta}; " + "; ".join(
@@ -131,7 +131,7 @@ def _said(saved: Noise | JointNoise) -> str:
     )
 
 
-def _answers(saved: Noise | JointNoise, values: tuple[str, ...]) -> float | dict[str, float]:
+def _answers(saved: Noise | TableNoise, values: tuple[str, ...]) -> float | dict[str, float]:
     if not hasattr(saved, "laws"):
         if len(values) != 1:
             raise click.UsageError("--value must be given once for one number.")
@@ -151,7 +151,7 @@ def _number(text: str) -> float:
         raise InputError("`--value` must be a number.") from None  # the message must not repeat the answer
 
 
-def _audited(saved: Noise | JointNoise, audit: Audit | None, database: str) -> float | dict[str, float]:
+def _audited(saved: Noise | TableNoise, audit: Audit | None, database: str) -> float | dict[str, float]:
     """The answer, or the answers by name, of one audited database."""
     results = saved.risk.results
     if getattr(saved, "given", False):

@@ -32,7 +32,7 @@ from empriv.errors import CertificateError, InputError, QueryError
 from empriv.measuring import GivenRisk
 from empriv.measuring.contract import largest_influence
 from empriv.measuring.given.given_risk import measure_given
-from empriv.noise.design.design import design_noise, offered_granularity
+from empriv.noise.design.design import noise_for_one, offered_granularity
 from empriv.noise.noise import Noise
 from empriv.protocols.places import capped_people_text
 from empriv.protocols.ready import rounded
@@ -279,7 +279,7 @@ class _Trial:
         if self.goal.delta is None:
             return None
         try:
-            designed = design_noise(
+            designed = noise_for_one(
                 self.asked, epsilon=self.goal.epsilon, delta=self.goal.delta, method="classical",
                 granularity=offered_granularity(self.asked) if granularity is None else granularity,
                 presence=self.goal.presence,
@@ -396,7 +396,7 @@ class _Trial:
         """The least noise for the target; dither, of one publication."""
         assert self.goal.delta is not None
         once = self.asked.times == 1
-        return design_noise(
+        return noise_for_one(
             audited, epsilon=self.goal.epsilon, delta=self.goal.delta, bound=bound, times=self.asked.times, dither=once,
             granularity=offered_granularity(audited) if granularity is None else granularity,
             presence=self.goal.presence if once else None,

@@ -17,8 +17,8 @@ from empriv.comparing.goals import Goal
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density
 from empriv.measuring.given.reader_knowledge import NOTHING, UNORDERED, as_said
-from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 from empriv.protocols import Protocol, plain
 from empriv.results import Results
 
@@ -138,7 +138,7 @@ def _as_protocol(name: str, protocol: Any, data: Any) -> Protocol | Results | Au
     """A protocol to run, or the results or audit that were given for it."""
     if isinstance(protocol, Results | Audit):
         return protocol
-    if isinstance(protocol, Noise | JointNoise):
+    if isinstance(protocol, Noise | TableNoise):
         raise InputError(
             f"`protocols` must hold queries, protocols, results or audits, got noise for {name!r}. "
             "Hint: protocols.noised(query, noise)."

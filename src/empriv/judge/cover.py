@@ -66,11 +66,13 @@ def cover(
     draws: int = 1,
     level: float = 0.95,
     tests: int | None = None,
+    known_smooth: bool = False,
 ) -> FloatArray:
     """(laws, epsilons) D*, the largest move that each law ``x`` (laws, N) or (N,) hides at (epsilon, delta).
 
     ``step`` makes it a multiple, for moves on a lattice (counts); without noise it is found where it is not given.
-    0 where smoothness is refuted, where all results are equal, and below 30 databases; noise hides what it hides alone.
+    ``known_smooth`` : the gate was passed before. 0 where smoothness is refuted, where all results are equal, and below
+    30 databases; noise hides what it hides alone.
     """
     laws = np.atleast_2d(np.asarray(x, float))
     grid = np.atleast_1d(np.asarray(epsilons, float))
@@ -78,7 +80,8 @@ def cover(
     h = row_bandwidths(laws, draws)
     if kernel is None:
         few = laws.shape[1] // draws < LEAST_DATABASES
-        rows = np.flatnonzero((h > 0) & ~gate.refuted(laws[:, ::draws], h, tests) & (not few))
+        refuted = np.zeros(len(laws), bool) if known_smooth else gate.refuted(laws[:, ::draws], h, tests)
+        rows = np.flatnonzero((h > 0) & ~refuted & (not few))
         steps = np.array([gate.lattice_step(laws[row]) for row in rows]) if step is None else np.full(len(rows), step)
     else:
         rows = np.arange(len(laws))

@@ -1,30 +1,26 @@
 """From results to risk: how private they are for every individual, at any epsilon.
 
-`line` measures one number, `joint` two together, `tables` any number, `given` what readers who know part of the data
+`line` measures one number, `tables` several, `given` what readers who know part of the data
 learn, `series` publishing again and again; `densities` are fitted for all of them. What every kind of risk can be
 asked is written once, in `contract`.
 """
 
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.given import GivenRisk, PresenceRisk, WorstRisk
-from empriv.measuring.joint import JointRisk, measure_joint
 from empriv.measuring.line import Risk, measure_line
 from empriv.measuring.measures import measure
 from empriv.measuring.series import RepeatedRisk
-from empriv.measuring.tables import TablePresenceRisk, TableRisk, measure_table
+from empriv.measuring.tables import TableRisk, measure_table
 
 __all__ = [
     "GivenRisk",
-    "JointRisk",
     "PresenceRisk",
     "RepeatedRisk",
     "Risk",
     "RiskContract",
-    "TablePresenceRisk",
     "TableRisk",
     "WorstRisk",
     "measure",
-    "measure_joint",
     "measure_line",
     "measure_table",
 ]

@@ -13,13 +13,8 @@ from empriv.measuring.densities.density import Density, density_or_default, is_l
 from empriv.measuring.given.definition4 import WorstRisk, measure_buckets, measure_own_contribution
 from empriv.measuring.given.given_risk import GivenRisk, measure_given
 from empriv.measuring.given.reader_knowledge import NOTHING, Buckets, Given, Known, as_said
-from empriv.measuring.joint.directions import merged
-from empriv.measuring.joint.joint_risk import MOST_DIMENSIONS, JointRisk, measure_joint
 from empriv.measuring.line.risk import Risk, measure_line
-from empriv.measuring.tables.fit import fit_table
 from empriv.measuring.tables.given_table import GivenTableRisk, measure_given_table
-from empriv.measuring.tables.influences import influences_on
-from empriv.measuring.tables.leaks import table_leaks
 from empriv.measuring.tables.table_risk import TableRisk, measure_table
 from empriv.results import Results
 
@@ -32,7 +27,7 @@ def measure(
     density: Density | None = None,
     individuals: None = None,
     known: Any = NOTHING,
-) -> Risk | JointRisk | TableRisk | WorstRisk: ...
+) -> Risk | TableRisk | WorstRisk: ...
 
 
 @overload
@@ -53,7 +48,7 @@ def measure(
     density: Density | None = None,
     individuals: Sequence[Any] | npt.NDArray[Any] | None = None,
     known: Any = NOTHING,
-) -> Risk | JointRisk | TableRisk | WorstRisk:
+) -> Risk | TableRisk | WorstRisk:
     """Privacy of query results.
 
     Parameters
@@ -68,7 +63,7 @@ def measure(
     -------
     Risk
         ``delta_i``, ``delta``, ``total_risk`` at any epsilon, and their inverses; for results of a vector query a
-        `JointRisk` (of numbers that vary in a plane) or a `TableRisk`, which have the same and more.
+        `TableRisk`, which has the same and more.
 
     Examples
     --------
@@ -115,22 +110,9 @@ def measure_known(
     return measure_own_contribution(results, known, values, density)
 
 
-def _several_numbers(results: Results, density: Density) -> JointRisk | TableRisk:
-    """Numbers that vary in a plane by their joint density, others as a table."""
-    together = _table_or_plane(results, density)
+def _several_numbers(results: Results, density: Density) -> TableRisk:
+    table = measure_table(results, density=density)
     # A stated bandwidth is in the unit of the answers, which those that they were made from need not share.
     if results.made_from is None or is_literal(density):
-        return together
-    source = _several_numbers(results.made_from, density)
-    return together.made_by(source)
-
-
-def _table_or_plane(results: Results, density: Density) -> JointRisk | TableRisk:
-    fit = fit_table(results)
-    if len(results.components or ()) <= MOST_DIMENSIONS or (len(fit.kept) <= MOST_DIMENSIONS and fit.carried.all()):
-        risk = measure_joint(results, density=density)
-        if not results.outcomes.any() and not results.entry_outcomes.any():
-            return risk
-        # a plane is that of one pattern of outcomes; sums of cells hold across patterns
-        return replace(risk, leaks=merged((*risk.leaks, *table_leaks(fit, influences_on(results, fit)))))
-    return measure_table(results, density=density)
+        return table
+    return table.made_by(_several_numbers(results.made_from, density))

@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from empriv.errors import InputError
-from empriv.measuring import GivenRisk, JointRisk, Risk, TableRisk
-from empriv.measuring.tables import TableFit
-from empriv.measuring.tables.fit import fit_table
+from empriv.measuring import GivenRisk, Risk, TableRisk
 
 _NARROW = 0.5
 
@@ -37,14 +35,6 @@ def _(risk: GivenRisk) -> Risk:
             "given what is known, got some. Hint: design_noise(audit.risk), for somebody who knows nothing."
         )
     return risk.without_logarithm()  # noise is added to the results, not to their logarithms
-
-
-@one_number.register
-def _(risk: JointRisk | TableRisk) -> Risk:  # noqa: ARG001
-    raise InputError(
-        "`risk` must be that of one number, got several released together. "
-        "Hint: design_joint_noise, which makes noise for all of them."
-    )
 
 
 def hidden_by_noise_alone(risk: Risk) -> set[int]:
@@ -83,29 +73,23 @@ def _(risk: GivenRisk) -> bool:  # noqa: ARG001 — as above
     return True
 
 
-SeveralRisk: TypeAlias = JointRisk | TableRisk
-
-
 @singledispatch
-def several_numbers(risk: Any) -> SeveralRisk:
+def several_numbers(risk: Any) -> TableRisk:
     """The risk of several numbers that was given."""
-    raise InputError(
-        f"`risk` must be that of several numbers, got {type(risk).__name__}. Hint: design_noise for one number."
-    )
+    raise InputError(f"`risk` must be that of several numbers, got {type(risk).__name__}.")
 
 
-@several_numbers.register(JointRisk)
-@several_numbers.register(TableRisk)
-def _(risk: SeveralRisk) -> SeveralRisk:
+@several_numbers.register
+def _(risk: TableRisk) -> TableRisk:
     return risk
 
 
 @singledispatch
-def table_fit(risk: Any) -> TableFit:
-    """What is left of each number given the others."""
-    return fit_table(risk.results)
+def has_several(risk: Any) -> bool:  # noqa: ARG001 — dispatched on
+    """Whether the risk, or the audit, is of several numbers."""
+    return False
 
 
-@table_fit.register
-def _(risk: TableRisk) -> TableFit:
-    return risk.fit
+@has_several.register
+def _(risk: TableRisk) -> bool:  # noqa: ARG001 — as above
+    return True

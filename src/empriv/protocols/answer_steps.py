@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from empriv.errors import MissingExtraError, QueryError
 from empriv.noise.drawn import with_noise
-from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 from empriv.protocols.row_steps import NoiseLaw
 from empriv.results import FloatArray, IntArray, Outcome, Results, outcomes_of
 
@@ -137,21 +137,21 @@ class Added:
 class Designed:
     """Noise that empriv designed: answers are rounded to its lattice, and its draws are added."""
 
-    noise: Noise | JointNoise
+    noise: Noise | TableNoise
     kind: ClassVar[str] = "designed noise"
     randomised: ClassVar[bool] = True
 
     def apply(self, results: Results, *, draws: int, rng: np.random.Generator) -> Results:
-        laws = self.noise.laws if isinstance(self.noise, JointNoise) else self.noise.law
-        if isinstance(self.noise, JointNoise) != (results.components is not None):
+        laws = self.noise.laws if isinstance(self.noise, TableNoise) else self.noise.law
+        if isinstance(self.noise, TableNoise) != (results.components is not None):
             raise QueryError("Noise must be designed for as many numbers as the query gives.")
-        if isinstance(self.noise, JointNoise) and set(self.noise.laws) != set(results.components or ()):
+        if isinstance(self.noise, TableNoise) and set(self.noise.laws) != set(results.components or ()):
             raise QueryError("Noise must be designed for the numbers that the query gives, got different ones.")
         return with_noise(results, laws, draws=draws if results.draws is None else 1, rng=rng)
 
     @property
     def words(self) -> str:
-        if isinstance(self.noise, JointNoise):
+        if isinstance(self.noise, TableNoise):
             return f"noise designed for {len(self.noise.laws)} numbers at epsilon {self.noise.epsilon:g}"
         law_words = self.noise.law.words.rstrip(".")
         return f"{law_words[0].lower()}{law_words[1:]}, designed at epsilon {self.noise.epsilon:g}"

@@ -9,8 +9,8 @@ from typing import Any, get_args
 from empriv.base.arguments import finite_number, fraction, positive_number, whole_number
 from empriv.collecting.queries import Query, query_of
 from empriv.errors import InputError, QueryError
-from empriv.noise.joint_noise import JointNoise
 from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 from empriv.protocols.answer_steps import Added, Designed, Passed, Rounded, Sampler, opendp_mechanism
 from empriv.protocols.cell_steps import Complementary, Dominance, NamedCells
 from empriv.protocols.protocol import Protocol
@@ -295,7 +295,7 @@ def gaussian(
     return plain(query).then(_added("gaussian", gaussian_scale(size, epsilon, delta), sampler, reason))
 
 
-def noised(query: Asked, noise: Noise | JointNoise) -> Protocol:
+def noised(query: Asked, noise: Noise | TableNoise) -> Protocol:
     """Answers rounded and given noise as by `Noise.release`, but with pseudo-random draws.
 
     Examples
@@ -307,8 +307,8 @@ def noised(query: Asked, noise: Noise | JointNoise) -> Protocol:
     >>> empriv.protocols.noised("avg(delay)", noise).randomised
     True
     """
-    if not isinstance(noise, Noise | JointNoise):
-        raise InputError(f"`noise` must come from `design_noise` or `design_joint_noise`, got {type(noise).__name__}.")
+    if not isinstance(noise, Noise | TableNoise):
+        raise InputError(f"`noise` must come from `design_noise`, got {type(noise).__name__}.")
     return plain(query).then(Designed(noise))
 
 

@@ -9,7 +9,7 @@ law is that of the results; for people without whom it is narrower, theirs too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
@@ -57,6 +57,7 @@ class Covered:
         both in the answer's units
     largest : the most that anybody moved the answer, in its units
     varies : whether the cover differs from database to database
+    cell, cells : of a table, the cell that the figures are of, and how far each cell hides what people did
     """
 
     cover: float
@@ -75,6 +76,8 @@ class Covered:
     worst_cover: float
     largest: float
     varies: bool
+    cell: str = ""
+    cells: Mapping[str, Sequence[Any]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -129,7 +132,10 @@ class Hiding:
 @singledispatch
 def hiding_of(risk: RiskContract, kernel: NoiseKernel | None) -> Hiding:  # noqa: ARG001 — dispatched on
     """What people did, beside the law that hides it."""
-    raise InputError("`cover` must be asked of one number, plain or `Given` what is known, got another kind of risk.")
+    raise InputError(
+        "`cover` must be asked of one number, plain or `Given` what is known, got another kind of risk. "
+        "Hint: cover_by_cell, of a table."
+    )
 
 
 @hiding_of.register
@@ -153,7 +159,7 @@ def parts_of(risk: RiskContract) -> tuple[RiskContract, ...]:
 def covers(risk: RiskContract) -> bool:
     """Whether a kind of risk has a cover."""
     risk = parts_of(risk)[0]
-    return hiding_of.dispatch(type(risk)) is not hiding_of.dispatch(object)
+    return any(of.dispatch(type(risk)) is not of.dispatch(object) for of in (hiding_of, covered))
 
 
 def cover(
@@ -219,11 +225,12 @@ def _(risk: GivenRisk, move: float, database: Any) -> float:
     return float(np.mean(left.original.q[place])) * -math.expm1(-own) if left.logarithm else own
 
 
+@singledispatch
 def covered(
-    risk: RiskContract, epsilon: float, delta: float, *, kernel: NoiseKernel | None = None, level: float = 0.95
+    risk: RiskContract, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float = 0.95
 ) -> Covered:
     """What the answer hides of what people did, and what it does not; of several parts, the worst."""
-    parts = parts_of(risk)
+    parts, kernel = parts_of(risk), kernel_of(noise)[0]
     if len(parts) == 1:
         return _covered(parts[0], epsilon, delta, kernel, level)
     days = [_covered(part, epsilon, delta, kernel, level) for part in parts]
@@ -350,6 +357,7 @@ class WhoMoved:
         return table_html("Who moved the answer most", ["individual", "moved", "database"], rows)
 
 
+@singledispatch
 def moved(risk: RiskContract, *, top: int | None = 10, key: bytes | None = None) -> WhoMoved:
     """Each person's largest move of the answer, and on which database.
 

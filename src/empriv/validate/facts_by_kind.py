@@ -15,7 +15,6 @@ import numpy.typing as npt
 from empriv.measuring.contract import RiskContract
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
@@ -74,20 +73,6 @@ def _(risk: WorstRisk, epsilons: Sequence[float]) -> RiskFacts:
 
 
 @facts_of.register
-def _(risk: JointRisk, epsilons: Sequence[float]) -> RiskFacts:
-    joint = JointFacts(
-        dimension=risk.dimension,
-        parameters=0,
-        from_below=0,
-        uncounted=0,
-        errors=tuple(risk.error(np.asarray(epsilons, float)).tolist()),
-        components={name: figures(part, epsilons) for name, part in risk.components.items()},
-        leaks=tuple((leak.direction, leak.what, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
-    )
-    return replace(_of_several(risk, epsilons, joint), fits_density=True)
-
-
-@facts_of.register
 def _(risk: TableRisk, epsilons: Sequence[float]) -> RiskFacts:
     cells = risk.results.cells
     said = {} if cells is None else dict(zip(risk.fit.cells, cells_in_words(cells), strict=True))
@@ -96,7 +81,6 @@ def _(risk: TableRisk, epsilons: Sequence[float]) -> RiskFacts:
         parameters=risk.fit.rank,
         from_below=int(risk.from_below.sum()),
         uncounted=risk.fit.left_out,
-        errors=(0.0,) * len(epsilons),
         components={name: figures(part, epsilons) for name, part in risk.components.items()},
         leaks=tuple((leak.direction, leak.what, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
         follow=int(np.count_nonzero(np.abs(risk.fit.relations).sum(axis=1) > 0)) - len(risk.fit.kept),
@@ -106,7 +90,7 @@ def _(risk: TableRisk, epsilons: Sequence[float]) -> RiskFacts:
     return replace(_of_several(risk, epsilons, joint), fits_density=False)
 
 
-def _of_several(risk: JointRisk | TableRisk, epsilons: Sequence[float], joint: JointFacts) -> RiskFacts:
+def _of_several(risk: TableRisk, epsilons: Sequence[float], joint: JointFacts) -> RiskFacts:
     """What the words say of several numbers, whichever way they were measured."""
     return replace(
         _of_any(risk, epsilons),

@@ -20,12 +20,11 @@ from empriv.base.display import lines_html
 from empriv.errors import InputError
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import TableRisk
 from empriv.validate.bounds import Bounds, bounds, upper_total_risk
 from empriv.validate.bounds.line_bounds import floor
-from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernel_of
+from empriv.validate.bounds.noise_as_kernel import NoiseGiven, is_noise
 from empriv.validate.checks import Check, checks
 from empriv.validate.covering import Covered, covered, covers, hiding_of
 from empriv.words.decision import DAY, RANDOM, Judged
@@ -35,8 +34,9 @@ from empriv.words.sentences import needed, side_by_side
 PASS, FAIL, UNRESOLVED = "pass", "fail", "unresolved"
 BASES = ("bound", "estimate")
 PRESENCES = ("random", "both")
+_USUAL_DELTA = 0.05  # where days of a table are put in order
 _FAR, _WITHIN = 10, 1000  # so many times the databases there are, or so many, is too far to wait for
-_HIDDEN_BY_NOISE = ("exact-leak",)  # leaks of numbers, which noise leaves to the bound
+_HIDDEN_BY_NOISE = ("exact-leak", "bent", "edge", "flat", "carried")  # which noise leaves to the bound
 
 
 class Verdict(str):
@@ -147,9 +147,8 @@ def verdict(
             probability(name, limit)
     epsilon, level = finite_epsilon(epsilon), confidence_level(risk.usual_level if level is None else level)
     there = bounds(risk, epsilon, level, noise=noise) if bounds_there is None else bounds_there
-    kernel = kernel_of(noise)[0]
     made = list(checks(risk, epsilon) if checks_made is None else checks_made)
-    if kernel is not None:
+    if is_noise(noise):
         made = [check for check in made if check.code not in _HIDDEN_BY_NOISE]
     targets, findings, day = [], [], None
     if delta is not None:
@@ -160,7 +159,7 @@ def verdict(
         targets.append(Judged("total_risk", total_risk, there.lower, risk.total_risk(epsilon), most))
     if presence == "both" and delta is not None:
         if covers(risk):
-            day = covered(risk, epsilon, delta, kernel=kernel, level=level)
+            day = covered(risk, epsilon, delta, noise=noise, level=level)
             targets.append(Judged("delta", delta, day.lower, day.estimate, day.upper, where=DAY))
             findings.append(_day_finding(day, epsilon, delta))
         else:
@@ -182,18 +181,6 @@ def day_of(
     return [], []
 
 
-@day_of.register(JointRisk)
-@day_of.register(TableRisk)
-def _(risk: JointRisk | TableRisk, epsilon: float, delta: float, level: float) -> tuple[list[Judged], list[Check]]:
-    try:
-        present = risk.given_presence()
-    except InputError:
-        return [], []
-    there = bounds(present, epsilon, level)
-    judged = Judged("delta", delta, there.lower, there.estimate, there.upper, where=DAY)
-    return [judged], list(checks(present, epsilon))
-
-
 @day_of.register(RepeatedRisk)
 def _of_several(risk: RepeatedRisk, epsilon: float, delta: float, level: float) -> tuple[list[Judged], list[Check]]:
     """One of the publications is of the day on which somebody did most; what all tell is of their days already."""
@@ -205,6 +192,8 @@ def _of_several(risk: RepeatedRisk, epsilon: float, delta: float, level: float) 
 
 def upper_on_the_day(risk: RiskContract, epsilon: float, level: float) -> float:
     """U of the largest move on the day that somebody made it; 0 for kinds that have no such figure."""
+    if isinstance(risk, TableRisk):
+        return covered(risk, epsilon, _USUAL_DELTA, level=level).upper
     if covers(risk):
         hiding = hiding_of(risk, None)
         return hiding.upper(float(hiding.moves.relative.max(initial=0.0)), epsilon, level)
@@ -284,6 +273,7 @@ def _day_finding(day: Covered, epsilon: float, delta: float) -> Finding:
         {
             "epsilon": epsilon, "delta": delta, "cover": day.typical, "most": day.largest, "days": day.days,
             "beyond": day.beyond, "exposed": day.exposed, "people": day.people_beyond, "varies": day.varies,
+            "cell": day.cell,
         },
     )  # fmt: skip
 

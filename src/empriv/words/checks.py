@@ -18,10 +18,8 @@ TITLES = {
     "curvature": "Curvature in what is known",
     "databases": "Number of databases",
     "dependent": "Individuals who move together",
-    "dimension": "Numbers released together",
     "carried": "Cells for each database",
     "bent": "Cells beside the rest of the table",
-    "digits-together": "Last digits of cells together",
     "edge": "Edges of cells",
     "flat": "Flat cells",
     "exact-leak": "Exact leak",
@@ -122,13 +120,6 @@ def _dependent(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: A
     )
 
 
-def _dimension(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
-    text = f"The results vary in {numbers['dimension']} dimensions"
-    if severity == "info":
-        return f"{text}, and their joint density was measured."
-    return f"{text}; the integration is coarse (±{number(numbers['integration_error'])})."
-
-
 def _carried(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     if severity == "error":
         return words.table_from_below(numbers["n"], numbers["parameters"], numbers["people"])
@@ -141,12 +132,6 @@ def _bent(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
     if severity == "info":
         return "What is left of the cells of the riskiest people does not depend on the rest of the table."
     return words.bent(numbers["p"])
-
-
-def _digits_together(severity: str, numbers: Numbers, subject: str) -> str:
-    if severity == "info":
-        return "No two cells have last digits together that somebody breaks and that neither has alone."
-    return words.digits_together(subject, numbers["step"])
 
 
 def _edge(severity: str, numbers: Numbers, subject: str) -> str:  # noqa: ARG001
@@ -219,10 +204,8 @@ _SENTENCES: dict[str, Callable[[str, Numbers, str], str]] = {
     "curvature": _curvature,
     "databases": _databases,
     "dependent": _dependent,
-    "dimension": _dimension,
     "carried": _carried,
     "bent": _bent,
-    "digits-together": _digits_together,
     "edge": _edge,
     "flat": _flat,
     "exact-leak": _exact_leak,

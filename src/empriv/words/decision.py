@@ -52,6 +52,7 @@ class Hidden:
     people : individuals with a day beyond it
     varies : whether the cover differs from database to database
     unit : of the answer
+    cell : of a table, the cell that the figures are of
     """
 
     cover: float
@@ -62,6 +63,7 @@ class Hidden:
     people: int
     varies: bool
     unit: str = ""
+    cell: str = ""
 
 
 @dataclass(frozen=True)
@@ -190,14 +192,18 @@ def _failing(case: Case) -> str:
 def hides(hidden: Hidden) -> str:
     """Cover and largest move, in the answer's units."""
     most = (
-        "somebody changes whether there is an answer at all"
+        "somebody is given away, or changes whether there is an answer at all"
+        if math.isinf(hidden.most) and hidden.cell
+        else "somebody changes whether there is an answer at all"
         if math.isinf(hidden.most)
         else f"the most that anyone moved it is {amount(hidden.most, hidden.unit)}"
     )
+    it = hidden.cell or "it"
+    answer = "the table" if hidden.cell else "the answer"
     if hidden.cover <= 0:
-        return f"Nothing shows that the answer hides anyone who moves it; {most}."
-    where = "On a typical database the answer" if hidden.varies else "The answer"
-    return f"{where} hides anyone who moves it by up to {amount(hidden.cover, hidden.unit)}; {most}."
+        return f"Nothing shows that {answer} hides anyone who moves {it}; {most}."
+    where = f"On a typical database {answer}" if hidden.varies else f"{answer[:1].upper()}{answer[1:]}"
+    return f"{where} hides anyone who moves {it} by up to {amount(hidden.cover, hidden.unit)}; {most}."
 
 
 def beyond_cover(hidden: Hidden) -> str:

@@ -67,10 +67,9 @@ class JointFacts:
     Attributes
     ----------
     dimension : numbers that the others do not determine
-    parameters : fitted so that what people do not touch counts as known; 0 where a joint density was fitted instead
+    parameters : fitted so that what people do not touch counts as known
     from_below : individuals whose figures are from below, without an upper bound
     uncounted : cells whose coming and going is not counted as known, since the databases do not carry more
-    errors : of the integration, at each epsilon
     components : figures of each number alone
     leaks : direction, what is constant, individuals and largest share of each exact leak
     follow : numbers that the others determine, as cells do their margin
@@ -83,7 +82,6 @@ class JointFacts:
     parameters: int
     from_below: int
     uncounted: int
-    errors: tuple[float, ...]
     components: Mapping[str, tuple[Figure, ...]]
     leaks: tuple[tuple[str, str, int, float], ...]
     follow: int = 0

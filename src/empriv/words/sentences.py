@@ -136,10 +136,10 @@ def nothing_assumed() -> str:
 
 def day(
     epsilon: float, delta: float, cover: float, most: float, days: int, beyond: int, exposed: int, people: int,
-    varies: bool,
+    varies: bool, cell: str = "",
 ) -> str:  # fmt: skip
-    """What the answer hides of what people did, without units."""
-    where = " on a typical database" if varies else ""
+    """What the answer hides of what people did, without units; of a table, in its worst cell."""
+    where = " on a typical database" if varies else f" in {cell}" if cell else ""
     largest = "no measure: somebody changes whether there is one" if math.isinf(most) else quantity(most)
     said = (
         f"On the day: at epsilon {epsilon:g} and delta {number(delta)} the answer hides moves of up to "
@@ -264,18 +264,18 @@ def made_from(epsilon: float, estimate: float, upper: float) -> str:
     )
 
 
-def joint_bound() -> str:
-    return (
-        "The upper bound is of all numbers together, and assumes that their joint law has no structure finer than half "
-        "the bandwidth."
-    )
-
-
 def table_bound(n: int, parameters: int, people: int) -> str:  # noqa: ARG001 — nobody is without a bound
     return (
         f"The upper bound is of the whole table. What people do not touch counts as known ({parameters:,} parameters "
         f"from {databases(n)}), as far as it determines the rest in straight lines; structure finer than the error of "
         "that fit is assumed away."
+    )
+
+
+def table_noise() -> str:
+    return (
+        "With noise on each cell nothing is assumed of the laws of the cells but that what people did not touch tells "
+        "of the rest in straight lines, and what is left is one law; where a check objects to that, only noise counts."
     )
 
 
@@ -320,13 +320,6 @@ def bent(p: float) -> str:
     return (
         "What is left of the cells of the riskiest people depends on the rest of the table, other than in straight "
         f"lines (p = {p:.3f}): the table may reveal more than the bound says. It cannot tell."
-    )
-
-
-def digits_together(names: str, step: float) -> str:
-    return (
-        f"Together, {names} come to multiples of {step:g}, as none of them does alone, and somebody breaks that: they "
-        "are given away however little they add. Bounds do not look for it. They cannot tell."
     )
 
 

@@ -142,10 +142,8 @@ def joint_sentences(joint: JointFacts, figure: Figure) -> list[str]:
         listed += f", and {len(alone) - _MOST_LISTED:,} more"
     count = len(alone)
     scope = f"of all {count:,} numbers together" if count > 1 else "of the one number"
-    error = joint.errors[0]
-    bar = f" (integration error ±{number(error)})" if error > 0 else ""
     return [
-        f"The figures above are {scope}: delta = {number(figure.delta)} at epsilon {figure.epsilon:g}{bar}.",
+        f"The figures above are {scope}: delta = {number(figure.delta)} at epsilon {figure.epsilon:g}.",
         f"Each number alone, {largest} at epsilon {figure.epsilon:g}: {listed}.",
         *([riskiest_cells(joint.riskiest)] if joint.riskiest else []),
         *([cells_that_follow(joint.follow, count)] if joint.follow else []),

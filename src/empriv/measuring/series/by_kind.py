@@ -15,12 +15,11 @@ from empriv.measuring.contract import RiskContract
 from empriv.measuring.densities.density import Mixture, is_usual
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.residuals import Residuals
-from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs, tie_tolerance
 from empriv.measuring.line.moves import Moves, as_it_is, others_laws, spread_of_law
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.series.effect_size import Effects, EffectSizes, EstimatedEffects, SizeCurve, grid_of, size_curve
-from empriv.measuring.tables.table_risk import TableRisk, measure_table
+from empriv.measuring.tables.table_risk import TableRisk
 from empriv.results import FloatArray, IntArray
 
 _CERTAIN = 60.0  # epsilon: who is told apart beyond it is told apart for certain
@@ -30,15 +29,13 @@ PublicationEffects: TypeAlias = EffectSizes | EstimatedEffects
 
 def composes(risk: RiskContract) -> bool:
     """Whether a kind of risk has figures of several publications."""
-    return isinstance(risk, Risk | JointRisk | TableRisk)
+    return isinstance(risk, Risk | TableRisk)
 
 
 def effects_of_risk(risk: RiskContract) -> PublicationEffects:
     """What one publication of the answer as it is tells of each person."""
     if isinstance(risk, Risk):
         return _of_line(risk)
-    if isinstance(risk, JointRisk):
-        return _of_table(measure_table(risk.results))
     if isinstance(risk, TableRisk):
         return _of_table(risk)
     raise InputError(

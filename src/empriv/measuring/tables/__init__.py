@@ -2,7 +2,6 @@
 
 from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.given_table import GivenTableRisk, measure_given_table
-from empriv.measuring.tables.table_presence import TablePresenceRisk
 from empriv.measuring.tables.table_risk import TableRisk, measure_table
 
-__all__ = ["GivenTableRisk", "TableFit", "TablePresenceRisk", "TableRisk", "measure_given_table", "measure_table"]
+__all__ = ["GivenTableRisk", "TableFit", "TableRisk", "measure_given_table", "measure_table"]

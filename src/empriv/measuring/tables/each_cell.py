@@ -1,33 +1,23 @@
 """Each cell of a table as results of one number: alone, and what is left of it given the cells that others hold.
 
 Only people who touch a cell have entries in its results, and only where they do, so that a hundred cells of ten
-thousand people are small. What is left is taken on several scales: the numbers themselves, their square roots and their
-logarithms. Counts and sums vary by a common factor rather than by a common term, and a hockey stick does not change
-when both sides are mapped by one rising function.
+thousand people are small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from empriv.measuring.densities.density import Density
 from empriv.measuring.line.risk import Risk, measure_line
-from empriv.measuring.tables.fit import BoolArray, TableFit
+from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.influences import Influences
 from empriv.results import FloatArray, IntArray, Results
 
-PLAIN = "as they are"
-SCALES: dict[str, Callable[[FloatArray], FloatArray]] = {
-    PLAIN: np.asarray,
-    "square roots": np.sqrt,
-    "logarithms": np.log,
-}
-"""Scales on which cells are fitted to each other."""
 _SHARED = 3  # people who must share a line of several cells
 _PROPORTIONAL = 1e-9  # of the largest influence
 
@@ -106,54 +96,41 @@ class GivenRest:
     Attributes
     ----------
     results, influences : the table, and what people change in it
-    fits : the fit on each scale, by the names of `SCALES`
-    admitted : for each scale, which of the kept cells it can be taken of
+    fit : of the table
     density : how densities are estimated
     """
 
     results: Results
     influences: Influences
-    fits: Mapping[str, TableFit]
-    admitted: Mapping[str, BoolArray]
+    fit: TableFit
     density: Density
 
-    def risks(self, line: Line, *, shrink: float = 1.0) -> dict[str, Risk]:
-        """The risk of the people of a line, on each scale that suits it: several cells have one scale in common.
+    def risk(self, line: Line) -> Risk:
+        """The risk of the people of a line."""
+        left = self.along(line) if len(line.places) > 1 else self.of_cell(line)
+        return measure_line(left, self.density, digits=False)
 
-        ``shrink`` is what is left multiplied by, beside influences that stay.
-        """
-        if len(line.places) > 1:
-            return {PLAIN: measure_line(self.along(line, shrink), self.density, digits=False)}
-        return {
-            scale: measure_line(self.of_cell(line, scale, shrink), self.density, digits=False)
-            for scale in self.fits
-            if self.admitted[scale][line.places[0]]
-        }
-
-    def of_cell(self, line: Line, scale: str = PLAIN, shrink: float = 1.0) -> Results:
+    def of_cell(self, line: Line) -> Results:
         """What is left of one cell, with everyone and without each of these people."""
-        fit, mapped = self.fits[scale], SCALES[scale]
         place = int(line.places[0])
-        alone = cell_results(self.influences, int(fit.kept[place])).of_individuals(line.rows)
+        alone = cell_results(self.influences, int(self.fit.kept[place])).of_individuals(line.rows)
         n, at = alone.n_databases, alone.entry_database
-        t = shrink * fit.given_rest[:, place].reshape(n, -1)
+        t = self.fit.given_rest[:, place].reshape(n, -1)
         q, entries = alone.q.reshape(n, -1), alone.entry_q.reshape(len(at), t.shape[1])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            before, after = mapped(q), mapped(entries)
         # where there is no number with everyone, the fit was made with the mean of the others
-        filled = np.where(np.isfinite(before), before, np.nanmean(before))
-        left = np.where(np.isfinite(before), t, np.nan)
+        filled = np.where(np.isfinite(q), q, np.nanmean(q))
+        left = np.where(np.isfinite(q), t, np.nan)
         return replace(
             alone,
             q=left.reshape(alone.q.shape),
-            entry_q=(t[at] + after - filled[at]).reshape(alone.entry_q.shape),
+            entry_q=(t[at] + entries - filled[at]).reshape(alone.entry_q.shape),
         )
 
-    def along(self, line: Line, shrink: float = 1.0) -> Results:
+    def along(self, line: Line) -> Results:
         """What is left along several cells, in units of the first: ``Y K a / (a'K a)``, moved by the amount."""
-        fit, places = self.fits[PLAIN], line.places
+        fit, places = self.fit, line.places
         loaded = fit.precision[:, places] @ line.proportion
-        t = shrink * fit.residuals @ loaded / (line.proportion @ loaded[places])
+        t = fit.residuals @ loaded / (line.proportion @ loaded[places])
         t = t.reshape(self.results.n_databases, -1)
         some = self.results.of_individuals(line.rows)
         parts = [self.influences.of(row) for row in line.rows.tolist()]
@@ -222,35 +199,3 @@ def _proportion(changes: FloatArray, spreads: FloatArray) -> FloatArray | None:
 def _amounts(changes: FloatArray, proportion: FloatArray) -> FloatArray:
     """(m, draws) by how many times ``proportion`` somebody changes the cells."""
     return np.asarray(changes @ proportion / (proportion @ proportion))
-
-
-def given_rest(results: Results, fit: TableFit, influences: Influences, density: Density) -> GivenRest:
-    """Fit on every scale that suits one of the cells at least."""
-    kept = fit.kept
-    numbers = (results.outcomes == 0).reshape(-1, len(fit.cells))[:, kept]
-    q = results.q.reshape(-1, len(fit.cells))[:, kept]
-    least = np.where(numbers, q, np.inf).min(axis=0, initial=np.inf)
-    if len(results.entry_q):
-        entries = results.entry_q.reshape(-1, len(fit.cells))
-        least = np.minimum(least, np.array([np.fmin.reduce(entries[:, cell], initial=np.inf) for cell in kept]))
-    fits, admitted = {PLAIN: fit}, {PLAIN: np.ones(len(kept), bool)}
-    for scale, suits in (("square roots", least >= 0), ("logarithms", least > 0)):
-        suits = suits & skewed(q, numbers)
-        if suits.any():
-            mapped = q.copy()
-            with np.errstate(invalid="ignore"):
-                mapped[:, suits] = SCALES[scale](q[:, suits])
-            fits[scale], admitted[scale] = fit.on_scale(mapped, numbers), suits
-    return GivenRest(results, influences, fits, admitted, density)
-
-
-def skewed(q: FloatArray, numbers: npt.NDArray[np.bool_]) -> BoolArray:
-    """(cells,) whether cells are so skewed, or so coarse, that another scale may fit them better."""
-    count = np.maximum(numbers.sum(axis=0), 1)
-    plain = np.where(numbers, q, 0.0)
-    mean = plain.sum(axis=0) / count
-    centred = np.where(numbers, q - mean, 0.0)
-    variance = (centred**2).sum(axis=0) / count
-    with np.errstate(divide="ignore", invalid="ignore"):
-        skewness = (centred**3).sum(axis=0) / count / variance**1.5
-    return np.asarray(np.abs(np.nan_to_num(skewness)) > 2.0 * np.sqrt(6.0 / count))

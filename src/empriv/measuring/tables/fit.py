@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -98,13 +98,6 @@ class TableFit:
     def sizes(self, influences: FloatArray) -> FloatArray:
         """(...) ``D'K D`` of influences (..., r): the squared distance that two normal tables would be apart."""
         return np.asarray(((influences @ self.root) ** 2).sum(axis=-1))
-
-    def on_scale(self, cells: FloatArray, numbers: BoolArray) -> TableFit:
-        """The same with the kept cells on another scale, such as their logarithms: (N, r)."""
-        values = filled(cells, numbers)
-        residuals = values - self.basis @ (self.basis.T @ values)
-        precision, _ = _precision(residuals, self.n, self.basis.shape[1])
-        return replace(self, residuals=residuals, precision=precision)
 
 
 def shrinkage(share: float) -> float:

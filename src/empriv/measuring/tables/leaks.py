@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from empriv.measuring.joint.directions import Leak
-from empriv.measuring.joint.spaces import combination, simplest
+from empriv.measuring.tables.directions import Leak, combination, merged, pair_leaks, simplest
 from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.influences import Influences
 from empriv.measuring.tables.margins import CONSTANT, zero_filled
@@ -43,7 +42,7 @@ def table_leaks(fit: TableFit, influences: Influences) -> tuple[Leak, ...]:
         Leak(words, what, np.array(sorted(people)), np.array([people[row] for row in sorted(people)]))
         for (words, what), people in by_words.items()
     ]
-    return tuple(sorted(leaks, key=lambda leak: -leak.largest_share))
+    return merged((*leaks, *pair_leaks(influences.results)))
 
 
 def _relation(fit: TableFit, cell: int) -> tuple[FloatArray, list[str]]:

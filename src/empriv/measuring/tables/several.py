@@ -1,7 +1,7 @@
 """People who touch several cells of a table: what is left of it in their own directions, as pairs of one number each.
 
-Which direction shows somebody best depends on them, so that everyone has points of their own. They are measured in
-blocks (`PresenceBlock`), with a bandwidth that directions share in units of their spread.
+Which direction shows somebody best depends on them, so that everyone has points of their own, with a bandwidth that
+directions share in units of their spread.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import numpy as np
 from empriv.base.threads import workers
 from empriv.measuring.densities.density import Mixture, density_or_default
 from empriv.measuring.densities.selection import spread as spread_of
-from empriv.measuring.given.presence_block import PresenceBlock, block_of
 from empriv.measuring.line.blocks import Block
-from empriv.measuring.line.hockeystick import LARGEST_EPSILON
 from empriv.measuring.line.laplace import LaplaceBlock, slack
 from empriv.measuring.line.risk import Risk, measure_line
 from empriv.measuring.line.spreads import spreads
@@ -27,8 +25,6 @@ from empriv.measuring.tables.fit import TableFit
 from empriv.measuring.tables.influences import Influences
 from empriv.results import FloatArray, IntArray, Results
 
-DAYS = 12  # of those when somebody was there, at quantiles of what they did
-_FEW_DAYS = 4  # for people who are not among the most exposed
 MOST_EXPOSED = 200
 _HALVINGS = 30
 _BY_RATIO = 100  # people who are also looked at by a likelihood ratio
@@ -44,13 +40,11 @@ class Directions(NamedTuple):
     ----------
     owner : (rows,) the individual
     others, moved : (rows, N) the two sides, at variance about 1
-    weight : (rows,) of the row among those of its owner
     """
 
     owner: IntArray
     others: FloatArray
     moved: FloatArray
-    weight: FloatArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,11 +101,7 @@ class SeveralCells:
         moved = points.reshape(len(rows), self.fit.n, -1).copy()
         for place, (_, databases, along) in enumerate(axes):
             moved[place, databases] -= along
-        return Directions(rows, points, moved.reshape(points.shape), np.ones(len(rows)))
-
-    def there(self, rows: IntArray, days: int) -> Directions:
-        """The others against the others and what somebody did on one day, for days at quantiles of how much it was."""
-        return _stacked(rows, [self._on_days(row, days) for row in rows.tolist()])
+        return Directions(rows, points, moved.reshape(points.shape))
 
     def _axis_of(self, row: int) -> tuple[FloatArray, IntArray, FloatArray]:
         """Where somebody moves the answers on the whole, of length 1; the databases, and how far along it in each."""
@@ -132,55 +122,29 @@ class SeveralCells:
     def _axes(self) -> dict[int, tuple[FloatArray, IntArray, FloatArray]]:
         return {}
 
-    def _on_days(self, row: int, days: int) -> list[tuple[FloatArray, FloatArray, float]]:
-        databases, white = self.whitened(row)
-        sizes = (white**2).sum(axis=2).mean(axis=1)
-        order = np.argsort(sizes, kind="stable")[np.sort(sizes) > 0]
-        if not len(order):
-            return []
-        chosen = order[((np.arange(min(days, len(order))) + 0.5) * len(order) / min(days, len(order))).astype(int)]
-        changes = white[chosen].mean(axis=1)
-        lengths = np.linalg.norm(changes, axis=1)
-        units = (changes / lengths[:, None]).T
-        others = (self.fit.whitened @ units).reshape(self.fit.n, -1, len(chosen))
-        others[databases] -= white @ units
-        others = others.reshape(-1, len(chosen)).T
-        return [(side, side + length, 1.0 / len(chosen)) for side, length in zip(others, lengths.tolist(), strict=True)]
-
-    def days_of(self, rows: IntArray) -> IntArray:
-        """(rows,) on how many days each is looked at."""
-        exposed = np.isin(rows, self.rows[:MOST_EXPOSED])
-        return np.where(exposed, DAYS, _FEW_DAYS)
-
-    def blocks(self, rows: IntArray, *, present: bool) -> Iterator[Directions]:
+    def blocks(self, rows: IntArray) -> Iterator[Directions]:
         """Directions of these people, some at a time."""
-        step = _BLOCK
-        for days in (DAYS, _FEW_DAYS) if present else (1,):
-            group = rows[self.days_of(rows) == days] if present else rows
-            for start in range(0, len(group), max(1, step // days)):
-                part = group[start : start + max(1, step // days)]
-                yield self.there(part, days) if present else self.on_random_day(part)
+        for start in range(0, len(rows), _BLOCK):
+            yield self.on_random_day(rows[start : start + _BLOCK])
 
-    def curves(self, epsilons: FloatArray, *, present: bool) -> FloatArray:
-        """(rows, epsilons) delta of each of ``rows``: in one direction, or on average over days when they are there."""
+    def curves(self, epsilons: FloatArray) -> FloatArray:
+        """(rows, epsilons) delta of each of ``rows``, in one direction or by a likelihood ratio."""
         grid = epsilons if len(epsilons) <= _MOST_EPSILONS else _spread_out(epsilons)
         position = np.full(int(self.rows.max(initial=-1)) + 1, -1)
         position[self.rows] = np.arange(len(self.rows))
         out = np.zeros((len(self.rows), len(grid)))
 
         def task(directions: Directions) -> tuple[IntArray, FloatArray]:
-            sticks = hockey_sticks(directions, self.bandwidths(directions), grid)
-            return directions.owner, sticks * directions.weight[:, None]
+            return directions.owner, hockey_sticks(directions, self.bandwidths(directions), grid)
 
         _ = self.relative_bandwidths  # computed once, not by each thread
         with ThreadPoolExecutor(workers()) as pool:
-            for owner, sticks in pool.map(task, self.blocks(self.rows, present=present)):
-                np.add.at(out, position[owner], sticks)
-        if not present:
-            for place, row in enumerate(self.rows[:_BY_RATIO].tolist()):
-                risk = self._ratio_of(row)
-                if risk is not None:
-                    out[place] = np.maximum(out[place], risk.curves(grid)[0])
+            for owner, sticks in pool.map(task, self.blocks(self.rows)):
+                out[position[owner]] = sticks
+        for place, row in enumerate(self.rows[:_BY_RATIO].tolist()):
+            risk = self._ratio_of(row)
+            if risk is not None:
+                out[place] = np.maximum(out[place], risk.curves(grid)[0])
         out = np.minimum(out, 1.0)
         return out if grid is epsilons else chords(np.exp(epsilons), np.exp(grid), out)
 
@@ -190,7 +154,7 @@ class SeveralCells:
         Blocks in which nobody needs more than the largest so far are passed over.
         """
         best = 0.0
-        for directions in self.blocks(self.rows, present=False):
+        for directions in self.blocks(self.rows):
             h = self.bandwidths(directions)
             if not np.any(hockey_sticks(directions, h, np.array([best])) > delta):
                 continue
@@ -253,23 +217,13 @@ class SeveralCells:
 def hockey_sticks(directions: Directions, bandwidths: FloatArray, epsilons: FloatArray) -> FloatArray:
     """(rows, epsilons) the larger of both directions; exactly 0 where the ratio of densities is proved to stay within
     e^epsilon."""
-    if not len(directions.owner):
-        return np.zeros((0, len(epsilons)))
+    out = np.zeros((len(directions.owner), len(epsilons)))
     shifts = np.abs(directions.moved - directions.others).max(axis=1) / bandwidths
-    block = pairs_block(directions, bandwidths)
-    e = np.exp(np.minimum(epsilons, LARGEST_EPSILON))
-    if block is not None:
-        sticks = np.minimum(block.sticks(e), 1.0)
-    else:
-        parts = zip(directions.others, directions.moved, bandwidths.tolist(), strict=True)
-        sticks = np.stack([_far_apart(others, moved, h, epsilons) for others, moved, h in parts])
-    return np.where(shifts[:, None] > epsilons, sticks, 0.0)
-
-
-def pairs_block(directions: Directions, bandwidths: FloatArray) -> PresenceBlock | None:
-    """The rows as a block; None where points are too far apart."""
-    weights = np.ones((len(directions.owner), 1))
-    return block_of(directions.others, directions.moved[:, None, :], weights, bandwidths)
+    for row in np.flatnonzero(shifts > epsilons.min()).tolist():
+        others, moved = directions.others[row], directions.moved[row]
+        source = LaplaceBlock(others, moved[None, :], float(bandwidths[row]))
+        out[row] = Block(source, np.zeros(0), np.zeros((1, 0)), slack=slack(others)).curves(epsilons)[0]
+    return np.where(shifts[:, None] > epsilons, np.minimum(out, 1.0), 0.0)
 
 
 def chords(x: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:
@@ -281,25 +235,7 @@ def chords(x: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:
     return np.asarray(values[:, place] * (1 - share) + values[:, place + 1] * share)
 
 
-def _far_apart(others: FloatArray, moved: FloatArray, bandwidth: float, epsilons: FloatArray) -> FloatArray:
-    source = LaplaceBlock(others, moved[None, :], bandwidth)
-    return np.asarray(Block(source, np.zeros(0), np.zeros((1, 0)), slack=slack(others)).curves(epsilons)[0])
-
-
 def _spread_out(epsilons: FloatArray) -> FloatArray:
     """Some of many rising epsilons, the first and the last among them."""
     places = np.unique(np.linspace(0, len(epsilons) - 1, _MOST_EPSILONS).astype(int))
     return np.asarray(epsilons[places])
-
-
-def _stacked(rows: IntArray, pairs: list[list[tuple[FloatArray, FloatArray, float]]]) -> Directions:
-    owner = np.repeat(rows, [len(own) for own in pairs])
-    flat = [pair for own in pairs for pair in own]
-    if not flat:
-        return Directions(owner, np.zeros((0, 1)), np.zeros((0, 1)), np.zeros(0))
-    return Directions(
-        owner,
-        np.stack([others for others, _, _ in flat]),
-        np.stack([moved for _, moved, _ in flat]),
-        np.array([weight for _, _, weight in flat]),
-    )

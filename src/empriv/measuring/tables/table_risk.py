@@ -24,16 +24,14 @@ from empriv.errors import InputError
 from empriv.measuring.contract import RiskContract, smallest_epsilons
 from empriv.measuring.densities.density import Density, density_or_default
 from empriv.measuring.given.terms import Term
-from empriv.measuring.joint.directions import Leak
 from empriv.measuring.line.risk import Risk
-from empriv.measuring.tables.each_cell import EachCell, GivenRest, Line, given_rest, lines_of
+from empriv.measuring.tables.directions import Leak
+from empriv.measuring.tables.each_cell import EachCell, GivenRest, Line, lines_of
 from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
 from empriv.measuring.tables.leaks import table_leaks
 from empriv.measuring.tables.several import MOST_EXPOSED, Directions, SeveralCells, hockey_sticks
 from empriv.results import FloatArray, IntArray, Results
-
-_NORMAL = 5.99  # Jarque and Bera: a normal law is beyond it in 5%
 
 
 def measure_table(results: Results, *, density: Density | None = None, known: Sequence[Term] = ()) -> TableRisk:
@@ -63,7 +61,7 @@ def measure_table(results: Results, *, density: Density | None = None, known: Se
 class TableRisk(RiskContract):
     """How private a whole table is for every individual: an estimate from the databases at hand.
 
-    Made by `empriv.measure` and `empriv.audit` of a query that gives more than two numbers.
+    Made by `empriv.measure` and `empriv.audit` of a query that gives several numbers.
 
     Attributes
     ----------
@@ -97,13 +95,12 @@ class TableRisk(RiskContract):
     def curves(self, epsilons: FloatArray) -> FloatArray:
         out = self.alone_curves(epsilons)
         with progress(len(self.lines) + 1, "Measuring cells") as advance:
-            for line, risks in self.along_lines():
-                for risk in risks.values():
-                    out[line.rows] = np.maximum(out[line.rows], risk.delta_i(epsilons))
+            for line, risk in self.along_lines():
+                out[line.rows] = np.maximum(out[line.rows], risk.delta_i(epsilons))
                 advance(1)
             several = self.several.rows
             if len(several):
-                out[several] = np.maximum(out[several], self.several.curves(epsilons, present=False))
+                out[several] = np.maximum(out[several], self.several.curves(epsilons))
             advance(1)
         return np.maximum(out, self.leaked()[:, None])
 
@@ -113,15 +110,14 @@ class TableRisk(RiskContract):
         out = np.where(self.leaked() > delta, np.inf, 0.0)
         for name, rows in self.touching.items():
             out[rows] = np.maximum(out[rows], self.components[name].epsilon_i(delta)[rows])
-        for line, risks in self.along_lines():
-            for risk in risks.values():
-                out[line.rows] = np.maximum(out[line.rows], risk.epsilon_i(delta))
+        for line, risk in self.along_lines():
+            out[line.rows] = np.maximum(out[line.rows], risk.epsilon_i(delta))
         several = self.several.rows
         if len(several):
 
             def broken(epsilons: FloatArray) -> npt.NDArray[np.bool_]:
                 rising, back = np.unique(epsilons, return_inverse=True)
-                curves = self.several.curves(rising, present=False)
+                curves = self.several.curves(rising)
                 return np.asarray(curves[np.arange(len(several)), back] > delta)
 
             out[several] = np.maximum(out[several], smallest_epsilons(broken, len(several)))
@@ -132,7 +128,7 @@ class TableRisk(RiskContract):
         if (self.leaked() > delta).any():
             return math.inf
         alone = (self.components[name].epsilon(delta) for name in self.touching)
-        lines = (risk.epsilon(delta) for _, risks in self.along_lines() for risk in risks.values())
+        lines = (risk.epsilon(delta) for _, risk in self.along_lines())
         largest = 0.0
         for own in chain(alone, lines):
             largest = max(largest, own)
@@ -176,11 +172,11 @@ class TableRisk(RiskContract):
         """
         grid = np.array([float(epsilon)])
         owners, cells, deltas = [], [], []
-        for line, risks in self.along_lines():
+        for line, risk in self.along_lines():
             if len(line.places) == 1:
                 owners.append(line.rows)
                 cells.append(np.full(len(line.rows), line.places[0]))
-                deltas.append(np.max([risk.delta_i(grid)[:, 0] for risk in risks.values()], axis=0))
+                deltas.append(risk.delta_i(grid)[:, 0])
         for rows, places, directions in self._each_cell_of_several():
             owners.append(rows)
             cells.append(places)
@@ -193,13 +189,6 @@ class TableRisk(RiskContract):
             "cell": names[place.astype(np.int64)[order]].astype(np.str_),
             "delta_i": np.asarray(delta[order], float),
         }
-
-    def given_presence(self) -> RiskContract:
-        """The risk on a database that the person is in, where the paper's is averaged over all databases."""
-        from empriv.measuring.tables.table_presence import TablePresenceRisk  # which is made of tables
-
-        source = None if self.made_from is None else self.made_from.given_presence()
-        return TablePresenceRisk(self.results, self, made_from=source)
 
     @cached_property
     def from_below(self) -> BoolArray:
@@ -218,18 +207,6 @@ class TableRisk(RiskContract):
         return np.bincount(owner, minlength=self.results.n_individuals).astype(float)
 
     @cached_property
-    def turned_elsewhere(self) -> FloatArray:
-        """(individuals,) databases in which each changes what kind of outcome a cell is, their only cell apart."""
-        only = np.full(self.results.n_individuals, -1)
-        for line in self.lines:
-            if len(line.places) == 1:
-                only[line.rows] = self.fit.kept[line.places[0]]
-        entry, cell = self.influences.turns.T
-        elsewhere = np.unique(entry[only[self.influences.owner[entry]] != cell])
-        owner = self.influences.owner[elsewhere]
-        return np.bincount(owner, minlength=self.results.n_individuals).astype(float)
-
-    @cached_property
     def kept_values(self) -> FloatArray:
         """(N, r) the kept cells themselves, their mean where they are no number."""
         d = len(self.fit.cells)
@@ -240,22 +217,6 @@ class TableRisk(RiskContract):
     def kept_spreads(self) -> FloatArray:
         """(r,) standard deviation of each kept cell."""
         return np.asarray(self.fit.spreads[self.fit.kept])
-
-    @cached_property
-    def peculiar(self) -> BoolArray:
-        """(r,) kept cells of which what is left is not as good as normal, by skewness and kurtosis."""
-        z = self.fit.given_rest / np.maximum(self.fit.given_rest.std(axis=0), 1e-300)
-        z = z - z.mean(axis=0)
-        statistic = self.fit.n * ((z**3).mean(axis=0) ** 2 / 6 + ((z**4).mean(axis=0) - 3) ** 2 / 24)
-        return np.asarray(statistic > _NORMAL)
-
-    def may_tell_more_alone(self, name: str) -> bool:
-        """Whether a cell alone may tell more than given the rest: where outcomes have a mass of their own, the others
-        determine it, or it is far from normal. What is left of another is always narrower."""
-        cell = self.fit.cells.index(name)
-        pairs = self.components[name].pairs
-        place = np.flatnonzero(self.fit.kept == cell)
-        return bool(len(pairs.names) or pairs.own or not len(place) or self.peculiar[place[0]])
 
     @cached_property
     def workspace(self) -> dict[Any, Any]:
@@ -295,25 +256,19 @@ class TableRisk(RiskContract):
         groups = (people[order[ends[cell] : ends[cell + 1]]] for cell in range(len(self.fit.cells)))
         return {name: np.sort(group) for name, group in zip(self.fit.cells, groups, strict=True) if len(group)}
 
-    def along_lines(self) -> Iterator[tuple[Line, dict[str, Risk]]]:
-        """Each line with the risk of its people given all that they do not touch, on each scale that suits it."""
+    def along_lines(self) -> Iterator[tuple[Line, Risk]]:
+        """Each line with the risk of its people given all that they do not touch."""
         for number, line in enumerate(self.lines):
-            yield line, self.along_line(number)
-
-    def along_line(self, number: int, *, shrink: float = 1.0) -> dict[str, Risk]:
-        """The same of one line, with what is left along it shrunk, as an upper bound wants it; kept."""
-        key = number, shrink
-        if key not in self._measured:
-            self._measured[key] = self.rest.risks(self.lines[number], shrink=shrink)
-        return self._measured[key]
+            if number not in self._measured:
+                self._measured[number] = self._rest.risk(line)
+            yield line, self._measured[number]
 
     @cached_property
-    def rest(self) -> GivenRest:
-        """Cells given the rest, on several scales."""
-        return given_rest(self.results, self.fit, self.influences, self.recipe)
+    def _rest(self) -> GivenRest:
+        return GivenRest(self.results, self.influences, self.fit, self.recipe)
 
     @cached_property
-    def _measured(self) -> dict[tuple[int, float], dict[str, Risk]]:
+    def _measured(self) -> dict[int, Risk]:
         return {}
 
     def _each_cell_of_several(self) -> list[tuple[IntArray, IntArray, Directions]]:
@@ -337,7 +292,7 @@ class TableRisk(RiskContract):
                 before += list((left / scale).T)
                 after += list((without.reshape(left.shape) / scale).T)
             owner = np.array(owners, np.int64)
-            directions = Directions(owner, np.stack(before), np.stack(after), np.ones(len(owner)))
+            directions = Directions(owner, np.stack(before), np.stack(after))
             out.append((owner, np.array(places), directions))
         return out
 

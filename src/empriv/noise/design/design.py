@@ -7,6 +7,7 @@ One bound judges an answer with noise and without (`noise.judging`); the least n
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +21,19 @@ from empriv.measuring.line.risk import Risk
 from empriv.noise import METHODS
 from empriv.noise.design.bisecting import least_noise
 from empriv.noise.design.deconvolution import paper_law
+from empriv.noise.design.table_design import design_table_noise
 from empriv.noise.judging import PRESENCES, JudgedAnswer
 from empriv.noise.law import Law, check_granularity, decimal_at_most, own_rounding, suggested_granularity
-from empriv.noise.measured import asks_presence, holds_no_answers, one_number, unit_of
+from empriv.noise.measured import (
+    asks_presence,
+    has_several,
+    holds_no_answers,
+    one_number,
+    several_numbers,
+    unit_of,
+)
 from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 
 __all__ = ["METHODS", "classical_noise", "design_noise", "offered_granularity"]
 
@@ -51,12 +61,13 @@ def design_noise(
     epsilon: float,
     delta: float,
     method: str = "least",
-    granularity: float | None = None,
+    granularity: float | Mapping[str, float] | None = None,
     bound: float | None = None,
     presence: str | None = None,
     dither: bool = False,
     times: int = 1,
-) -> Noise:
+    consistent: bool = False,
+) -> Noise | TableNoise:
     """Noise under which the upper bound of every individual's delta_i at ``epsilon`` is at most ``delta``.
 
     Parameters
@@ -77,10 +88,16 @@ def design_noise(
         verdict does; "random" in a random one alone, as in the paper. Default: as the audit asks, else both
     dither : at least as much noise as lets the bound assume nothing of the answers' law
     times : publications, each from a database of its own, that together keep the target; by "least"
+    consistent : of several numbers, make cells add up again after the noise, by least squares: margins are the sums of
+        their cells. It can only reduce the noise, and what is released is then no multiple of the granularity
+
+    Several numbers get noise on each, of scales that one search finds; they take "least", ``granularity`` (one, or by
+    name), ``presence`` and ``consistent`` alone.
 
     Returns
     -------
     Noise
+        a `TableNoise` for several numbers
 
     Examples
     --------
@@ -91,6 +108,39 @@ def design_noise(
     >>> noise.achieved_delta() <= 0.05
     True
     """
+    if has_several(risk):
+        if method != "least" or bound is not None or dither or times != 1:
+            raise InputError(
+                "Several numbers must be given noise by the method 'least' of one publication, without bound or dither."
+            )
+        usual = "both" if asks_presence(risk) else "random"
+        return design_table_noise(
+            several_numbers(risk), epsilon=epsilon, delta=delta, granularity=granularity, consistent=consistent,
+            presence=usual if presence is None else one_of("presence", presence, PRESENCES),
+        )  # fmt: skip
+    if consistent:
+        raise InputError("`consistent` must be for several numbers, got one.")
+    if isinstance(granularity, Mapping):
+        raise InputError("`granularity` must be one number for noise on one number, got several by name.")
+    return noise_for_one(
+        risk, epsilon=epsilon, delta=delta, method=method, granularity=granularity, bound=bound, presence=presence,
+        dither=dither, times=times,
+    )  # fmt: skip
+
+
+def noise_for_one(
+    risk: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    method: str = "least",
+    granularity: float | None = None,
+    bound: float | None = None,
+    presence: str | None = None,
+    dither: bool = False,
+    times: int = 1,
+) -> Noise:
+    """`design_noise` of one number."""
     one = one_number(risk)
     finite_epsilon(epsilon)
     if not 0 < epsilon <= _LARGEST_EPSILON:

@@ -19,7 +19,6 @@ from empriv.report.charts.laws import density_chart, outcomes_chart
 from empriv.report.charts.people import delta_i_chart
 from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.charts.table_chart import table_chart
-from empriv.report.charts.together import pair_chart
 from empriv.report.gather import Material, gather
 
 IN_VIEW, AGAIN, TABLE, BY_ITSELF = ("results", "delta"), "publications", "table", "density"
@@ -34,7 +33,6 @@ CHARTS: dict[str, Callable[[Material], Chart | None]] = {
     "density": density_chart,
     "outcomes": outcomes_chart,
     "table": table_chart,
-    "joint": pair_chart,
     "known": known_chart,
     "delta_i": delta_i_chart,
 }

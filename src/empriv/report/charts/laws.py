@@ -1,6 +1,6 @@
 """Charts of laws: densities with and without an individual, and outcomes with a mass of their own.
 
-Several numbers are in `together`, what is known in `known`, noise in `released`.
+Several numbers are in `table_chart`, what is known in `known`, noise in `released`.
 """
 
 from __future__ import annotations

@@ -168,12 +168,13 @@ def cards_of(material: Material, verdicts: Sequence[tuple[str, Verdict]]) -> lis
     day = None if of_verdict is None else of_verdict.day
     if day is not None:
         where = ", on a typical database" if day.varies else ""
+        what = shortened(day.cell, 40) or "the answer"
         most = (
             "somebody changes whether there is an answer"
             if np.isinf(day.largest)
             else (f"the most that anyone moved it is {amount(day.largest, audit.unit)}")
         )
-        cards.append(Card(amount(day.typical, audit.unit), f"moves of the answer up to that are hidden{where}; {most}"))
+        cards.append(Card(amount(day.typical, audit.unit), f"moves of {what} up to that are hidden{where}; {most}"))
     upper = float(material.band["upper"][material.start])
     often = "" if audit.times == 1 else f", of all {audit.times:,} publications together"
     delta = float(material.curves.delta[material.start])

@@ -17,9 +17,9 @@ from empriv.auditing.audit import Audit
 from empriv.auditing.deciding import typical_answer
 from empriv.base.harmless import shortened, visible
 from empriv.base.storage import write_atomically
-from empriv.noise.joint_noise import JointNoise
 from empriv.noise.law import Law
 from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 from empriv.report.charts.answers import answers_chart, answers_of, predictable
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.released import released_chart
@@ -50,7 +50,7 @@ class NoiseFacts:
 
 
 def noise_report(
-    noise: Noise | JointNoise, path: str | PathLike[str], *, audit: Audit, title: str | None = None
+    noise: Noise | TableNoise, path: str | PathLike[str], *, audit: Audit, title: str | None = None
 ) -> Path:
     """Write the page of an answer with noise, mode 0600.
 
@@ -114,11 +114,11 @@ def _(noise: Noise) -> NoiseFacts:
 
 
 @facts_of_noise.register
-def _(noise: JointNoise) -> NoiseFacts:
-    return NoiseFacts(noise.laws, {"of all numbers together": noise.achieved_delta}, "", "joint")
+def _(noise: TableNoise) -> NoiseFacts:
+    return NoiseFacts(noise.laws, {"of all numbers together": noise.achieved_delta()}, "", noise.method)
 
 
-def _cards(noise: Noise | JointNoise, facts: NoiseFacts, audit: Audit) -> list[Card]:
+def _cards(noise: Noise | TableNoise, facts: NoiseFacts, audit: Audit) -> list[Card]:
     cards = [Card(_limit(noise), f"the target at epsilon {label(noise.epsilon)}")]
     cards += [Card(number(delta), f"delta at most, with the noise, {where}") for where, delta in facts.achieved.items()]
     if len(facts.laws) == 1:
@@ -127,11 +127,11 @@ def _cards(noise: Noise | JointNoise, facts: NoiseFacts, audit: Audit) -> list[C
     return cards
 
 
-def _limit(noise: Noise | JointNoise) -> str:
+def _limit(noise: Noise | TableNoise) -> str:
     return f"delta {number(noise.delta)}"
 
 
-def _target(noise: Noise | JointNoise) -> str:
+def _target(noise: Noise | TableNoise) -> str:
     return f"{_limit(noise)} at epsilon {label(noise.epsilon)}"
 
 

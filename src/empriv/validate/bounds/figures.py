@@ -6,7 +6,7 @@ the kind of risk (`bounds_of`). `verdict` decides whether a target is met.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
@@ -22,16 +22,14 @@ from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.contract import RiskContract, Several, total_risk_of
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.presence import PresenceRisk
-from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
-from empriv.measuring.tables import TablePresenceRisk, TableRisk
+from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray
-from empriv.validate.bounds.joint_bounds import joint_lower_bounds, joint_upper_bounds
 from empriv.validate.bounds.line_bounds import draws_averaged, floor, line_bounds
-from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernel_of
+from empriv.validate.bounds.noise_as_kernel import NoiseGiven, is_noise, kernel_of
 from empriv.validate.bounds.present import presence_lower_bounds, presence_upper_bounds
-from empriv.validate.bounds.table_bounds import table_lower_bounds, table_presence_bounds, table_upper_bounds
+from empriv.validate.bounds.table_bounds import table_bounds
 from empriv.words.findings import Finding
 from empriv.words.sentences import number, percent
 
@@ -102,13 +100,26 @@ class BoundsAsked:
     Attributes
     ----------
     level : of confidence
-    kernel : the noise that is added to the answer; None as it is
-    reach : the most that anybody may move the answer, where that is declared
+    noise : that is added to the answer, or to each cell; 0 as it is
     """
 
     level: float
-    kernel: NoiseKernel | None = None
-    reach: float | None = None
+    noise: NoiseGiven = 0.0
+
+    @property
+    def kernel(self) -> NoiseKernel | None:
+        """The noise of one number; None as it is."""
+        return kernel_of(self.noise)[0]
+
+    @property
+    def reach(self) -> float | None:
+        """The most that anybody may move the answer, where that is declared."""
+        return kernel_of(self.noise)[1]
+
+    @property
+    def noisy(self) -> bool:
+        """Whether there is noise."""
+        return is_noise(self.noise)
 
 
 def bounds(
@@ -125,7 +136,8 @@ def bounds(
     epsilon : a number, or an array for a curve; each epsilon's bound holds by itself at the level
     level : probability, over the draw of the databases, with which a bound holds; default 0.95, at which the upper
         bound was validated (for a scan, the level that it was made with)
-    noise : added to the answer: the scale of Laplace noise, or a `Noise`; 0 judges the answer as it is. Of one number
+    noise : added to the answer: the scale of Laplace noise, or a `Noise`; 0 judges the answer as it is. Of a
+        table, as for `cover_by_cell`
 
     Returns
     -------
@@ -142,9 +154,8 @@ def bounds(
     """
     level = confidence_level(risk.usual_level if level is None else level)
     epsilon_grid(epsilon)
-    kernel, reach = kernel_of(noise)
-    own = bounds_of(risk, epsilon, BoundsAsked(level, kernel, reach))
-    if risk.made_from is None or kernel is not None:
+    own = bounds_of(risk, epsilon, BoundsAsked(level, noise))
+    if risk.made_from is None or is_noise(noise):
         return own
     return _capped(risk, own, bounds(risk.made_from, epsilon, level))
 
@@ -181,7 +192,7 @@ def bounds_of(risk: RiskContract, epsilon: float | Several, asked: BoundsAsked) 
 
 def no_noise(asked: BoundsAsked) -> None:
     """Refuse noise where it is not the kernel of one number."""
-    if asked.kernel is not None:
+    if asked.noisy:
         raise InputError("`noise` must be 0 for anything but one number published once, got noise.")
 
 
@@ -238,63 +249,13 @@ def level_of_each(level: float, parts: int) -> float:
     return 1.0 - (1.0 - level) / parts
 
 
-@bounds_of.register
-def _(risk: JointRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    no_noise(asked)
+@bounds_of.register(TableRisk)
+def bounds_of_table(risk: TableRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
+    """Of the paper's pair, from the bounds of each day: see `table_bounds`."""
     grid = np.atleast_1d(np.asarray(epsilon, float))
-    n, level = risk.results.n_databases, asked.level
-    lower = joint_lower_bounds(risk, grid, level)
-    findings = []
-    if n < LEAST_DATABASES:
-        upper_i = _no_upper(risk, grid)
-        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
-    else:
-        upper_i = np.maximum(joint_upper_bounds(risk, grid, level), risk.delta_i(grid))
-        findings.append(Finding("joint-bound"))
-    findings += [*draws_averaged(risk.results.draws or 1), *other_level(level)]
-    return make_bounds(risk, epsilon, asked, lower, upper_i, findings)
-
-
-@bounds_of.register
-def _(risk: TableRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    def bound(grid: FloatArray) -> FloatArray:
-        return table_upper_bounds(risk, grid, asked.level)
-
-    return _of_table(risk, risk, epsilon, asked, bound, [])
-
-
-@bounds_of.register
-def _(risk: TablePresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    def bound(grid: FloatArray) -> FloatArray:
-        return table_presence_bounds(risk, grid, asked.level)
-
-    return _of_table(risk, risk.on_random_day, epsilon, asked, bound, [Finding("given-presence")], present=True)
-
-
-def _of_table(
-    risk: RiskContract,
-    table: TableRisk,
-    epsilon: float | Several,
-    asked: BoundsAsked,
-    bound: Callable[[FloatArray], FloatArray],
-    findings: list[Finding],
-    *,
-    present: bool = False,
-) -> Bounds:
-    """Bounds of ``table``, on a random day or where people are there: ``risk`` says which."""
-    no_noise(asked)
-    grid = np.atleast_1d(np.asarray(epsilon, float))
-    n, fit = table.results.n_databases, table.fit
-    lower = table_lower_bounds(table, grid, asked.level, 0, present=present)
-    if n < LEAST_DATABASES:
-        upper_i = _no_upper(risk, grid)
-        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
-    else:
-        upper_i = np.maximum(bound(grid), risk.delta_i(grid))
-        numbers = {"n": n, "parameters": fit.rank, "people": int(table.from_below.sum())}
-        findings.append(Finding("table-from-below" if fit.ridge else "table-bound", numbers))
-    findings += [*draws_averaged(table.results.draws or 1), *other_level(asked.level)]
-    return make_bounds(risk, epsilon, asked, lower, upper_i, findings)
+    found = table_bounds(risk, grid, asked.level, asked.noise)
+    findings = [*found.assumes, *draws_averaged(risk.results.draws or 1), *other_level(asked.level)]
+    return make_bounds(risk, epsilon, asked, found.lower, found.upper_i, findings, estimate=found.estimate)
 
 
 @bounds_of.register
@@ -346,7 +307,7 @@ def make_bounds(
     upper_i = _falling(np.minimum(upper_i, 1.0), order)
     estimate = risk.delta(grid) if estimate is None else estimate
     lower = np.clip(lower, 0.0, 1.0)
-    least = 0.0 if asked.kernel is not None else floor(risk.results.n_databases, asked.level)
+    least = 0.0 if asked.noisy else floor(risk.results.n_databases, asked.level)
     upper = np.maximum(upper_i.max(axis=0, initial=least), np.maximum(lower, estimate))
     single = np.ndim(epsilon) == 0
 

@@ -1,9 +1,10 @@
-"""`kernel_of`: the noise that somebody names, as the judge takes it."""
+"""`kernel_of` and `kernels_of`: the noise that somebody names, of one number or of each cell, as the judge takes it."""
 
 from __future__ import annotations
 
 import math
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -22,7 +23,34 @@ class HasKernel(Protocol):
     def scale(self) -> float: ...
 
 
-NoiseGiven: TypeAlias = float | HasKernel
+@runtime_checkable
+class HasCellNoise(Protocol):
+    """Noise of several numbers, such as a `TableNoise`: one kernel for each by name, None where there is none."""
+
+    @property
+    def cell_kernels(self) -> Mapping[str, NoiseKernel | None]: ...
+
+
+NoiseGiven: TypeAlias = float | HasKernel | HasCellNoise | Mapping[str, float]
+
+
+def is_noise(noise: Any) -> bool:
+    """Whether there is any."""
+    return not (isinstance(noise, int | float | np.integer | np.floating) and float(noise) == 0)
+
+
+def kernels_of(noise: NoiseGiven, names: Sequence[str]) -> tuple[NoiseKernel | None, ...] | None:
+    """The kernel of each of several numbers; None where nothing is added to any of them."""
+    if isinstance(noise, HasCellNoise):
+        given: Mapping[str, Any] = noise.cell_kernels
+    elif isinstance(noise, Mapping):
+        given = {name: kernel_of(scale)[0] for name, scale in noise.items()}
+    else:
+        given = dict.fromkeys(names, kernel_of(noise)[0])
+    if set(given) != set(names):
+        raise InputError(f"`noise` must hold each of the {len(names)} numbers by name, and no other.")
+    kernels = tuple(given[name] for name in names)
+    return None if all(kernel is None for kernel in kernels) else kernels
 
 
 def kernel_of(noise: NoiseGiven) -> tuple[NoiseKernel | None, float | None]:

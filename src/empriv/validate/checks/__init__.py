@@ -4,9 +4,8 @@ from empriv.validate.checks import (
     given,
     one_number,
     series,
-    several_numbers,
     whole_tables,
 )  # they register their checks
 from empriv.validate.checks.check import Check, checks, checks_of
 
-__all__ = ["Check", "checks", "checks_of", "given", "one_number", "series", "several_numbers", "whole_tables"]
+__all__ = ["Check", "checks", "checks_of", "given", "one_number", "series", "whole_tables"]

@@ -1,6 +1,6 @@
 """How far the estimate depends on choices and luck: the bandwidth, the kernel, the individuals at hand.
 
-Figures only; `one_number` and `several_numbers` judge how grave they are.
+Figures only; `one_number` judges how grave they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from empriv.errors import InputError
 from empriv.measuring.densities.density import Density, Kde, Mixture, VariableKde
 from empriv.measuring.densities.kernels import kernel_named
-from empriv.measuring.joint.joint_risk import JointRisk
 from empriv.measuring.line.atoms import Pairs
 from empriv.measuring.line.blocks import largest_shifts
 from empriv.measuring.line.risk import Risk, pairs_of, risk_of_pairs
@@ -60,7 +59,7 @@ def _entries(starts: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
     return begins, np.arange(begins[-1]) + np.repeat(starts[rows] - begins[:-1], counts)
 
 
-def riskiest(risk: Risk | JointRisk, epsilon: float, most: int = _MOST) -> IntArray:
+def riskiest(risk: Risk, epsilon: float, most: int = _MOST) -> IntArray:
     """Individuals of the largest delta_i, then of the largest shift."""
     return np.lexsort((-risk.shifts, -risk.delta_i(float(epsilon))))[:most]
 

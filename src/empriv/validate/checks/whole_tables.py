@@ -2,17 +2,17 @@
 
 What only a table has: how many parameters its databases carry, whether what is left of a cell depends on the rest of
 the table other than in straight lines (`bent`), whether it has an edge that so many parameters smear (`edge`) or two
-peaks (`flat`), and whether cells together have last digits that no cell has alone (`digits-together`). The checks of
-one number are made of the cells that expose the riskiest people.
+peaks (`flat`). These are made of the cells that people move most, and where one of them objects, only noise counts
+(`objected_places`); so are the checks of one number.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from empriv.measuring.tables import TablePresenceRisk, TableRisk
-from empriv.measuring.tables.digits_together import digits_together
-from empriv.measuring.tables.each_cell import PLAIN, SCALES
+from empriv.measuring.tables import TableRisk
 from empriv.measuring.tables.left_over import depends_on_rest, edge_gain, flatness
 from empriv.results import FloatArray, IntArray
 from empriv.validate.checks.check import (
@@ -31,6 +31,7 @@ from empriv.validate.ground import ground_of
 _MANY = 0.5  # parameters in a database from which on figures are larger than the truth
 _SERIES = 12  # principal axes of the table that are looked at in their order
 _SHORT = 0.78  # a normal sample's kurtosis strays less far below 3 than its standard deviation says
+_LOOKED_AT = 8  # kept cells
 _EDGE = 0.27  # gain of an edge from which on the bound cannot tell: it held below, and did not above
 
 
@@ -38,13 +39,11 @@ _EDGE = 0.27  # gain of an edge from which on the bound cannot tell: it held bel
 def _(risk: TableRisk, epsilon: float, rng: int) -> list[Check]:
     n = risk.results.n_databases
     rows = np.argsort(-risk.delta_i(float(epsilon)), kind="stable")[:RISKIEST]
-    places = riskiest_places(risk, rows)
-    names = [risk.fit.cells[risk.fit.kept[place]] for place in places] or list(risk.fit.cells[:1])
+    names = [risk.fit.cells[risk.fit.kept[place]] for place in looked_at_places(risk)] or list(risk.fit.cells[:1])
     alone = {name: risk.components[name] for name in names}
     return [
         _carried(risk),
-        *([bent_check(risk, places, rng), edge_check(risk, places), flat_check(risk, places)] if len(places) else []),
-        together_check(risk),
+        *rest_checks(risk, rng),
         order_check(risk.results, _series(risk, rows), rng),
         number_check(n),
         *(leak_check(leak.name, leak.n_individuals, leak.largest_share) for leak in risk.leaks),
@@ -55,20 +54,69 @@ def _(risk: TableRisk, epsilon: float, rng: int) -> list[Check]:
     ]
 
 
-@checks_of.register
-def _(risk: TablePresenceRisk, epsilon: float, rng: int) -> list[Check]:
-    return checks_of(risk.on_random_day, epsilon, rng)
+def looked_at_places(risk: TableRisk) -> IntArray:
+    """Places of the kept cells that somebody moves most, in units of what is left of them."""
+    largest = np.zeros(len(risk.fit.kept))
+    np.maximum.at(largest, risk.influences.places, np.abs(risk.influences.values))
+    largest *= np.sqrt(np.diag(risk.fit.precision))
+    order = np.argsort(-largest, kind="stable")[:_LOOKED_AT]
+    return np.sort(order[largest[order] > 0])
 
 
-def riskiest_places(risk: TableRisk, rows: IntArray) -> IntArray:
-    """Places of the kept cells that these people change most, one each."""
-    out = []
-    for row in rows.tolist():
-        _, places, changes = risk.influences.of(row)
-        if len(places) and len(changes):
-            size = (changes**2).mean(axis=(0, 1)) * np.diag(risk.fit.precision)[places]
-            out.append(int(places[np.argmax(size)]))
-    return np.unique(np.array(out, np.int64))
+def objected_places(risk: TableRisk) -> IntArray:
+    """Places of the kept cells, of those that are looked at, whose law depends on the rest of the table, or is smeared
+    by the regression on it: there only noise counts."""
+    found = objections_of(risk)
+    p = np.minimum(1.0, found.p * len(found.places))
+    return np.asarray(found.places[(p <= SIGNIFICANT) | (found.gain > _EDGE) | (found.flat > found.flattest)])
+
+
+@dataclass(frozen=True, eq=False)
+class Objections:
+    """What speaks against taking what is left of cells as one law: (cells,) each.
+
+    Attributes
+    ----------
+    places : of the kept cells that were looked at
+    p : of being independent of the rest of the table
+    gain : of a hard edge
+    flat, flattest : how much flatter than a normal law, and from when on that is no chance: it is passed by chance, for
+        some cell of a normal table, in one table of a hundred
+    """
+
+    places: IntArray
+    p: FloatArray
+    gain: FloatArray
+    flat: FloatArray
+    flattest: float
+
+
+def objections_of(risk: TableRisk, rng: int = 0) -> Objections:
+    """Look at the cells that people move most; kept with the risk."""
+    if "objections" not in risk.workspace:
+        risk.workspace["objections"] = _objections(risk, rng)
+    made = risk.workspace["objections"]
+    assert isinstance(made, Objections)
+    return made
+
+
+def _objections(risk: TableRisk, rng: int) -> Objections:
+    from scipy.special import ndtri  # slow import
+
+    places = looked_at_places(risk)
+    parts = [_beside_rest(risk, place) for place in places.tolist()]
+    gains = []
+    for place, (cell, rest) in zip(places.tolist(), parts, strict=True):
+        counts = np.unique(risk.kept_values[:, place], return_counts=True)[1]
+        few = counts[counts > 1].sum() > 0.5 * counts.sum()  # small counts have their edge at 0, which the cell shows
+        gains.append(-np.inf if few else edge_gain(cell, rest))
+    return Objections(
+        places,
+        np.array([depends_on_rest(cell, rest, rng=rng) for cell, rest in parts]),
+        np.array(gains),
+        np.array([flatness(cell, rest) for cell, rest in parts]),
+        _SHORT * float(ndtri(1.0 - 0.01 / max(1, len(places)))),
+    )
 
 
 def _carried(risk: TableRisk) -> Check:
@@ -94,57 +142,26 @@ def _series(risk: TableRisk, rows: IntArray) -> dict[str, FloatArray]:
     return series | {"the influence of the riskiest individuals": np.round(influence, 9)}
 
 
-def bent_check(risk: TableRisk, places: IntArray, rng: int) -> Check:
-    """Whether what is left of cells depends on the rest of the table; on the scale where it does least, since the bound
-    is the largest of all scales."""
-    p = [
-        max(depends_on_rest(cell, rest, rng=rng) for cell, rest in _beside_rest(risk, place))
-        for place in places.tolist()
-    ]
-    smallest = min(1.0, min(p) * len(places))
-    return Check("bent", "error" if smallest <= SIGNIFICANT else "info", {"p": smallest, "cells": len(places)})
+def rest_checks(risk: TableRisk, rng: int) -> list[Check]:
+    """Whether what is left of cells depends on the rest of the table, has a hard edge, or two peaks."""
+    found = objections_of(risk, rng)
+    count = len(found.places)
+    if not count:
+        return []
+    p, gain, flat = min(1.0, float(found.p.min()) * count), float(found.gain.max()), float(found.flat.max())
+    share = float(np.sqrt(risk.fit.rank / risk.fit.n))
+    return [
+        Check("bent", "error" if p <= SIGNIFICANT else "info", {"p": p, "cells": count}),
+        Check("edge", "error" if gain > _EDGE else "info", {"gain": gain, "share": share, "cells": count}),
+        Check(
+            "flat", "error" if flat > found.flattest else "info",
+            {"flatness": flat, "limit": found.flattest, "cells": count},
+        ),
+    ]  # fmt: skip
 
 
-def edge_check(risk: TableRisk, places: IntArray) -> Check:
-    """Whether what is left of cells has a hard edge, which least squares smear; on the scale where it has least.
-
-    Small counts have their edge at 0, where the cell alone shows it.
-    """
-    gains = [-np.inf]
-    for place in places.tolist():
-        counts = np.unique(risk.kept_values[:, place], return_counts=True)[1]
-        if counts[counts > 1].sum() <= 0.5 * counts.sum():
-            gains.append(min(edge_gain(cell, rest) for cell, rest in _beside_rest(risk, place)))
-    gain, share = max(gains), float(np.sqrt(risk.fit.rank / risk.fit.n))
-    return Check("edge", "error" if gain > _EDGE else "info", {"gain": gain, "share": share, "cells": len(places)})
-
-
-def flat_check(risk: TableRisk, places: IntArray) -> Check:
-    """Whether what is left of cells is so flat that it may have two peaks; on the scale where it is least so.
-
-    The limit is passed by chance, for some cell of a normal table, in one table of a hundred.
-    """
-    from scipy.special import ndtri  # heavy, and seldom needed
-
-    flat = max(min(flatness(cell, rest) for cell, rest in _beside_rest(risk, place)) for place in places.tolist())
-    limit = _SHORT * float(ndtri(1.0 - 0.01 / len(places)))
-    return Check("flat", "error" if flat > limit else "info", {"flatness": flat, "limit": limit, "cells": len(places)})
-
-
-def together_check(risk: TableRisk) -> Check:
-    """Whether cells together show a pattern in their last digits that somebody breaks, and that no bound looks for."""
-    draws = risk.results.draws or 1
-    numbers = (risk.results.outcomes == 0).reshape(-1, len(risk.fit.cells))[:, risk.fit.kept]
-    cells = np.where(numbers, risk.kept_values, np.nan)[::draws]
-    pattern = digits_together(cells, risk.fit, risk.influences)
-    if pattern is None:
-        return Check("digits-together", "info")
-    names = " and ".join(risk.fit.cells[risk.fit.kept[place]] for place in pattern.places)
-    return Check("digits-together", "error", {"step": pattern.step}, names)
-
-
-def _beside_rest(risk: TableRisk, place: int) -> list[tuple[FloatArray, FloatArray]]:
-    """A kept cell and the others on each scale that suits it, less what is known, by database.
+def _beside_rest(risk: TableRisk, place: int) -> tuple[FloatArray, FloatArray]:
+    """A kept cell and the others, less what is known, by database.
 
     Without the individual who moves the cell most: it is the others' table that is taken to be of one law, and whoever
     is in several cells at once makes them depend on each other.
@@ -155,13 +172,6 @@ def _beside_rest(risk: TableRisk, place: int) -> list[tuple[FloatArray, FloatArr
     databases, places, changes = risk.influences.of(int(people[np.argmax(moved)]))
     for column, own in enumerate(places.tolist()):
         values[databases, :, own] -= changes[:, :, column]
-    out = []
-    for scale, admitted in risk.rest.admitted.items():
-        if admitted[place]:
-            cells = values.copy()
-            if scale != PLAIN:
-                cells[..., admitted] = SCALES[scale](values[..., admitted])
-            flat = cells.reshape(-1, len(admitted))
-            left = (flat - risk.fit.basis @ (risk.fit.basis.T @ flat)).reshape(values.shape).mean(axis=1)
-            out.append((left[:, place], np.delete(left, place, axis=1)))
-    return out
+    flat = values.reshape(-1, len(risk.fit.kept))
+    left = (flat - risk.fit.basis @ (risk.fit.basis.T @ flat)).reshape(values.shape).mean(axis=1)
+    return left[:, place], np.delete(left, place, axis=1)

@@ -1,0 +1,697 @@
+"""Cover of a table: how large a move each cell hides, and whom the table does not hide.
+
+Whatever somebody did not touch on a day is known. A day in one cell is a line: what is left of that cell given all
+others, moved by what the person did; **cover by cell** is the largest such move that is hidden, beside the most that
+anybody moved the cell. A day in several cells is judged by the likelihood-ratio score (`judge.score`), those first that
+are furthest in units of the covers of their cells: days are put in the order of
+
+    rho = root of d'K d (as far as normal laws are apart) times the largest sd/cover of the cells touched
+
+and the score is asked of the first ones; if these are hidden so are all others, else a bisection finds from where on
+they are. Days that are as far as one that is not hidden, and were not asked themselves, count as not hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from empriv.base.arguments import confidence_level, finite_epsilon, probability
+from empriv.base.display import table_html
+from empriv.errors import InputError
+from empriv.judge import cover as judged
+from empriv.judge import gate, lower, noisy_laws, score
+from empriv.judge.noise_kernels import NoiseKernel
+from empriv.judge.upper import LEAST_DATABASES, bandwidth, row_bandwidths
+from empriv.measuring.contract import RiskContract
+from empriv.measuring.tables import TableRisk
+from empriv.measuring.tables.person_days import PersonDays, days_as_they_are, days_with_noise
+from empriv.results import FloatArray, IntArray, Results
+from empriv.validate.bounds.noise_as_kernel import NoiseGiven, kernels_of
+from empriv.validate.checks.whole_tables import objected_places
+from empriv.words.sentences import quantity
+
+BoolArray = npt.NDArray[np.bool_]
+Kernels = tuple[NoiseKernel | None, ...]
+
+_NARROWER = 0.95  # times the spread: then a cell without the person who moves it most is a law of its own
+_CHUNK = 32  # days of several cells that are asked at once
+_ASKED = 16  # moves of one cell that are asked themselves, the furthest
+_LATTICE = 8.0  # steps: noise of a larger scale is as good as continuous
+_LADDER = 8  # sizes at which a curve of bounds is known
+_HALVINGS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class CoverByCell:
+    """How large a move each cell hides, beside the most that anybody moved it.
+
+    Attributes
+    ----------
+    cells : their names
+    cover : (cells,) the largest move that is hidden, in the cell's units; of a sum of other cells, what the least of
+        these hides
+    moved : (cells,) the most that anybody moved it
+    epsilon, delta : where it is hidden
+    """
+
+    cells: tuple[str, ...]
+    cover: FloatArray
+    moved: FloatArray
+    epsilon: float
+    delta: float
+
+    @property
+    def beyond(self) -> BoolArray:
+        """(cells,) where somebody moved a cell by more than it hides."""
+        return np.asarray(self.moved > self.cover * (1 + 1e-9))
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Columns of a table; ``pandas.DataFrame`` takes it as it is."""
+        return {"cell": list(self.cells), "cover": self.cover.tolist(), "moved": self.moved.tolist()}
+
+    def __repr__(self) -> str:
+        return f"CoverByCell({len(self.cells):,} cells, {np.count_nonzero(self.beyond):,} of them moved by more)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [name, quantity(hidden), quantity(most)]
+            for name, hidden, most in zip(self.cells, self.cover.tolist(), self.moved.tolist(), strict=True)
+        ]
+        title = f"Moves that cells hide at epsilon {self.epsilon:g}, delta {self.delta:g}"
+        return table_html(title, ["cell", "hides up to", "most that anybody moved it"], rows)
+
+
+class _Several(NamedTuple):
+    """Kinds of days of several cells: cells, moves and days of each."""
+
+    cells: list[IntArray]
+    moves: list[FloatArray]
+    days: IntArray
+    kind: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class TableHiding:
+    """A table, the laws of its cells given each other, and what people did.
+
+    Attributes
+    ----------
+    risk : of the table
+    kernels : the noise of each cell, None where there is none; None as it is
+    """
+
+    risk: TableRisk
+    kernels: Kernels | None = None
+
+    @cached_property
+    def days(self) -> PersonDays:
+        """What people did on each day, in cells that carry something of their own; with noise in all of them."""
+        if self.kernels is None:
+            return days_as_they_are(self.risk.influences, self.risk.fit, self.risk.leaks)
+        return self._on_lattice(days_of(self.risk))
+
+    def _on_lattice(self, days: PersonDays) -> PersonDays:
+        """Moves of rounded answers: rounding may add up to a whole step."""
+        steps = np.array([0.0 if kernel is None else kernel.step for kernel in self.kernels or ()])[days.cells]
+        if not steps.any():
+            return days
+        safe = np.where(steps > 0, steps, 1.0)
+        up = np.sign(days.moves) * np.ceil(np.abs(days.moves) / safe - 1e-9) * safe
+        return replace(days, moves=np.where(steps > 0, up, days.moves))
+
+    @property
+    def draws(self) -> int:
+        return self.risk.results.draws or 1
+
+    @cached_property
+    def place(self) -> IntArray:
+        """(cells,) place among the kept cells; -1 for a cell that the others determine."""
+        out = np.full(len(self.risk.fit.cells), -1)
+        out[self.risk.fit.kept] = np.arange(len(self.risk.fit.kept))
+        return out
+
+    @cached_property
+    def trusted(self) -> BoolArray:
+        """(kept,) whether the law of a cell counts. Without noise it must look smooth; with noise it must not object to
+        being taken as one law whatever the rest of the table is."""
+        fit, r = self.risk.fit, len(self.risk.fit.kept)
+        if fit.ridge or fit.n < LEAST_DATABASES or not r:
+            return np.zeros(r, bool)
+        if self.kernels is not None:
+            out = np.ones(r, bool)
+            out[objected_places(self.risk)] = False
+            return out
+        both = np.concatenate((self.risk.kept_values[:: self.draws].T, fit.given_rest[:: self.draws].T))
+        widths = row_bandwidths(both, 1)
+        refuted = gate.refuted(both, widths, 2 * r)
+        return np.asarray((widths[r:] > 0) & ~refuted[:r] & ~refuted[r:])
+
+    @cached_property
+    def laws(self) -> tuple[IntArray, FloatArray]:
+        """(laws,) cells and (laws, N) what is left of each given all others; without the person who moves a cell most
+        too, where that is narrower. A cell whose law does not count is a constant."""
+        key = ("laws", self.kernels is None)  # whatever the noise is
+        if key not in self.risk.workspace:
+            self.risk.workspace[key] = self._laws()
+        made: tuple[IntArray, FloatArray] = self.risk.workspace[key]
+        return made
+
+    def _laws(self) -> tuple[IntArray, FloatArray]:
+        fit, given = self.risk.fit, self.risk.fit.given_rest
+        everyone = np.where(self.trusted[:, None], fit.g * given.T, 0.0)
+        cells, extra = [fit.kept], []
+        for place, row in self._heaviest().items():
+            databases, places, changes = self.risk.influences.of(row)
+            along = changes @ fit.precision[places, place] / fit.precision[place, place]
+            without = given[:, place].reshape(fit.n, -1).copy()
+            without[databases] -= along
+            if 0 < _spread(without) < _NARROWER * _spread(given[:, place]):
+                cells.append(fit.kept[[place]])
+                extra.append(fit.g * without.reshape(1, -1))
+        return np.concatenate(cells), np.concatenate((everyone, *extra))
+
+    def _heaviest(self) -> dict[int, int]:
+        """Of each kept cell whose law counts, the person who moves it most over all days."""
+        size, places = self.risk.influences.values**2, self.risk.influences.places
+        owner = self.risk.influences.owner[self.risk.influences.rows // self.draws]
+        n_people = self.risk.results.n_individuals
+        total = np.bincount(places.astype(np.int64) * n_people + owner, size, len(self.trusted) * n_people)
+        total = total.reshape(len(self.trusted), n_people)
+        return {
+            int(place): int(np.argmax(total[place])) for place in np.flatnonzero(self.trusted) if total[place].any()
+        }
+
+    # One cell
+
+    def upper_of_moves(self, cells: IntArray, moves: FloatArray, epsilons: FloatArray, level: float) -> FloatArray:
+        """(moves, epsilons) U of moving one cell each."""
+        out = np.zeros((len(cells), len(epsilons)))
+        own, laws = self.laws
+        laws = np.concatenate((laws, np.zeros((1, len(self.risk.fit.residuals)))))  # a cell without a law is a constant
+        for kernel, scale, chosen in self._by_kernel(cells):
+            if kernel is None:  # as it is only smooth laws count; beside noise on other cells, none does
+                counts = np.append(self.trusted & (self.kernels is None), False)[self.place[cells[chosen]]]
+                out[chosen[~counts]] = 1.0
+                chosen = chosen[counts]
+            for order in (np.arange(len(own)), np.arange(len(own))[::-1]) if len(chosen) else ():
+                which = np.full(len(self.place), -1)
+                which[own[order]] = order  # a cell has one law, or two: the last of either order
+                x, units = laws[which[cells[chosen]]], scale[cells[chosen]]
+                found = judged.of_moves(
+                    x / units[:, None], moves[chosen] / units, epsilons, kernel, draws=self.draws, level=level,
+                    h=row_bandwidths(x, self.draws) if kernel is None else None, known_smooth=True,
+                )  # fmt: skip
+                out[chosen] = np.maximum(out[chosen], found.values)
+        return out
+
+    def _by_kernel(self, cells: IntArray) -> list[tuple[NoiseKernel | None, FloatArray, IntArray]]:
+        """Noise in units of its scale, these scales (cells,), and which of ``cells`` have it."""
+        scale = np.ones(len(self.place))
+        if self.kernels is None:
+            return [(None, scale, np.arange(len(cells)))]
+        units: dict[NoiseKernel | None, list[int]] = {}
+        for cell, kernel in enumerate(self.kernels):
+            unit = None
+            if kernel is not None:
+                scale[cell] = kernel.scale
+                fine = kernel.scale >= _LATTICE * kernel.step
+                unit = NoiseKernel(kernel.kind, 1.0, 0.0 if fine else kernel.step / kernel.scale)
+            units.setdefault(unit, []).append(cell)
+        return [(unit, scale, np.flatnonzero(np.isin(cells, own))) for unit, own in units.items()]
+
+    def cover(self, epsilon: float, delta: float, level: float = 0.95) -> FloatArray:
+        """(cells,) the largest move that each cell hides."""
+        key = (epsilon, delta, level)
+        if key not in self._covers:
+            self._covers[key] = self._cover(epsilon, delta, level)
+        return self._covers[key]
+
+    @cached_property
+    def _covers(self) -> dict[tuple[float, float, float], FloatArray]:
+        return {}
+
+    def _cover(self, epsilon: float, delta: float, level: float) -> FloatArray:
+        fit, (own, laws) = self.risk.fit, self.laws
+        found = np.full(len(own), np.inf)
+        for kernel, scale, chosen in self._by_kernel(own):
+            if not len(chosen):
+                continue
+            if kernel is None and self.kernels is not None:  # a cell without noise beside others that have some
+                found[chosen] = 0.0
+                continue
+            units = scale[own[chosen]]
+            hidden = judged.cover(
+                laws[chosen] / units[:, None], epsilon, delta, kernel, draws=self.draws, level=level, known_smooth=True
+            )
+            found[chosen] = hidden[:, 0] * units
+        if self.kernels is None:
+            found[~self.trusted[self.place[own]]] = 0.0
+        out = np.full(len(fit.cells), np.inf)
+        np.minimum.at(out, own, found)
+        out[~np.isfinite(out)] = 0.0
+        most = self._most_alone
+        asked = np.flatnonzero((most > out) & (self.place >= 0))  # a cover is found by steps, the largest is asked
+        if len(asked):
+            upper = self.upper_of_moves(asked, most[asked], np.array([epsilon]), level)[:, 0]
+            out[asked] = np.where(upper <= delta, most[asked], out[asked])
+        for cell in np.flatnonzero(self.place < 0).tolist():
+            weights = np.abs(fit.relations[cell])
+            parts = weights > 1e-6
+            noise = None if self.kernels is None else self.kernels[cell]
+            alone = 0.0 if noise is None else judged.hidden_alone(noise, epsilon, delta)
+            out[cell] = (out[fit.kept[parts]] / weights[parts]).min() if parts.any() else alone
+        return out
+
+    @cached_property
+    def _most_alone(self) -> FloatArray:
+        """(cells,) the most that anybody moved a cell on a day when they moved no other."""
+        out = np.zeros(len(self.place))
+        single = (self.days.touched == 1) & ~self.days.certain
+        at = self.days.starts[:-1][single]
+        np.maximum.at(out, self.days.cells[at], np.abs(self.days.moves[at]))
+        return out
+
+    # Several cells
+
+    def innovations_of(self, cells: IntArray, moves: FloatArray, *, left_out: bool = False) -> score.Innovations:
+        """What somebody moved, free of all that they did not touch.
+
+        ``left_out`` : each database is freed by a regression on the others, for what databases demonstrate.
+        """
+        fit = self.risk.fit
+        places = self.place[fit.kept[np.isin(fit.kept, cells)]]
+        kernels: tuple[NoiseKernel, ...] = ()
+        if self.kernels is not None:
+            kernels = tuple(kernel for kernel in (self.kernels[cell] for cell in cells.tolist()) if kernel is not None)
+        trusted = np.ones(len(places), bool) if left_out or self.kernels is None else self.trusted[places]
+        if not trusted.any():
+            values = np.zeros((len(fit.residuals), len(cells)))
+            covariance = np.zeros((len(cells), len(cells)))
+            return score.innovations(values, covariance, moves, kernels, self.draws)
+        inverse = np.linalg.pinv(fit.precision[np.ix_(places, places)], rcond=1e-12, hermitian=True)
+        left = fit.residuals @ fit.precision[:, places] @ inverse
+        if left_out:
+            own = np.linalg.qr(left)[0]
+            leverage = np.clip(self._leverage - (own**2).sum(axis=1), 0.0, 0.9)
+            left = left / (1.0 - leverage)[:, None]
+        else:
+            left, inverse = fit.g * left, fit.g**2 * inverse
+        weights = fit.relations[np.ix_(cells, places)] * trusted
+        return score.innovations(left @ weights.T, weights @ inverse @ weights.T, moves, kernels, self.draws)
+
+    @cached_property
+    def _leverage(self) -> FloatArray:
+        """(N,) of each database in the regression on everything."""
+        fit = self.risk.fit
+        frame = np.linalg.qr(np.concatenate((fit.basis, fit.residuals / fit.residuals.std(axis=0)), axis=1))[0]
+        return np.asarray((frame**2).sum(axis=1))
+
+    def upper_of_day(
+        self, cells: IntArray, moves: FloatArray, epsilons: FloatArray, level: float, *, enough: float = 0.0
+    ) -> FloatArray:
+        """(epsilons,) U of moving several cells at once; what noise alone leaves where that is ``enough``."""
+        if self.kernels is None:
+            if not self.trusted[self.place[cells]].all():
+                return np.ones(len(epsilons))
+            return score.upper(self.innovations_of(cells, moves), epsilons, level=level)
+        if any(self.kernels[cell] is None for cell in cells.tolist()):
+            return np.ones(len(epsilons))
+        kernels = [kernel for kernel in (self.kernels[cell] for cell in cells.tolist()) if kernel is not None]
+        left = np.array([score.alone_of(kernels, moves, epsilon) for epsilon in epsilons.tolist()])
+        if np.all(left <= enough):
+            return left
+        one = self.innovations_of(cells, moves)
+        if not one.values.any():
+            return left
+        return score.upper(one, epsilons, level=level, left=left)
+
+    @cached_property
+    def several(self) -> _Several:
+        """All kinds of days of several cells."""
+        cells: list[IntArray] = []
+        moves: list[FloatArray] = []
+        days, kind = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for group in self.days.kinds:
+            days.append(group.days)
+            kind.append(group.kind + len(cells))
+            cells += list(group.cells)
+            moves += list(group.moves)
+        return _Several(cells, moves, np.concatenate(days), np.concatenate(kind))
+
+    def distances(self, epsilon: float, delta: float, level: float) -> FloatArray:
+        """(kinds,) rho: how far each kind of days moves the table, in units of what its cells hide."""
+        covers, deviations = self.cover(epsilon, delta, level), self._deviations
+        with np.errstate(divide="ignore", invalid="ignore"):
+            narrow = np.where(covers > 0, deviations / covers, np.inf)
+        worst = [narrow[group.cells].max(axis=1) for group in self.days.kinds]
+        return np.asarray(self._sizes * np.concatenate((np.zeros(0), *worst)))
+
+    @cached_property
+    def _sizes(self) -> FloatArray:
+        """(kinds,) root of d'K d, with noise."""
+        out = [np.zeros(0)]
+        for group in self.days.kinds:
+            size = np.empty(len(group.cells))
+            step = max(1, 2_000_000 // group.cells.shape[1] ** 2)
+            for start in range(0, len(size), step):
+                rows = slice(start, start + step)
+                size[rows] = score.sizes_of(group.moves[rows], self._precisions(group.cells[rows]))
+            out.append(size)
+        return np.concatenate(out)
+
+    @cached_property
+    def _noise_variances(self) -> FloatArray:
+        if self.kernels is None:
+            return np.zeros(len(self.place))
+        return np.array(
+            [0.0 if k is None else (2.0 if k.kind == "laplace" else 1.0) * k.scale**2 for k in self.kernels]
+        )
+
+    @cached_property
+    def _deviations(self) -> FloatArray:
+        """(cells,) of what is left of a cell given all others, with its noise."""
+        own = np.zeros(len(self.place))
+        own[self.risk.fit.kept] = np.where(self.trusted, 1.0 / np.maximum(np.diag(self.risk.fit.precision), 1e-300), 0)
+        return np.sqrt(own + self._noise_variances)
+
+    def _precisions(self, cells: IntArray) -> FloatArray:
+        """(rows, m, m) of cells (rows, m) given all others, with noise; a law that does not count is left out."""
+        places = self.place[cells]
+        counts = np.zeros(len(self.place) + 1, bool)
+        counts[self.risk.fit.kept[self.trusted]] = True
+        known = counts[cells]
+        precision = self.risk.fit.precision[places[:, :, None], places[:, None, :]]
+        if self.kernels is None:
+            return np.asarray(precision)
+        m = cells.shape[1]
+        units = self._deviations[cells]
+        units = np.where(units > 0, units, 1.0)
+        precision = precision * units[:, :, None] * units[:, None, :]
+        precision = np.where(known[:, :, None] & known[:, None, :], precision, 1e9 * np.eye(m))
+        covariance = np.linalg.inv(precision)
+        noise = self._noise_variances[cells] / units**2
+        whole = np.linalg.inv(covariance + np.maximum(noise, 1e-12)[:, :, None] * np.eye(m))
+        return np.asarray(whole / units[:, :, None] / units[:, None, :])
+
+    # Everybody
+
+    def judge(self, epsilon: float, delta: float, level: float) -> TableDays:
+        """Which days are hidden, and bounds of the worst."""
+        days, at = self.days, np.array([epsilon])
+        covers = self.cover(epsilon, delta, level)
+        beyond, exposed = days.certain.copy(), days.certain.copy()
+        worst = _Worst(-1, float(days.certain.any()), float(days.certain.any()), float(days.certain.any()))
+        if days.certain.any():
+            worst = worst._replace(day=int(np.argmax(days.certain)))
+        # days in one cell
+        single = np.flatnonzero((days.touched == 1) & ~days.certain)
+        cell, move = days.cells[days.starts[:-1][single]], np.abs(days.moves[days.starts[:-1][single]])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(covers[cell] > 0, move / covers[cell], np.inf)
+        far = ratio > 1 + 1e-9
+        beyond[single[far]] = True
+        far_off = move / np.maximum(self._deviations[cell], 1e-300)
+        first = _first_of_alike(cell, move, ratio, far_off)
+        if len(first):
+            upper = self.upper_of_moves(cell[first], move[first], at, level)[:, 0]
+            top = int(np.argmax(upper))
+            low = self._lower_of_move(int(cell[first[top]]), float(move[first[top]]), epsilon, level)
+            if upper[top] > worst.upper or worst.day < 0:
+                fitted = self._estimate_of_move(int(cell[first[top]]), float(move[first[top]]), epsilon)
+                worst = _Worst(int(single[first[top]]), float(upper[top]), low, fitted)
+            if low > delta:
+                order = np.flatnonzero(far)[np.argsort(-far_off[far], kind="stable")]
+                kept = self._shown(
+                    lambda k: self._lower_of_move(int(cell[order[k]]), float(move[order[k]]), epsilon, level) > delta,
+                    len(order),
+                )
+                exposed[single[order[:kept]]] = True
+        # days in several cells
+        several = self.several
+        if len(several.cells):
+            rho = self.distances(epsilon, delta, level)
+            hidden, upper_of = self._hidden_kinds(rho, epsilon, delta, level)
+            beyond[several.days] |= ~hidden[several.kind]
+            top = max(upper_of, key=lambda k: upper_of[k])
+            low = 0.0
+            if upper_of[top] > delta:
+                low = self._lower_of_day(several.cells[top], several.moves[top], epsilon, level)
+            if upper_of[top] > worst.upper or worst.day < 0:
+                day = int(several.days[np.argmax(several.kind == top)])
+                fitted = self._estimate_of_day(several.cells[top], several.moves[top], epsilon)
+                worst = _Worst(day, upper_of[top], max(low, worst.lower), fitted)
+            worst = worst._replace(lower=max(low, worst.lower))
+            if low > delta:
+                order = np.flatnonzero(~hidden)
+                order = order[np.argsort(-rho[order], kind="stable")]
+                kept = self._shown(
+                    lambda k: (
+                        self._lower_of_day(several.cells[order[k]], several.moves[order[k]], epsilon, level) > delta
+                    ),
+                    len(order),
+                )
+                shown = np.zeros(len(rho), bool)
+                shown[order[:kept]] = True
+                shown[top] = True
+                exposed[several.days] |= shown[several.kind]
+        return TableDays(covers, beyond, exposed & beyond, worst)
+
+    def day_bounds(self, epsilons: FloatArray, delta: float, level: float) -> FloatArray:
+        """(days, epsilons) U of every day, from above: on a ladder of moves of each cell, and of distances of days in
+        several cells; ``delta`` is where these are put in order."""
+        days = self.days
+        out = np.zeros((days.count, len(epsilons)))
+        out[days.certain] = 1.0
+        single = np.flatnonzero((days.touched == 1) & ~days.certain)
+        at = days.starts[:-1][single]
+        cell, move = days.cells[at], np.abs(days.moves[at])
+        order = np.lexsort((move, cell))
+        begins = np.searchsorted(cell[order], np.arange(len(self.place) + 1))
+        rungs = [_rungs(move[order[a:b]]) for a, b in pairwise(begins.tolist())]
+        cells = np.repeat(np.arange(len(self.place)), [len(own) for own in rungs])
+        heights = np.concatenate(rungs)
+        upper = self.upper_of_moves(cells, heights, epsilons, level)
+        ends = np.concatenate(([0], np.cumsum([len(own) for own in rungs])))
+        for k, own in enumerate(rungs):
+            if len(own):
+                part = order[begins[k] : begins[k + 1]]
+                rising = np.maximum.accumulate(upper[ends[k] : ends[k + 1]], axis=0)
+                out[single[part]] = rising[np.searchsorted(own, move[part] * (1 - 1e-12))]
+        several = self.several
+        if len(several.cells):
+            rho = self.distances(float(epsilons[0]), delta, level)
+            order = np.argsort(rho, kind="stable")
+            chosen = np.unique(np.linspace(0, len(order) - 1, 2 * _LADDER).astype(int))
+            asked = order[chosen]
+            upper = np.array(
+                [self.upper_of_day(several.cells[k], several.moves[k], epsilons, level) for k in asked.tolist()]
+            )
+            rising = np.maximum.accumulate(upper, axis=0)
+            by_kind = np.empty((len(rho), len(epsilons)))
+            by_kind[order] = rising[np.searchsorted(chosen, np.arange(len(order)))]
+            out[several.days] = by_kind[several.kind]
+        return out
+
+    def meets(self, epsilon: float, delta: float, level: float = 0.95, *, asked: int = _CHUNK) -> bool:
+        """Whether every day is within delta, as far as the largest move of each cell and so many days of several cells
+        tell, the furthest; for a search."""
+        if self.days.certain.any():
+            return False
+        cells, at = np.flatnonzero(self._most_alone), np.array([epsilon])
+        if len(cells) and self.upper_of_moves(cells, self._most_alone[cells], at, level).max() > delta:
+            return False
+        several = self.several
+        if not len(several.cells):
+            return True
+        order = np.argsort(-self._sizes, kind="stable")[:asked]
+        return all(
+            self.upper_of_day(several.cells[k], several.moves[k], at, level, enough=delta)[0] <= delta
+            for k in order.tolist()
+        )
+
+    def hides(self, results: Results, epsilon: float, delta: float, level: float = 0.95) -> bool:
+        """Whether all that people did on databases with these results is hidden."""
+        there = replace(self)
+        days = self._on_lattice(days_with_noise(results))
+        there.__dict__["days"] = days
+        return bool(there.judge(epsilon, delta, level).worst.upper <= delta)
+
+    def _hidden_kinds(
+        self, rho: FloatArray, epsilon: float, delta: float, level: float
+    ) -> tuple[BoolArray, dict[int, float]]:
+        """(kinds,) which are hidden, and the bound of those that were asked."""
+        several, at = self.several, np.array([epsilon])
+        order = np.argsort(-rho, kind="stable")
+        known: dict[int, float] = {}
+
+        def chunk_hidden(number: int) -> bool:
+            for kind in order[number * _CHUNK : (number + 1) * _CHUNK].tolist():
+                if kind not in known:
+                    upper = self.upper_of_day(several.cells[kind], several.moves[kind], at, level)
+                    known[kind] = float(upper[0])
+            return all(known[kind] <= delta for kind in order[number * _CHUNK : (number + 1) * _CHUNK].tolist())
+
+        low, high = -1, math.ceil(len(rho) / _CHUNK)  # chunks up to `low` have one that is not hidden
+        if chunk_hidden(0):
+            high = 0
+        else:
+            low = 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if chunk_hidden(middle) else (middle, high)
+        hidden = np.zeros(len(rho), bool)
+        hidden[order[high * _CHUNK :]] = True
+        for kind, upper in known.items():
+            hidden[kind] = upper <= delta
+        return hidden, known
+
+    @staticmethod
+    def _shown(shows: Any, count: int) -> int:
+        """How many of the furthest, in order, the databases show not to be hidden; the first one is."""
+        low, high = 1, count
+        for _ in range(_HALVINGS):
+            if low >= high:
+                break
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if shows(middle - 1) else (low, middle - 1)
+        return low
+
+    def _law_of(self, cell: int) -> FloatArray:
+        """(N,) what is left of a cell given all others, each database freed by a regression on the others."""
+        place = int(self.place[cell])
+        if place < 0 or self.risk.fit.ridge:
+            return np.zeros(len(self.risk.fit.residuals))
+        given = self.risk.fit.given_rest[:, place]
+        leverage = np.clip(self._leverage - given**2 / max(float(given @ given), 1e-300), 0.0, 0.9)
+        return np.asarray(given / (1.0 - leverage))
+
+    def _lower_of_move(self, cell: int, move: float, epsilon: float, level: float) -> float:
+        law, kernel = self._law_of(cell), None if self.kernels is None else self.kernels[cell]
+        if not law.any():
+            return 0.0
+        return float(lower.of_moves(law, [move], epsilon, kernel, draws=self.draws, level=level)[0, 0])
+
+    def _lower_of_day(self, cells: IntArray, moves: FloatArray, epsilon: float, level: float) -> float:
+        if self.risk.fit.ridge:
+            return 0.0
+        return score.lower(self.innovations_of(cells, moves, left_out=True), epsilon, level=level)
+
+    def _estimate_of_move(self, cell: int, move: float, epsilon: float) -> float:
+        law, kernel = self._law_of(cell), None if self.kernels is None else self.kernels[cell]
+        h = bandwidth(law, self.draws)
+        if kernel is None and h <= 0:
+            return 1.0
+        noise = NoiseKernel("laplace", h) if kernel is None else kernel
+        w = noisy_laws.values(law + move, law[None, :], noise, np.array([epsilon]), draws=self.draws)
+        return float(np.clip(w.mean(axis=-1).max(), 0.0, 1.0))
+
+    def _estimate_of_day(self, cells: IntArray, moves: FloatArray, epsilon: float) -> float:
+        if self.kernels is not None and any(self.kernels[cell] is None for cell in cells.tolist()):
+            return 1.0
+        return score.estimate(self.innovations_of(cells, moves), epsilon)
+
+
+class _Worst(NamedTuple):
+    """The worst day, and its bounds; -1 where nobody moved anything."""
+
+    day: int
+    upper: float
+    lower: float
+    estimate: float
+
+
+@dataclass(frozen=True, eq=False)
+class TableDays:
+    """(cells,) covers; (days,) which are not hidden, and which are shown not to be; and the worst of them."""
+
+    covers: FloatArray
+    beyond: BoolArray
+    exposed: BoolArray
+    worst: _Worst
+
+
+def _spread(law: FloatArray) -> float:
+    return float(np.subtract(*np.percentile(law, [84, 16])))
+
+
+def _rungs(moves: FloatArray) -> FloatArray:
+    """Some of these moves (sorted), the largest among them."""
+    if not len(moves):
+        return moves
+    places = np.unique(np.linspace(0, len(moves) - 1, _LADDER).astype(int))
+    return np.unique(moves[places])
+
+
+def _first_of_alike(cell: IntArray, move: FloatArray, ratio: FloatArray, far_off: FloatArray) -> IntArray:
+    """Positions of the furthest moves of one cell, one of those that are alike."""
+    order = np.lexsort((-far_off, -ratio))[: 64 * _ASKED]
+    _, first = np.unique(np.stack((cell[order].astype(float), move[order]), axis=1), axis=0, return_index=True)
+    return np.asarray(order[np.sort(first)][:_ASKED])
+
+
+def hiding_of_table(risk: TableRisk, noise: NoiseGiven = 0.0) -> TableHiding:
+    """The table with this noise, kept with the risk: a verdict, its bounds and a chart ask the same."""
+    kernels = kernels_of(noise, risk.fit.cells)
+    key = ("hiding", kernels)
+    if key not in risk.workspace:
+        risk.workspace[key] = TableHiding(risk, kernels)
+    made = risk.workspace[key]
+    assert isinstance(made, TableHiding)
+    return made
+
+
+def table_upper(risk: TableRisk, kernels: Kernels, epsilon: float, delta: float, presence: str) -> float:
+    """Upper bound of the table with noise: of the worst day, or in a random database alone."""
+    hiding = TableHiding(risk, kernels if any(kernel is not None for kernel in kernels) else None)
+    if presence == "both":  # no pair of a random database is above the worst day, by convexity
+        return hiding.judge(epsilon, delta, 0.95).worst.upper
+    from empriv.validate.bounds.table_bounds import uppers  # which is made of days
+
+    return float(uppers(hiding, np.array([epsilon]), 0.95).max(initial=0.0))
+
+
+def cover_by_cell(
+    risk: RiskContract, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
+) -> CoverByCell:
+    """How large a move each cell of a table hides, beside the most that anybody moved it.
+
+    Parameters
+    ----------
+    risk : of a table
+    epsilon, delta : where it is hidden
+    noise : added to the cells: a scale for all, scales by name, or noise from `design_noise`; 0 for none
+    level : of confidence; default 0.95
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> cells = 100 + 10 * rng.normal(size=(365, 3))
+    >>> results = empriv.Results.stack({
+    ...     name: empriv.Results.from_arrays(cells[:, k], [cells[:, k] - (k == 0)]) for k, name in enumerate("abc")
+    ... })
+    >>> found = empriv.cover_by_cell(empriv.measure(results), 0.1, 0.05)
+    >>> found.moved.tolist(), bool(found.cover.min() > 0.2)
+    ([1.0, 0.0, 0.0], True)
+    """
+    if not isinstance(risk, TableRisk):
+        raise InputError("`cover_by_cell` must be asked of several numbers, got one. Hint: cover.")
+    epsilon, delta = finite_epsilon(epsilon), probability("delta", delta)
+    level = confidence_level(risk.usual_level if level is None else level)
+    hiding = hiding_of_table(risk, noise)
+    return CoverByCell(risk.fit.cells, hiding.cover(epsilon, delta, level), days_of(risk).most, epsilon, delta)
+
+
+def days_of(risk: TableRisk) -> PersonDays:
+    """What people did in every cell, kept with the risk."""
+    if "days" not in risk.workspace:
+        risk.workspace["days"] = days_with_noise(risk.results)
+    made = risk.workspace["days"]
+    assert isinstance(made, PersonDays)
+    return made
