@@ -64,6 +64,9 @@ class Run:
 
     def on(self, data: Databases, *, cluster: bool = False) -> tuple[Engine, Run]:
         """The engine that reads these rows, and this run with it; with ``cluster``, Spark even if they are few."""
+        from empriv.collecting.sql.own_rows import check_sources
+
+        check_sources(data)
         engine = self.engine or self._engine_for(data, cluster or self.checkpoint is not None)
         return engine, replace(self, engine=engine, memory_limit=None, timeout=None)
 

@@ -32,6 +32,7 @@ from empriv.collecting.sql.aggregates import Facts, NotDecomposable
 from empriv.collecting.sql.allowlist import check, check_tables
 from empriv.collecting.sql.decomposing import Decomposition, decompose
 from empriv.collecting.sql.exact_sums import Span
+from empriv.collecting.sql.own_rows import check_tables_of_people
 from empriv.collecting.sql.reruns import BEYOND, LARGEST_EXACT, Told
 from empriv.collecting.sql.rewrite import GROUP, KEY, RESULT, Stages, instead_of_data, leave_one_out, passes, stages
 from empriv.collecting.sql.table_cells import (
@@ -228,6 +229,7 @@ def admit(session: Session, query: Query) -> None:
     assert query.select is not None
     check(query.select, query.text)
     check_tables(query.select, list(session.columns), query.text)
+    check_tables_of_people(query.select, session.columns, session.whose)
     check_keys(query, session.columns)
     try:
         session.admit(query.select, as_written(query.text))

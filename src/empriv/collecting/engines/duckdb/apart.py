@@ -28,6 +28,7 @@ from empriv.collecting.names import DATA, DATABASE, EVERYONE, INDIVIDUAL
 from empriv.collecting.sql.printing import own_text, printed
 
 ROWS = "empriv_apart"
+_SENT = "empriv_sent"  # apart from the tables that are made here, whatever those sent are called
 # The rows that are left in another order.
 _SHUFFLED = (
     f"CREATE TABLE {ROWS}_shuffled AS SELECT * FROM {ROWS} ORDER BY RANDOM()",
@@ -67,10 +68,10 @@ class ApartRows(DuckDBSession):
                 self._run("SET enable_progress_bar = false")
             self._run(f"SET TimeZone = {text_literal(self.zone)}")
             for name, stream in self.sent.items():
-                self._take(stream, f"{ROWS}_{name}")
+                self._take(stream, f"{_SENT}_{name}")
                 if name != DATA:
-                    self._run(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {quoted(f'{ROWS}_{name}')}")
-            self._deal(f"{ROWS}_{DATA}")
+                    self._run(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {quoted(f'{_SENT}_{name}')}")
+            self._deal(f"{_SENT}_{DATA}")
             self._run(f"CREATE VIEW {DATA} AS SELECT {self.own_columns()} FROM {ROWS}")
         self._close_door()
 
