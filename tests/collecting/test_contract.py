@@ -88,7 +88,7 @@ RERUN = [
     "SELECT shop, sum(k) FROM data GROUP BY shop HAVING count(*) > 1",
     "SELECT sum(DISTINCT x) FROM data",
     "SELECT approx_count_distinct(k) FROM data",
-    "SELECT sum(y) FROM (SELECT max(x) AS y FROM data GROUP BY who)",
+    "SELECT sum(y) FROM (SELECT max(x) AS y FROM data GROUP BY who LIMIT 9)",
     "SELECT x FROM data ORDER BY x LIMIT 1",
     "SELECT count(*) FROM data AS a JOIN data AS b ON a.k = b.k",
     "SELECT sum(size) FROM shops LEFT JOIN data ON shop = name WHERE x IS NULL",

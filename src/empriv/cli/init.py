@@ -61,6 +61,8 @@ def init(files: tuple[str, ...], table: str | None, path: str, force: bool, quie
     write_to(path, lambda target: write_atomically(target, text.encode(), mode=0o644))
     if not quiet:
         click.echo(printable(f"Wrote {Path(path).name}: read it, then {_next(path, settings)}"))
+        for sentence in seen.said:
+            click.echo(printable(f"  {sentence}"))
         for line in (line for line in text.splitlines() if line.startswith(("individual", "database", "sub", "query"))):
             click.echo(printable(f"  {line}"))
 
@@ -107,17 +109,29 @@ def _individual(seen: TableSeen) -> list[str]:
     if not seen.individuals:
         return [
             f"# No column looks like it. There are: {_named(seen.columns)}.",
-            f"individual = {toml_text(seen.columns[0])}  # please choose",
+            f"individual = {toml_text(_likeliest(seen))}  # please choose",
         ]
     first, *others = seen.individuals
     lines = [f"individual = {toml_text(first)}"]
     if others:
         lines.insert(0, f"# It may also be: {_named(others)}.")
+    nobodys = seen.rows - next((column.filled for column in seen.closely if column.name == first), seen.rows)
+    if nobodys:
+        lines += [
+            f"# {nobodys:,} of {seen.rows:,} rows have nobody there: keep has them in as nobody's, drop has not.",
+            'unidentified = "keep"',
+        ]
     if first in seen.row_numbers:
         from empriv.collecting.looking import ROW_NUMBERS
 
         lines.insert(0, f"# {ROW_NUMBERS}")
     return lines
+
+
+def _likeliest(seen: TableSeen) -> str:
+    """A column to begin with: one whose values return, and which is no time."""
+    returning = [column.name for column in seen.closely if 1 < column.different < seen.rows and not column.is_time]
+    return (returning or list(seen.columns))[0]
 
 
 def _databases(seen: TableSeen) -> list[str]:
@@ -144,7 +158,8 @@ def _databases(seen: TableSeen) -> list[str]:
 def _query(seen: TableSeen) -> list[str]:
     from empriv.collecting.looking import in_sql
 
-    numbers = [in_sql(name) for name in seen.amounts]
+    person = seen.individuals[0] if seen.individuals else _likeliest(seen)
+    numbers = [in_sql(name) for name in seen.amounts if name != person]
     if not numbers:
         return ['query = "count(*)"']
     others = [f"avg({number})" for number in numbers[1:4]]

@@ -8,7 +8,7 @@ By names, types and counts of different values alone. `empriv init` writes down 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp, parse_one
@@ -36,11 +36,13 @@ _TIMES = {
     "day", "date", "time", "timestamp", "t", "at", "when", "month", "week", "hour", "year", "admitted", "admission",
     "booked", "ordered", "paid", "sold",
 }  # fmt: skip
+_COUNTED = {"day", "week", "month", "quarter", "year", "season", "period", "round", "wave"}  # by numbers
 _AMOUNTS = {
     "amount", "value", "price", "total", "cost", "revenue", "salary", "pay", "wage", "income", "delay", "duration",
     "minutes", "seconds", "hours", "quantity", "kwh", "usage", "score", "x", "size", "weight", "spend",
 }  # fmt: skip
 _CODES = {"zip", "postcode", "code", "phone", "lat", "lon", "latitude", "longitude"}
+_AT_A_TIME = 20  # columns whose values are counted in one statement
 LEAST_DATABASES = 30  # below which random samples are suggested instead
 ROW_NUMBERS = "It differs in every row: does it number rows, rather than people?"
 # Words of SQL that are no names unless they are quoted.
@@ -68,6 +70,7 @@ class ColumnSeen:
     zoned : rows in which it is a moment, whose day depends on the time zone
     days, weeks : different days and weeks
     as_text : whether its times are written as text
+    fractions : rows in which it is a double that is not whole: numbers such as 17850.0 may be names
     """
 
     name: str
@@ -80,6 +83,7 @@ class ColumnSeen:
     weeks: int = 0
     zoned: int = 0
     as_text: bool = False
+    fractions: int = 0
 
     @property
     def words(self) -> set[str]:
@@ -89,6 +93,10 @@ class ColumnSeen:
     @property
     def is_time(self) -> bool:
         return self.kind == "other" and self.filled > 0 and self.times == self.filled
+
+    @property
+    def is_whole(self) -> bool:
+        return self.kind in ("integer", "other") or (self.kind == "double" and self.filled > 0 == self.fractions)
 
     @property
     def is_number(self) -> bool:
@@ -120,6 +128,7 @@ class TableSeen:
     amounts : names of what may have been measured, likeliest first
     row_numbers : names that differ in every row, and so may number rows rather than people
     closely : what the values of each column look like
+    said : how the rows were read, where that had to be found out
     """
 
     rows: int
@@ -129,6 +138,7 @@ class TableSeen:
     amounts: tuple[str, ...]
     row_numbers: tuple[str, ...]
     closely: tuple[ColumnSeen, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -161,7 +171,7 @@ def in_sql(column: str) -> str:
 def look(engine: Engine, source: Source) -> TableSeen:
     """Look at a table."""
     with engine.session(_whole(source)) as session:
-        return _judged(*_seen(session))
+        return replace(_judged(*_seen(session)), said=tuple(session.said))
 
 
 def count(engine: Engine, data: Databases) -> Counted:
@@ -254,30 +264,54 @@ def _whole(source: Source) -> Databases:
 def _seen(session: Session) -> tuple[int, list[ColumnSeen]]:
     names = session.columns[DATA]
     types = session.types(exp.select(*(exp.column(name, quoted=True) for name in names)).from_(DATA))
-    measures = [exp.alias_(fill("COUNT(*)"), "n")]
-    for number, name in enumerate(names):
-        x = exp.column(name, quoted=True)
-        as_time = fill("TRY_CAST(CAST(x AS VARCHAR) AS TIMESTAMP)", x=x)
-        templates = {"filled": "COUNT(x)", "different": "COUNT(DISTINCT x)"}
-        if types[name].kind == "other":
-            templates |= {
-                "times": "COUNT(t)",
-                "moments": "COUNT(CASE WHEN t > DATE_TRUNC('day', t) THEN 1 END)",
-                "days": "COUNT(DISTINCT DATE_TRUNC('day', t))",
-                "weeks": "COUNT(DISTINCT DATE_TRUNC('week', t))",
-                "zoned": "COUNT(CASE WHEN CAST(x AS VARCHAR) LIKE '%:%+00' THEN 1 END)",  # the session's zone is UTC
-            }
-        measures += [
-            exp.alias_(fill(template, x=x, t=as_time), f"{measure}{number}") for measure, template in templates.items()
+    as_time = "TRY_CAST(CAST(x AS VARCHAR) AS TIMESTAMP)"
+    first = {"filled": "COUNT(x)", "different": "COUNT(DISTINCT x)"}
+    whole = {"fractions": "COUNT(CASE WHEN x <> FLOOR(x) THEN 1 END)"}
+    counts = _measured(session, {name: first | (whole if types[name].kind == "double" else {}) for name in names})
+    counts_of_times = _measured(
+        session, {name: {"times": f"COUNT({as_time})"} for name in names if types[name].kind == "other"}
+    )
+    seen = [_column(name, types[name].kind, counts[name] | counts_of_times.get(name, {})) for name in names]
+    closer = {
+        "moments": f"COUNT(CASE WHEN {as_time} > DATE_TRUNC('day', {as_time}) THEN 1 END)",
+        "days": f"COUNT(DISTINCT DATE_TRUNC('day', {as_time}))",
+        "weeks": f"COUNT(DISTINCT DATE_TRUNC('week', {as_time}))",
+        "zoned": "COUNT(CASE WHEN CAST(x AS VARCHAR) LIKE '%:%+00' THEN 1 END)",  # the session's zone is UTC
+    }
+    times = _measured(session, {column.name: closer for column in seen if column.is_time})
+    for place, column in enumerate(seen):
+        if column.is_time:
+            counted = counts[column.name] | counts_of_times[column.name] | times[column.name]
+            seen[place] = _column(column.name, column.kind, counted, as_text=_is_text(session, column.name))
+    return _rows(session), seen
+
+
+def _column(name: str, kind: str, counts: Mapping[str, int], *, as_text: bool = False) -> ColumnSeen:
+    return ColumnSeen(
+        name, kind, counts["filled"], counts["different"], counts.get("times", 0), counts.get("moments", 0),
+        counts.get("days", 0), counts.get("weeks", 0), counts.get("zoned", 0), as_text, counts.get("fractions", 0),
+    )  # fmt: skip
+
+
+def _rows(session: Session) -> int:
+    return int(session.fetch(exp.select("COUNT(*) AS n").from_(DATA))["n"].values[0])
+
+
+def _measured(session: Session, wanted: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, int]]:
+    """Counts of columns by templates of ``x``, some columns at a time: a table may have hundreds."""
+    names = list(wanted)
+    found: dict[str, dict[str, int]] = {name: {} for name in names}
+    for start in range(0, len(names), _AT_A_TIME):
+        some = names[start : start + _AT_A_TIME]
+        measures = [
+            exp.alias_(fill(template, x=exp.column(name, quoted=True)), f"{measure}{number}")
+            for number, name in enumerate(some)
+            for measure, template in wanted[name].items()
         ]
-    counted = {name: int(column.values[0]) for name, column in session.fetch(exp.select(*measures).from_(DATA)).items()}
-    seen = []
-    for number, name in enumerate(names):
-        parts = ("filled", "different", "times", "moments", "days", "weeks", "zoned")
-        counts = {part: counted[f"{part}{number}"] for part in parts if f"{part}{number}" in counted}
-        column = ColumnSeen(name, types[name].kind, as_text=False, **counts)
-        seen.append(replace(column, as_text=True) if column.is_time and _is_text(session, name) else column)
-    return counted["n"], seen
+        counted = session.fetch(exp.select(*measures).from_(DATA))
+        for number, name in enumerate(some):
+            found[name] = {measure: int(counted[f"{measure}{number}"].values[0]) for measure in wanted[name]}
+    return found
 
 
 def _is_text(session: Session, name: str) -> bool:
@@ -293,17 +327,16 @@ def _is_text(session: Session, name: str) -> bool:
 def _judged(rows: int, seen: list[ColumnSeen]) -> TableSeen:
     people, times, amounts, row_numbers = [], [], [], []
     for place, column in enumerate(seen):
-        whole = column.kind in ("integer", "other")
+        every_row = column.is_whole and column.different == rows > 1
         if column.is_time:
             times.append((-len(column.words & _TIMES) - len(column.words & _DAYS), place, column))
-        elif whole and column.different >= 2:
+        elif column.is_whole and column.different >= 2:
             named = len(column.words & _PEOPLE) - len(column.words & _ROWS) - len(column.words & _CODES)
-            every_row = column.different == rows > 1
             if every_row:
                 row_numbers.append(column.name)
             if named > 0 or (not every_row and column.kind == "other" and column.different > 20):
                 people.append((every_row, -named, -column.different, place, column.name))
-        if column.is_number and not column.words & (_PEOPLE | _ROWS | _CODES):
+        if column.is_number and not (every_row or column.words & (_PEOPLE | _ROWS | _CODES | _COUNTED)):
             named = len(column.words & _AMOUNTS)
             amounts.append((-named, column.kind == "integer", place, column.name))
     cuts = [
@@ -311,12 +344,16 @@ def _judged(rows: int, seen: list[ColumnSeen]) -> TableSeen:
         for *_, column in sorted(times, key=lambda found: found[:2])
         for unit in ("day", "week")
     ]
-    # dates that are text are at least named like dates
-    cuts += [
-        (column.as_database, column.different)
-        for column in seen
-        if not times and column.kind == "other" and column.words & _TIMES and 1 < column.different < rows
-    ]
+    # dates that are text, and days and years that are numbers, are at least named like it
+    cuts += sorted(
+        (
+            (column.as_database, column.different)
+            for column in seen
+            if not times and 1 < column.different < rows
+            and column.words & (_COUNTED if column.kind == "integer" else _TIMES if column.kind == "other" else set())
+        ),
+        key=lambda cut: -cut[1],
+    )  # fmt: skip
     enough = [cut for cut in cuts if cut[1] >= LEAST_DATABASES]
     return TableSeen(
         rows=rows,

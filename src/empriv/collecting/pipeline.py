@@ -19,7 +19,7 @@ from empriv.collecting.queries import Query, query_of
 from empriv.collecting.run_options import Run
 from empriv.collecting.sketching import sketch_rows
 from empriv.collecting.sources import Databases
-from empriv.collecting.sql.advice import out_of_order
+from empriv.collecting.sql.advice import missing_days, out_of_order
 from empriv.collecting.sql.evaluate import answered
 from empriv.collecting.sql.evaluate import explain as explain_sql
 from empriv.collecting.sql.reruns import to_stderr
@@ -94,9 +94,9 @@ def run_query(data: Databases, query: Asked, run: Run, *, post: Callable[[Any], 
         results = _run_several(data, query, run, post)
     else:
         results = _run_one(data, query_of(query, post=post), run)
-    warning = out_of_order(results.databases, data.database)
-    if warning is not None:
-        (run.notice or to_stderr)(warning)
+    for said in (out_of_order(results.databases, data.database), missing_days(results.databases)):
+        if said is not None and data.database is not None:
+            (run.notice or to_stderr)(said)
     return results
 
 
@@ -110,6 +110,8 @@ def _run_one(data: Databases, query: Query, run: Run) -> Results:
             if value is not None:
                 raise InputError(f"`{name}` must be None for an SQL query: it is for Python functions.")
         with _said_beforehand(engine, run), engine.session(data) as session:
+            for sentence in session.said:
+                (run.notice or to_stderr)(sentence)
             results, rewritten = answered(session, query, show=run.progress, notice=run.notice)
             verified = verify(engine, session, data, query, results, rewritten=rewritten, on=run.verified_on)
             results = replace(results, verified=verified, rows=_sketches(session, data, run))

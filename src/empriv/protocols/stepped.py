@@ -173,6 +173,10 @@ class SteppedSession:
         return self.inner.whose
 
     @property
+    def said(self) -> Sequence[str]:
+        return self.inner.said
+
+    @property
     def digests_rows(self) -> bool:
         return False
 

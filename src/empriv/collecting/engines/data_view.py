@@ -38,7 +38,9 @@ def data_view(data: Databases, relations: list[str], columns_of: Callable[[str],
             "The lines of a CSV file must all have as many fields as the first, got a file that can only be read as "
             "one column. Hint: look for lines that are cut short, and for separators in values without quotes."
         )
-    individual = _individual([find_column(name, columns, "individual", data) for name in data.individual])
+    kinds = columns_of(relations[0])
+    named = [find_column(name, columns, "individual", data) for name in data.individual]
+    individual = _individual([name_of(quoted(name), kinds[name]) for name in named])
     known = f" WHERE {individual} IS NOT NULL" if data.unidentified == "drop" else ""
     if data.labels is not None:
         selects = []
@@ -117,13 +119,20 @@ def _drawn(draws: Draws, relation: str, columns: list[str], individual: str, kno
     )
 
 
-def _individual(columns: list[str]) -> str:
-    if not columns:
+def name_of(value: str, kind: str) -> str:
+    """The SQL of what an individual is called: numbers that became doubles, as 17850.0, are what they were, 17850."""
+    if kind.upper() not in ("DOUBLE", "FLOAT"):
+        return value
+    return f"REGEXP_REPLACE(CAST({value} + 0 AS VARCHAR), '[.]0$', '')"  # -0.0 + 0 is 0.0
+
+
+def _individual(values: list[str]) -> str:
+    if not values:
         return "NULL"  # all rows are nobody's
-    if len(columns) == 1:
-        return quoted(columns[0])
-    missing = " OR ".join(f"{quoted(column)} IS NULL" for column in columns)
-    fields = ", ".join(f"{quoted(f'c{number}')}: {quoted(column)}" for number, column in enumerate(columns))
+    if len(values) == 1:
+        return values[0]
+    missing = " OR ".join(f"{value} IS NULL" for value in values)
+    fields = ", ".join(f"{quoted(f'c{number}')}: {value}" for number, value in enumerate(values))
     return f"(CASE WHEN {missing} THEN NULL ELSE {{{fields}}} END)"
 
 

@@ -103,6 +103,10 @@ class Session(Protocol):
         """Columns of ``data`` that say whom a row belongs to."""
 
     @property
+    def said(self) -> Sequence[str]:
+        """Sentences about how the rows were read, where that had to be found out."""
+
+    @property
     def digests_rows(self) -> bool:
         """Whether it knows DuckDB's HASH, by which rows are digested."""
 

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import product
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
@@ -32,10 +34,20 @@ _NUMERIC = (
 # How dates are written that do not sort as text.
 _DATES = (
     "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d %Y", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y",
-    "%d-%m-%Y", "%m-%d-%Y",
+    "%d-%m-%Y", "%m-%d-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
 )  # fmt: skip
-_SWAPPED = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d.%m.%Y": "%m.%d.%Y"}  # what else would fit
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")  # what may follow
+_SWAPPED = {
+    "%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d.%m.%Y": "%m.%d.%Y", "%d/%m/%y": "%m/%d/%y",
+    "%d.%m.%y": "%m.%d.%y",
+}  # fmt: skip  # what else would fit
 _MONTHS = 12
+_SERIES = 10  # days from which they are taken for a series
+_UNITS = {1: "day", 7: "week"}
+# Numbers as people write them: signs of money and per cent, spaces, and commas between thousands or before decimals.
+_THOUSANDS = "REGEXP_MATCHES(x, '^[^0-9]*[0-9]{1,3}(,[0-9]{3})+([.][0-9]+)?[^0-9]*$')"
+_BARE = "REGEXP_REPLACE(x, '[£$€¥%, ]', '', 'g')"
+_BARE_COMMA = "REPLACE(REGEXP_REPLACE(x, '[£$€¥%. ]', '', 'g'), ',', '.')"
 _LOOKED_AT = 1000  # labels; databases are seldom more
 
 
@@ -81,20 +93,62 @@ def out_of_order(labels: npt.NDArray[Any], database: str | None) -> str | None:
     """What to say of databases named by dates that, as text, do not stand in the order of time."""
     if database is None or labels.dtype.kind != "U" or len(labels) < 2:
         return None
-    for form in _DATES:
+    for form, clock in product(_DATES, _CLOCKS):
         try:
-            days = [datetime.strptime(label, form) for label in labels[:_LOOKED_AT].tolist()]
+            days = [datetime.strptime(label, form + clock) for label in labels[:_LOOKED_AT].tolist()]
         except ValueError:
             continue
-        if days == sorted(days):
+        if days == sorted(days) and not clock:
             return None
         swapped = _SWAPPED.get(form) if max(day.day for day in days) <= _MONTHS else None
-        first = "" if swapped is None else f", or strptime({database}, '{swapped}') if the month comes first"
+        first = "" if swapped is None else f", or {_as_day(database, swapped, clock)} if the month comes first"
         return (
             "The databases are named by dates, but sort as text: trends and cycles cannot be seen so. "
-            f"Hint: strptime({database}, '{form}') makes dates of them{first}."
+            f"Hint: {_as_day(database, form, clock)} makes dates of them{first}."
         )
     return None
+
+
+def _as_day(database: str, form: str, clock: str) -> str:
+    """The SQL that makes days of dates that are text."""
+    moment = f"strptime({database}, '{form}{clock}')"
+    return f"date_trunc('day', {moment})" if clock else moment
+
+
+def missing_days(labels: npt.NDArray[Any]) -> str | None:
+    """What to say of days, weeks or months that are missing in a series of them; weekdays that never come are not."""
+    if labels.dtype.kind not in "MU":
+        return None
+    try:
+        moments = labels.astype("datetime64[s]")
+    except ValueError:
+        return None
+    days = np.unique(moments.astype("datetime64[D]"))
+    if len(days) < _SERIES or np.isnat(days).any() or (moments != moments.astype("datetime64[D]")).any():
+        return None
+    months = days.astype("datetime64[M]")
+    steps, counts = np.unique(np.diff(days).astype(np.int64), return_counts=True)
+    step = int(steps[np.argmax(counts)])
+    if (days == months.astype("datetime64[D]")).all():
+        every, unit = np.arange(months[0], months[-1] + 1).astype("datetime64[D]"), "month"
+    elif step in _UNITS:
+        every, unit = np.arange(days[0], days[-1] + 1, step), _UNITS[step]
+        if step == 1:
+            weekday = every.astype(np.int64) % 7
+            every = every[np.isin(weekday, np.unique(days.astype(np.int64) % 7))]
+    else:
+        return None
+    gone = np.setdiff1d(every, days)
+    if not len(gone) or len(gone) > len(days):
+        return None
+    if len(gone) == 1:
+        return (
+            f"One {unit} of the series has no rows ({gone[0]}): it is no database, rather than one with the answer 0."
+        )
+    return (
+        f"{len(gone):,} {unit}s of the series have no rows (the first is {gone[0]}): they are no databases, rather "
+        "than databases with the answer 0."
+    )
 
 
 def check_files(data: Databases) -> None:
@@ -183,15 +237,22 @@ def _text_for_number(session: Session, query: Query) -> str | None:
                 ("n", "COUNT(x)"),
                 ("plain", "COUNT(TRY_CAST(x AS DOUBLE))"),
                 ("comma", "COUNT(TRY_CAST(REPLACE(x, ',', '.') AS DOUBLE))"),
+                ("grouped", "COUNT(CASE WHEN x LIKE '%,%' AND NOT " + _THOUSANDS + " THEN 1 END)"),
+                ("bare", f"COUNT(TRY_CAST({_BARE} AS DOUBLE))"),
+                ("bare_comma", f"COUNT(TRY_CAST({_BARE_COMMA} AS DOUBLE))"),
             )
         ])  # fmt: skip
         found = session.fetch(base)
-        n, plain, comma = (int(found[name].values[0]) for name in ("n", "plain", "comma"))
+        n, plain, comma, odd, bare, bare_comma = (int(column.values[0]) for column in found.values())
         name = column.sql("duckdb")
-        if comma == n and plain < n:
+        if plain < bare == n and odd == 0:
+            hint = f"CAST({_written(_BARE, name)} AS DOUBLE) strips what is no digit, and makes numbers of its values."
+        elif comma == n and plain < n:
             hint = f"it has decimal commas: CAST(replace({name}, ',', '.') AS DOUBLE) makes numbers of them."
         elif plain == n:
             hint = f"CAST({name} AS DOUBLE) makes numbers of its values."
+        elif bare_comma == n:
+            hint = f"CAST({_written(_BARE_COMMA, name)} AS DOUBLE) strips what is no digit, and makes numbers of it."
         elif plain:
             hint = f"TRY_CAST({name} AS DOUBLE) makes numbers of {plain:,} of its {n:,} values, and NULL of the others."
         else:
@@ -199,6 +260,15 @@ def _text_for_number(session: Session, query: Query) -> str | None:
         where, caret = _place(query, column.this), _caret(query, column.this)
         return f"The query needs a number in {aggregate}(), but {name!r}{where} is not one. Hint: {hint}{caret}"
     return None
+
+
+def _written(template: str, name: str) -> str:
+    """A template of ``x`` with a column in its place, as somebody would write it."""
+    return (
+        re.sub(r"\bx\b", lambda _: name, template)
+        .replace("REGEXP_REPLACE", "regexp_replace")
+        .replace("REPLACE", "replace")
+    )
 
 
 def _summed(select: exp.Select) -> Iterator[tuple[str, exp.Column]]:

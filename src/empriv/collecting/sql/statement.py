@@ -375,7 +375,9 @@ def _names_individuals(session: Session, plan: Decomposition, keys: Sequence[exp
     """Whether groups by these keys identify: each is one individual's, or several are called as their only one is."""
     whose = plan.column(INDIVIDUAL)
     known = [fill("NOT k IS NULL", k=key) for key in keys]
-    named = [fill("CAST(MIN(k) AS TEXT) = CAST(MIN(i) AS TEXT)", k=key, i=whose) for key in keys]
+    # 17850.0 is called 17850
+    called = "REGEXP_REPLACE(CAST(MIN({0}) AS TEXT), '[.]0$', '')"
+    named = [fill(f"{called.format('k')} = {called.format('i')}", k=key, i=whose) for key in keys]
     owners = (
         _each_once(
             session,

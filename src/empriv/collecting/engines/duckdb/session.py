@@ -41,6 +41,7 @@ from empriv.collecting.sources import REMOTE, Connected, Databases, Files, Frame
 from empriv.collecting.sql.advice import check_files
 from empriv.collecting.sql.aggregates import Type
 from empriv.collecting.sql.allowlist import one_select, row_expression
+from empriv.collecting.sql.pointing import listed
 from empriv.collecting.sql.printing import OWN_NAMES, Names, names_in, own_text, plain, printed, secret, with_nonce
 from empriv.collecting.sql.templates import in_place_of
 from empriv.errors import InputError, QueryError, SourceError
@@ -212,6 +213,7 @@ class DuckDBSession:
     integer_bits: int = 126
     views: bool = True
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+    said: list[str] = field(default_factory=list)
     _sent: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -239,7 +241,7 @@ class DuckDBSession:
                 relation = self._relation(part, name)
                 if _is_loaded(part):
                     order = " ORDER BY ALL" if isinstance(part, Select) else ""
-                    self._run(f"CREATE TEMP TABLE {name} AS SELECT * FROM {relation}{order}")
+                    self._load(part, f"CREATE TEMP TABLE {name} AS SELECT * FROM ", relation, order)
                     self._check_text(part, name)
                     relation = name
                 relations.append(relation)
@@ -603,10 +605,28 @@ class DuckDBSession:
             raise SourceError(str(error).replace("The query", "The SQL of a source")) from None
         return said
 
+    def _load(self, table: Table, made: str, relation: str, order: str) -> None:
+        """Load a table. Numbers of a CSV file, of which a later line has a text, are read as text, and that is said."""
+        try:
+            self._run(made + relation + order)
+        except duckdb.ConversionException:
+            if not (isinstance(table, Files) and table.kind == "csv" and len(table.paths) == 1):
+                raise
+            by_all_lines = f"{relation[:-1]}, sample_size=-1)"
+            first, then = self._columns_of(relation), self._columns_of(by_all_lines)
+            changed = [column for column, kind in first.items() if then.get(column) != kind]
+            if any(first[column] not in ("BIGINT", "DOUBLE") for column in changed):
+                raise  # a date that is none would be a database of its own
+            self._run(made + by_all_lines + order)
+            self.said.append(
+                f"Read as text, since some values are not numbers: {listed(changed)}. "
+                "Hint: TRY_CAST(... AS DOUBLE) gives NULL in their place."
+            )
+
     def _check_text(self, table: Table, name: str) -> None:
         """Refuse a table read from text whose dates could be read in two ways."""
         if isinstance(table, Files) and table.kind != "parquet":
-            check_dates(table, name, self._columns_of(name), self._run)
+            self.said.extend(check_dates(table, name, self._columns_of(name), self._run))
 
     def _check_rows(self, relations: Sequence[str]) -> None:
         """Refuse text files without rows before their columns are taken for text."""

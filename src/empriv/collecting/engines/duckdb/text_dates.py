@@ -1,4 +1,4 @@
-"""Dates in text files: refused where day and month could be swapped.
+"""Dates in text files: refused where day and month could be swapped, and said how they are read where not.
 
 DuckDB settles on one way to read 03/01/2026, and says nothing. A day above 12 anywhere in the column shows which one is
 right; where there is none, nobody can tell. Nor can anybody tell which of three numbers of two digits is the year.
@@ -19,8 +19,12 @@ _MONTHS = 12
 Run = Callable[[str], list[tuple[Any, ...]]]
 
 
-def check_dates(files: Files, name: str, columns: Mapping[str, str], run: Run) -> None:
-    """Refuse a table read from text, by name, if one of its dates fits both orders of day and month."""
+def check_dates(files: Files, name: str, columns: Mapping[str, str], run: Run) -> list[str]:
+    """Refuse a table read from text, by name, if one of its dates fits both orders of day and month.
+
+    Of dates that fit one order only, it is said which.
+    """
+    said = []
     for column, kind in columns.items():
         if not (kind == "DATE" or kind.startswith("TIMESTAMP")):
             continue
@@ -33,18 +37,35 @@ def check_dates(files: Files, name: str, columns: Mapping[str, str], run: Run) -
         # of three numbers of two digits, DuckDB may take any for the year
         if len(year) == 2 or (differ and largest <= _MONTHS):
             raise AmbiguousDates.of(_could_be_swapped(files, column, between, year), column, len(year))
+        if differ:
+            said.append(
+                f"Dates of {column!r} are read with the {_first_of(files, column, run)} first: no other order fits."
+            )
+    return said
+
+
+def _first_of(files: Files, column: str, run: Run) -> str:
+    """Whether the day or the month comes first in dates that fit one order."""
+    source, value = _as_text(files, column)
+    first = f"TRY_CAST(regexp_extract({value}, '^\\s*(\\d+)', 1) AS INTEGER)"
+    ((largest,),) = run(f"SELECT max({first}) FROM {source}")
+    return "day" if largest is not None and largest > _MONTHS else "month"
 
 
 def _first_text(files: Files, column: str, run: Run) -> str:
     """One date as the file writes it."""
-    paths = f"[{', '.join(map(text_literal, files.paths))}]"
-    if files.kind == "csv":
-        source, value = f"read_csv({paths}, all_varchar=true)", quoted(column)
-    else:
-        place = text_literal(f'$."{column}"')
-        source, value = f"read_json_objects({paths}, format='auto')", f"json_extract_string(json, {place})"
+    source, value = _as_text(files, column)
     rows = run(f"SELECT {value} FROM {source} WHERE {value} IS NOT NULL LIMIT 1")
     return str(rows[0][0]) if rows else ""
+
+
+def _as_text(files: Files, column: str) -> tuple[str, str]:
+    """A column of files as they write it: what is read, and the value."""
+    paths = f"[{', '.join(map(text_literal, files.paths))}]"
+    if files.kind == "csv":
+        return f"read_csv({paths}, all_varchar=true)", quoted(column)
+    place = text_literal(f'$."{column}"')
+    return f"read_json_objects({paths}, format='auto')", f"json_extract_string(json, {place})"
 
 
 def _could_be_swapped(files: Files, column: str, between: str, year: str) -> str:

@@ -177,6 +177,10 @@ class SparkFrames:
         self._parts.clear()
 
     @property
+    def said(self) -> Sequence[str]:
+        return ()
+
+    @property
     def whose(self) -> Sequence[str]:
         return self.data.individual
 
