@@ -16,9 +16,9 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from empriv.report.charts.released import released_chart
 
 import empriv
-from empriv.report.charts.released import released_chart
 
 FIGURES = {"year": "results", "delta": "delta", "total-risk": "total_risk", "density": "density"}
 ASKED = (0.05, 0.085, 0.12)

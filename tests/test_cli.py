@@ -122,7 +122,7 @@ class TestSummary:
     def test_times_gives_the_figures_of_so_many_publications(self, run: Run) -> None:
         written = ("--json", "year.json", "--save", "year.empriv")
         shown = run(*AUDIT, "--epsilon", "1", "--times", "365", "--verbose", *written).stdout
-        assert "Holds for 365 publications, databases like these 45" in shown
+        assert "Holds for 365 publications, days like these 45" in shown
         assert "published once" in shown
         assert "After 365 publications, at epsilon 1," in " ".join(shown.split())
         year, once = json.loads(Path("year.json").read_text()), empriv.load("year.empriv").repeated(1)

@@ -10,6 +10,7 @@ import pytest
 import empriv
 from empriv.errors import InputError
 from empriv.words.decision import DAY, Case, Hidden, Judged, NoisyAnswer, decide
+from empriv.words.nouns import Nouns, database_noun, individual_noun
 from empriv.words.sentences import amount
 
 MET = Judged("delta", 0.05, 0.0, 0.007, 0.036)
@@ -42,14 +43,26 @@ def test_a_lower_bound_above_the_target_is_why_not_to_publish() -> None:
 def test_cover_and_largest_move_are_in_the_answers_units() -> None:
     hidden = Hidden(0.69, 4.2, days=1000, beyond=0, exposed=0, people=0, varies=False, unit="min")
     said = "The answer hides anyone who moves it by up to 0.69 min; the most that anyone moved it is 4.2 min."
-    assert decide(replace(CASE, hidden=hidden)).reason.endswith(said)
+    passed = decide(replace(CASE, hidden=replace(hidden, most=0.5)))
+    assert (
+        passed.reason == "The answer hides anyone who moves it by up to 0.69 min; nobody moved it by more than 0.5 min."
+    )
+    assert passed.condition.startswith("The most exposed person's delta at epsilon 0.1 is at most 0.036 with 95% ")
+    assert passed.promise == (
+        "A reader who guesses 50:50 whether a person's rows were counted gets at most 52.5% sure, except with 5% "
+        "probability."
+    )
     beyond = replace(hidden, beyond=30, exposed=30, people=4)
     day = replace(BROKEN, where=DAY)
     failed = decide(replace(CASE, outcome="fail", judged=day, hidden=beyond))
-    assert failed.reason == f"{said} 30 of 1,000 person-days (3%) are beyond what it hides."
+    assert failed.reason == f"{said} 3% of person-days are beyond that."
+    aircraft = decide(replace(CASE, outcome="fail", judged=day, hidden=beyond, nouns=Nouns("aircraft", "week")))
+    assert "any aircraft that moves it" in aircraft.reason
+    assert "3% of aircraft-weeks are beyond that." in aircraft.reason
+    assert aircraft.condition.startswith("Holds for weeks like these 456, ")
+    assert aircraft.promise == ""
     some = decide(replace(CASE, outcome="fail", judged=day, hidden=replace(beyond, exposed=2, varies=True)))
     assert some.reason.startswith("On a typical database the answer hides")
-    assert "2 of them as good as certainly" in some.reason
     open_ = decide(replace(CASE, outcome="unresolved", judged=replace(OPEN, where=DAY), hidden=beyond, needed=500))
     assert open_.reason.endswith("It cannot be told whether those are hidden. About 500 databases would do.")
     nothing = replace(beyond, cover=0.0, most=float("inf"))
@@ -80,7 +93,8 @@ def test_noise_is_offered_with_its_cost_in_the_answers_unit() -> None:
     assert made.word == "Publish with noise"
     assert made.line == "Publish with noise (±1.2 min on a typical 6.04 min)"
     assert made.reason.startswith("As it is: the most exposed person's delta")
-    assert made.reason.endswith("With the noise, delta is at most 0.049 for the most exposed.")
+    assert made.condition.startswith("With the noise, delta is at most 0.049 for the most exposed. Holds for ")
+    assert "at most 52.5% sure" in made.promise
 
 
 def test_noise_that_leaves_little_of_the_answer_says_so() -> None:
@@ -153,3 +167,22 @@ def test_the_unit_is_kept_in_files(risky: empriv.Audit, tmp_path) -> None:
 def test_a_unit_is_short_and_can_be_printed(risky: empriv.Audit, unit: object) -> None:
     with pytest.raises(InputError, match="`unit` must be a short name"):
         empriv.audit(risky.results, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("columns", "noun"),
+    [(("aircraft",), "aircraft"), (("customer_id",), "customer"), (("household_key",), "household"), (("id",), ""),
+     (("a", "b"), ""), (("<b>x</b>",), ""), (("x" * 60,), ""), (("loan officer_id",), "loan officer")],
+)  # fmt: skip
+def test_individuals_are_called_by_their_column(columns: tuple[str, ...], noun: str) -> None:
+    assert individual_noun(columns) == noun
+
+
+@pytest.mark.parametrize(
+    ("column", "labels", "noun"),
+    [("d", ["2024-01-01", "2024-01-05", "2024-01-02"], "day"), ("d", ["2024-01-01", "2024-01-08"], "week"),
+     ("d", ["2024-01-01", "2024-02-01", "2024-03-01"], "month"), ("week", [1, 2], "week"), ("team", ["a"], ""),
+     (None, [0, 1], ""), ("d", ["2024-01-01 00:00:00", "2024-01-02 00:00:00"], "day")],
+)  # fmt: skip
+def test_databases_are_called_by_the_time_between_them(column: str | None, labels: list[object], noun: str) -> None:
+    assert database_noun(column, labels) == noun

@@ -20,11 +20,13 @@ TARGET = "delta <= 0.05 at 0.1"
 
 PASS = """\
 Publish
+The answer hides anyone who moves it by up to 0.978 min; nobody moved it by more
+than 0.304 min.
+A reader who guesses 50:50 whether a person's rows were counted gets at most
+52.5% sure, except with 5% probability.
 The most exposed person's delta at epsilon 0.1 is at most 0.012 with 95%
-confidence; the target allows 0.05. The answer hides anyone who moves it by up
-to 0.978 min; the most that anyone moved it is 0.304 min.
-Holds for databases like these 400, and readers who may know who came and what
-they did.
+confidence; the target allows 0.05. Holds for databases like these 400, and
+readers who may know who came and what they did.
 Verdict on delta <= 0.05 at 0.1: PASS.
 
 The query was asked of 400 databases, with everyone and without each of 2
@@ -41,7 +43,7 @@ Next: if you publish it again and again, ask for that, such as --times 30.
 FAIL = """\
 Do not publish as it is
 The answer hides anyone who moves it by up to 0.978 min; the most that anyone
-moved it is 8.25 min. 400 of 800 person-days (50%) are beyond what it hides.
+moved it is 8.25 min. 50% of person-days are beyond that.
 Holds for databases like these 400, and readers who may know who came and what
 they did.
 Verdict on delta <= 0.05 at 0.1: FAIL.
@@ -61,8 +63,8 @@ Next: see what you can do, and what it costs:
 UNRESOLVED = """\
 Do not publish as it is
 The answer hides anyone who moves it by up to 0.72 min; the most that anyone
-moved it is 1.02 min. 79 of 200 person-days (40%) are beyond what it hides. It
-cannot be told whether those are hidden. About 453 databases would do.
+moved it is 1.02 min. 40% of person-days are beyond that. It cannot be told
+whether those are hidden. About 453 databases would do.
 Holds for databases like these 100, and readers who may know who came and what
 they did.
 Verdict on delta <= 0.05 at 0.1: UNRESOLVED.

@@ -367,7 +367,7 @@ def test_web_visits_payroll_and_a_clinics_months_get_a_decision() -> None:
     ]
     by_day = ("--database", "date_trunc('day', time)", "--individual", "visitor", "--query", "avg(seconds)")
     done = trial("visits.csv", "time,visitor,seconds", visits, "visits.csv", *by_day, "--unit", "s", code=3)
-    assert done.stdout.startswith("Do not publish as it is\nThe answer hides anyone who moves it by up to 0.")
+    assert done.stdout.startswith("Do not publish as it is\nThe answer hides any visitor that moves it by up to 0.")
     assert " s  " in done.stdout
 
     pay = [f"Site {k % 40:02d};{k};{rng.normal(4200, 600):.2f}" for k in range(800)]

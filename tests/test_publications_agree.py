@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from empriv.report.page.noise_page import facts_of_noise
 
 import empriv
 from empriv.auditing.composing import releases_fitting
@@ -16,7 +17,6 @@ from empriv.cli.ledger import left_words
 from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.gather import gather
 from empriv.report.page.audit_page import again_of
-from empriv.report.page.noise_page import facts_of_noise
 
 EPSILON, DELTA, DAYS = 1.0, 0.05, 120
 

@@ -522,7 +522,7 @@ class TestPromise:
         path = f"/audits/{ready}/promise"
         said = live(visitor, f"{path}/said", path, {**USUAL, "times": "12"})
         assert (
-            "Whoever thought it 50:50 that a person's rows were counted may be at most 52.5% sure after reading. "
+            "A reader who guesses 50:50 whether a person's rows were counted gets at most 52.5% sure. "
             "For each person this may fail with a probability of at most 5%. That holds for readers who may "
             "know what the calendar and previous answers tell and that the person is in the database, and "
             "for 12 publications together (epsilon 0.1, delta 0.05)." in said

@@ -15,15 +15,16 @@ from empriv.errors import InputError
 from empriv.report import CHARTS
 from empriv.report.charts.all_charts import chart, charts_of
 from empriv.report.charts.chart import risk_scale
-from empriv.report.charts.laws import buckets_chart, two_laws
-from empriv.report.charts.released import noise_chart, released_chart
+from empriv.report.charts.laws import two_laws
+from empriv.report.charts.moves_chart import MovesDrawn, drawn
 from empriv.report.gather import HISTOGRAM_EDGES, gather
+from empriv.words.nouns import Nouns
 from empriv.words.sentences import number
 from report.cases import EXTREMES, NASTY, extreme, results
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CHARTS if name not in ("outcomes", "table", "joint", "known")])
+@pytest.mark.parametrize("name", [name for name in CHARTS if name not in ("table", "joint", "known")])
 def test_every_chart_is_drawn(ordinary: empriv.Audit, name: str) -> None:
     made = chart(ordinary, name)
     assert made.name == name
@@ -103,10 +104,10 @@ def test_save(ordinary: empriv.Audit, tmp_path: Path, kind: str) -> None:
 
 
 def test_wrong_use_is_said(ordinary: empriv.Audit, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="`name` must be one of results"):
+    with pytest.raises(InputError, match="`name` must be one of moves, results"):
         chart(ordinary, "nothing")
     with pytest.raises(InputError, match="nothing to draw"):
-        chart(ordinary, "outcomes")
+        chart(ordinary, "table")
     with pytest.raises(InputError, match="`path` must end in one of"):
         chart(ordinary, "delta").save(tmp_path / "delta.bmp")
     with pytest.raises(InputError, match="`scale` must be positive"):
@@ -117,41 +118,46 @@ def test_wrong_use_is_said(ordinary: empriv.Audit, tmp_path: Path) -> None:
         gather(ordinary, [math.inf])
 
 
-def test_plain_arrays() -> None:
-    x = np.linspace(-3, 3, 61)
-    law = np.exp(-np.abs(x)) / 2
-    noise = noise_chart(x, law, (x, law), (x, np.exp(-np.abs(x) / 2) / 4))
-    buckets = buckets_chart([*NASTY, "same", "same"], np.full(7, 1 / 7), np.full(7, 1 / 7))
-    for made in (noise, buckets):
-        tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(made.svg).iter()}
-        assert not tags & {"script", "img", "image", "foreignObject", "a"}
-    assert buckets.data["outcome"][-2:] == ["same (1)", "same (2)"]
-    with pytest.raises(InputError, match="must have the same length"):
-        buckets_chart(["a"], np.ones(2), np.ones(3))
+def test_a_name_is_no_markup() -> None:
+    made = drawn(MovesDrawn(np.array([0.1, 4.0]), np.arange(2), 1.0), furthest=NASTY[0])
+    tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(made.svg).iter()}
+    assert not tags & {"script", "img", "image", "foreignObject", "a"}
 
 
-def test_the_released_distribution_is_wider(ordinary: empriv.Audit) -> None:
-    class Laplace:
-        def quantile(self, p: float) -> float:
-            return -2.0 * math.log(2 * (1 - p))
+@pytest.mark.parametrize("widest", [1.0, 1e4], ids=["linear", "logarithmic"])
+def test_every_move_is_counted_once_and_those_beyond_the_cover_are_coloured(widest: float) -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.concatenate((rng.uniform(0.01, 1.0, 500) * widest ** rng.uniform(0, 1, 500), [0.0, np.inf, np.inf]))
+    cover = float(np.quantile(sizes[:500], 0.9))
+    made = drawn(MovesDrawn(sizes, np.arange(503), cover), unit="min", nouns=Nouns("aircraft", "day"))
+    assert sum(made.data["aircraft-days"]) == 500
+    assert sum(made.data["beyond"]) == np.count_nonzero(sizes[:500] > cover)
+    bars = next(part for part in made.spec["layer"] if part["name"] == "bars")["data"]["values"]
+    assert sum(bar["count"] - bar["from"] for bar in bars if bar["what"] == "beyond") == sum(made.data["beyond"]) + 2
+    assert f"Red: {sum(made.data['beyond']) + 2} (" in made.caption
+    line = next(part for part in made.spec["layer"] if part["name"] == "here")["data"]["values"][0]
+    assert line["said"].startswith("hidden up to here: ")
+    # what is said to be beyond changes with the cover
+    assert "None is beyond" in drawn(MovesDrawn(sizes[:500], np.arange(500), float(sizes[:500].max()))).caption
 
-        def pdf(self, x: np.ndarray) -> np.ndarray:
-            return np.exp(-np.abs(x) / 2.0) / 4.0
 
-        def cdf(self, x: np.ndarray) -> np.ndarray:
-            return np.where(x < 0, np.exp(x / 2.0) / 2, 1 - np.exp(-x / 2.0) / 2)
+@pytest.mark.parametrize("sizes", [[], [0.0], [np.inf], [0.0, np.inf], [5.0], [1e-300, 1e300]], ids=str)
+def test_any_moves_are_drawn(sizes: list[float]) -> None:
+    for cover in (None, 0.0, 2.0):
+        made = drawn(MovesDrawn(np.array(sizes), np.zeros(len(sizes), int), cover), furthest="somebody")
+        json.dumps(made.spec, allow_nan=False)
+        assert "NaN" not in made.svg
 
-    made = released_chart(ordinary, Laplace())
+
+def test_the_furthest_is_named_and_the_line_is_where_the_verdict_has_it(ordinary: empriv.Audit) -> None:
+    verdict = ordinary.verdict(epsilon=0.05, delta=0.3)
+    assert verdict.day is not None
+    assert verdict.day.cover > 0
+    made = CHARTS["moves"](gather(ordinary, naming=lambda labels: [str(label) for label in labels], day=verdict.day))
     assert made is not None
-    rows = made.spec["vconcat"][1]["layer"][0]["data"]["values"]
-    spread = {}
-    for law in ("as measured", "as released"):
-        x, p = (np.array([row[key] for row in rows if row["law"] == law]) for key in ("x", "p"))
-        assert np.trapezoid(p, x) == pytest.approx(1.0, abs=0.03)
-        spread[law] = math.sqrt(np.trapezoid(p * (x - np.trapezoid(p * x, x)) ** 2, x))
-    # variances add: that of Laplace noise of scale 2 is 8, less what lies beyond the 0.999 quantiles
-    assert spread["as released"] ** 2 - spread["as measured"] ** 2 == pytest.approx(8.0, rel=0.1)
-    assert released_chart(extreme("constant"), Laplace()) is None
+    layers = {part["name"]: part["data"]["values"] for part in made.spec["layer"]}
+    assert layers["cover"][0]["low"] == pytest.approx(verdict.day.typical, rel=1e-5)
+    assert layers["furthest"][0]["said"] == ordinary.moved(top=1, show_ids=True).individual[0]
 
 
 @pytest.mark.slow
@@ -164,18 +170,7 @@ def test_several_numbers() -> None:
     audit = empriv.audit(empriv.Results.stack({"a": one, "b": other}))
     names = [made.name for made in charts_of(gather(audit, [0.05, 0.2]))]
     assert names[:4] == ["results", "delta", "publications", "total_risk"]
-
-
-def test_noise_on_a_lattice_is_drawn_smooth(ordinary: empriv.Audit) -> None:
-    noise = empriv.design_noise(ordinary, epsilon=0.1, delta=0.01)
-    made = released_chart(ordinary, noise)
-    assert made is not None
-    x, p = np.array(made.data["noise"]), np.array(made.data["density"])
-    middle = len(x) // 2
-    assert x[middle] == pytest.approx(0.0, abs=1e-9)
-    assert p == pytest.approx(p[::-1], rel=1e-6)
-    assert (np.diff(p[middle:]) < 0).all()  # cells that held now one point of the lattice, now two, would jump
-    assert p.sum() * (x[1] - x[0]) == pytest.approx(1.0, abs=0.01)
+    assert "results" not in [made.name for made in charts_of(gather(audit, [0.05, 0.2]), answers=False)]
 
 
 def test_scales() -> None:

@@ -52,5 +52,5 @@ def test_extremes(name: str, tmp_path: Path, read: Any) -> None:
     assert "NaN" not in shown
     assert "NaN" not in html
     assert "undefined" not in html
-    assert reader.texts("#statistician .card b")[0] == number(audit.delta(audit.epsilons[0]), 3)
+    assert number(audit.delta(audit.epsilons[0]), 3) in reader.texts("table.asked td")
     assert reader.noises == []

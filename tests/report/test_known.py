@@ -57,10 +57,10 @@ def test_densities_are_of_what_is_left(audit: empriv.Audit) -> None:
 
 
 def test_the_page_and_a_scan_have_them(audit: empriv.Audit, tmp_path: Path) -> None:
-    audit.report(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    assert "What is left once the known is taken out" in page
-    assert "to readers who know the calendar and the previous answer</title>" in page
+    shown, kept = (audit.report(tmp_path / f"{answers}.html", answers=answers).page for answers in (True, False))
+    assert "What is left once the known is taken out" in shown.read_text()
+    assert "What is left once the known is taken out" not in kept.read_text()
+    assert "readers who may know the calendar and the previous answer" in kept.read_text()
     scan = empriv.scan(results(), epsilon=0.1, known=empriv.Given("calendar", "previous"))
     assert scan.chart("known").data == audit.chart("known").data
     plain = empriv.audit(results(), epsilon=0.1, known="nothing")

@@ -84,7 +84,7 @@ def _data(settings: Settings) -> str:
 def _audit(settings: Settings) -> dict[str, str]:
     """Arguments of `audit`, as Python writes them; those that are as by default are left out."""
     arguments = {"epsilon": _text(list(settings.epsilon))}
-    for key in ("component", "scope", "unit", "memory_limit", "timeout"):
+    for key in ("component", "scope", "unit", "noun", "memory_limit", "timeout"):
         value = getattr(settings, key)
         if value != getattr(_DEFAULT, key):
             arguments[key] = _text(value)

@@ -48,6 +48,7 @@ from empriv.words import sentences as words
 from empriv.words.decision import Decision, decide
 from empriv.words.facts import JointFacts, Question, RiskFacts
 from empriv.words.findings import Finding
+from empriv.words.nouns import Nouns, database_noun, individual_noun
 from empriv.words.summary import Summary, figure_line, summarise, tail_sentence
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Audit:
     scope : name of the body of data in the ledger
     times : publications, each from a database of its own, that the figures are of
     unit : of the answer, such as "min", for words and pages
+    noun : what an individual is called there, such as "aircraft"; empty: by the column that identifies it
     paper : whether verdicts are asked as in the paper: random databases, and the estimate decides
 
     Examples
@@ -110,6 +112,7 @@ class Audit:
     scope: str = ""
     times: int = 1
     unit: str = ""
+    noun: str = ""
     paper: bool = False
     _bounds: dict[Any, Bounds] = field(default_factory=dict, init=False, repr=False)
     _verdicts: dict[Any, Verdict] = field(default_factory=dict, init=False, repr=False)
@@ -158,6 +161,12 @@ class Audit:
         0.002 once, 0.68 in a year
         """
         return replace(self, times=whole_number("times", times, least=1))
+
+    @cached_property
+    def nouns(self) -> Nouns:
+        """What individuals and databases are called in words."""
+        columns, cut = ((), None) if self.origin is None else (self.origin.individual, self.origin.database)
+        return Nouns(self.noun or individual_noun(columns), database_noun(cut, self.results.databases.tolist()))
 
     @property
     def n_databases(self) -> int:
@@ -472,6 +481,7 @@ class Audit:
             "n_components": self.n_components,
             "times": self.times,
             "unit": self.unit,
+            "noun": self.noun,
             "paper": self.paper,
             "source": origin_to_json(self.origin),
             "n_databases": self.n_databases,
@@ -540,6 +550,7 @@ class Audit:
             "n_components": self.n_components,
             "times": self.times,
             "unit": self.unit,
+            "noun": self.noun,
             "paper": self.paper,
         }
         write_archive(path, kind="audit", meta={**meta, **facts}, arrays={**arrays, **known_arrays})

@@ -31,6 +31,7 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | TableNoise
         return Case(
             None, None, epsilon, bounded.level, float(bounded.estimate[0]), float(bounded.upper[0]), audit.n_databases,
             known=known_to_readers(audit.measured_against), times=audit.times, sampled=_sampled(audit),
+            nouns=audit.nouns,
         )  # fmt: skip
     worst = worst_of(verdicts)
     judged = max(worst.judged, key=_how_bad)
@@ -51,6 +52,7 @@ def case_of(audit: Audit, verdicts: Sequence[Verdict], noise: Noise | TableNoise
         presence=any(target.where == DAY for target in worst.judged),
         times=audit.times,
         sampled=_sampled(audit),
+        nouns=audit.nouns,
         noise=None if noise is None else noisy_answer(noise, audit, verdicts),
     )
 

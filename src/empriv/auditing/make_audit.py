@@ -15,7 +15,7 @@ from empriv.auditing.knowledge import (
     known_values,
     nothing_known_from_json,
 )
-from empriv.base.arguments import rising_epsilons, unit_name, whole_number
+from empriv.base.arguments import noun_name, rising_epsilons, unit_name, whole_number
 from empriv.base.storage import WRONG_FACTS, read_archive
 from empriv.collecting.origins import describe, origin_from_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
@@ -50,6 +50,7 @@ def audit(
     ledger: Ledger | None = None,
     scope: str = "",
     unit: str = "",
+    noun: str = "",
     paper: bool = False,
     draws: int | None = None,
     rng: int = 0,
@@ -83,6 +84,7 @@ def audit(
     ledger : audit the query together with all that was released from the same databases before
     scope : name of the body of data in the ledger, if the ledger covers several
     unit : of the answer, such as "min" or "€", for words and pages
+    noun : what an individual is called there, such as "aircraft"; default: by the column that identifies it
     paper : ask as the paper does: nothing is counted as known, databases are random, and the estimate decides
     draws, rng, post, engine, memory_limit, timeout, jobs, checkpoint, progress, notice, frame : as for `collect`
 
@@ -100,6 +102,7 @@ def audit(
     'fail'
     """
     epsilons, density, unit = rising_epsilons(epsilon), density_or_default(density), unit_name(unit)
+    noun = noun_name(noun)
     said = as_said(known)
     by_default = isinstance(said.known, Given) and said.known.only_auto
     if paper:
@@ -122,7 +125,8 @@ def audit(
         if ledger is not None:
             raise InputError("`ledger` must go with the rows, on which earlier queries are run again, got `Results`.")
         results = data if said.ordered else replace(data, ordered=False)
-        alone = replace(_measured(results, epsilons, density, component, grouped=True), unit=unit, paper=paper)
+        alone = _measured(results, epsilons, density, component, grouped=True)
+        alone = replace(alone, unit=unit, noun=noun, paper=paper)
         return with_known(alone, said.known, None, run)
     if query is None:
         raise InputError("`query` must be SQL text or a function of the rows.")
@@ -149,7 +153,7 @@ def audit(
     alone = replace(
         _measured(results, epsilons, density, component, grouped=any(single_query.groups for single_query in queries)),
         query=asked_text, origin=origin, text=canonical_text(queries), scope=scope, unit=unit,
-        paper=paper,
+        noun=noun, paper=paper,
     )  # fmt: skip
     if ledger is not None:
 
@@ -287,6 +291,7 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
             "scope": text(meta.get("scope", "")),
             "times": whole_number("times", meta.get("times", 1), least=1),
             "unit": unit_name(meta.get("unit", "")),
+            "noun": noun_name(meta.get("noun", "")),
             "paper": _flag(meta.get("paper", False)),
             "nothing_known": nothing_known_from_json(meta.get("nothing_known")),
         }

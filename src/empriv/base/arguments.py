@@ -127,12 +127,21 @@ def progress_or_none(progress: Any) -> bool | None:
 
 def unit_name(unit: Any) -> str:
     """A unit that answers are said in, such as "min"; empty for none."""
-    if not isinstance(unit, str) or len(unit) > _LONGEST_UNIT or not (unit.isprintable() and unit == unit.strip()):
+    return _short_name("unit", unit, "min")
+
+
+def noun_name(noun: Any) -> str:
+    """What an individual is called, such as "aircraft"; empty to take it from the column."""
+    return _short_name("noun", noun, "aircraft")
+
+
+def _short_name(name: str, value: Any, example: str) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_UNIT or not (value.isprintable() and value == value.strip()):
         raise InputError(
-            f"`unit` must be a short name such as 'min', of at most {_LONGEST_UNIT} characters that can be printed, "
-            f"got {unit!r:.60}."
+            f"`{name}` must be a short name such as {example!r}, of at most {_LONGEST_UNIT} characters that can be "
+            f"printed, got {value!r:.60}."
         )
-    return unit
+    return value
 
 
 def one_of(name: str, value: Any, allowed: Collection[str]) -> str:

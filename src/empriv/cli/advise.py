@@ -126,7 +126,7 @@ def advise(
         else:
             audited = empriv.audit(
                 data, settings.asked, epsilon=aim["epsilon"], density=density_from_name(settings.density),
-                known=settings.known or "auto", unit=settings.unit,
+                known=settings.known or "auto", unit=settings.unit, noun=settings.noun,
                 engine=engine,
             )  # fmt: skip
         bar.begin("Trying ways to publish")

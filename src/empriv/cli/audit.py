@@ -122,7 +122,8 @@ def run_audit(settings: Settings, engine: Any) -> Any:
 
     audited = empriv.audit(
         source_of(settings), settings.asked, epsilon=settings.epsilon, density=density_from_name(settings.density),
-        component=settings.component, known=settings.known or "auto", unit=settings.unit, paper=settings.paper,
+        component=settings.component, known=settings.known or "auto", unit=settings.unit, noun=settings.noun,
+        paper=settings.paper,
         ledger=ledger_of(settings), scope=settings.scope, engine=engine,
         progress=False if settings.quiet else None, notice=_unsaid if settings.quiet else None,
     )  # fmt: skip

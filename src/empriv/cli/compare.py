@@ -18,7 +18,7 @@ from empriv.cli.trust import check_trust
 from empriv.errors import InputError
 
 # Keys by which `empriv audit` writes or judges: a comparison must not write over an audit's files.
-_OF_AUDITS = ("json", "save", "report", "public", "beside", "basis", "show_ids", "top")
+_OF_AUDITS = ("json", "save", "report", "public", "answers", "beside", "basis", "show_ids", "top")
 
 
 @click.command()

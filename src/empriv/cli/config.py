@@ -68,12 +68,14 @@ class Settings:
     ledger: str | None = None
     scope: str = ""
     unit: str = ""
+    noun: str = ""
     memory_limit: str | None = None
     timeout: float | None = None
     json: str | None = None
     save: str | None = None
     report: str | None = None
     public: bool = False
+    answers: bool = False
     beside: bool = False
     target: tuple[str, ...] = ()
     basis: str = "bound"
@@ -255,7 +257,7 @@ def _value(parameter: click.Parameter, value: Any) -> Any:
             got = type(values[0]).__name__ if values else "an empty list"
             listed = " or a list of texts" if several and str in kinds else ""
             raise InputError(f"`{parameter.name}` must be {rule}{listed}, got {got}.")
-        if "" in values and parameter.name not in ("scope", "unit"):
+        if "" in values and parameter.name not in ("scope", "unit", "noun"):
             raise InputError(f"`{parameter.name}` must be {rule}, got an empty one.")
         value = values if several else value
     return parameter.type_cast_value(click.Context(click.Command("audit")), value)

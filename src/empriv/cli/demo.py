@@ -41,7 +41,12 @@ def demo(epsilon: tuple[float, ...] | None) -> None:
         import empriv
 
         return empriv.audit(
-            source_of(settings), settings.asked, epsilon=settings.epsilon, unit=settings.unit, engine=engine
+            source_of(settings),
+            settings.asked,
+            epsilon=settings.epsilon,
+            unit=settings.unit,
+            noun=settings.noun,
+            engine=engine,
         )
 
     finish(run, Wanted.of(settings), save=SAVED, exits=False)

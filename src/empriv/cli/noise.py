@@ -176,10 +176,10 @@ def _stages(report: str | None) -> tuple[str, ...]:
 def write_noise_page(designed: Noise | TableNoise, audit: Audit, path: str, bar: Bar, *, quiet: bool) -> None:
     """Write the page of an answer with noise, and say where it is."""
     from empriv.cli.terminal import printable
-    from empriv.report import noise_report
+    from empriv.report import write_report
 
     def write(page: str) -> None:
-        noise_report(designed, page, audit=audit)
+        write_report(audit, page, noise=designed)
 
     bar.begin(PAGE)
     write_to(path, write)

@@ -100,16 +100,17 @@ class Sentence(ParamType):
         return str(value)
 
 
-class UnitName(ParamType):
-    """A unit, as `empriv.audit` takes it."""
+class ShortName(ParamType):
+    """A unit or a noun, as `empriv.audit` takes it."""
 
-    name = "unit"
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from empriv.base.arguments import unit_name
+        from empriv.base.arguments import noun_name, unit_name
 
         try:
-            return unit_name(value)
+            return unit_name(value) if self.name == "unit" else noun_name(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
 
@@ -165,7 +166,13 @@ target_options = options(
         "they were in; or a random database alone. [default: both]",
     ),
 )
-unit_option = click.option("--unit", type=UnitName(), metavar="UNIT", help="Unit of the answer, such as min or €.")
+unit_option = options(
+    click.option("--unit", type=ShortName("unit"), metavar="UNIT", help="Unit of the answer, such as min or €."),
+    click.option(
+        "--noun", type=ShortName("noun"), metavar="NOUN",
+        help="What an individual is called, such as aircraft. [default: by the column that identifies it]",
+    ),
+)  # fmt: skip
 limit_options = options(
     click.option("--memory-limit", metavar="SIZE", help="Such as 2GB: beyond it the engine writes to disk."),
     click.option("--timeout", type=SECONDS, metavar="SECONDS", help="How long the query may take. [default: no limit]"),
@@ -284,6 +291,11 @@ report_options = options(
         "--public/--no-public",
         default=None,
         help="Make a report that may be published: no individuals, no results, coarse figures.",
+    ),
+    click.option(
+        "--answers/--no-answers",
+        default=None,
+        help="Show the answers themselves on the report, which leaves them out otherwise.",
     ),
     click.option(
         "--beside/--no-beside",

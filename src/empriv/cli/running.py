@@ -57,6 +57,7 @@ class Wanted:
     quiet: bool
     report: str | None = None
     public: bool = False
+    answers: bool = False
     beside: bool = False
     epsilons: tuple[float, ...] | None = None
     config: str | None = None
@@ -75,17 +76,17 @@ class Wanted:
         return Wanted(
             settings.json, settings.target, settings.basis, settings.presence, settings.show_ids,
             settings.top, settings.quiet or settings.json == "-", settings.report, settings.public,
-            settings.beside, epsilons, config, settings.verbose, saved,
+            settings.answers, settings.beside, epsilons, config, settings.verbose, saved,
         )  # fmt: skip
 
 
 def check_report(settings: Settings) -> None:
     """Refuse options of the report that do not go together."""
-    for name in ("public", "beside"):
+    for name in ("public", "answers", "beside"):
         if getattr(settings, name) and settings.report is None:
             raise click.UsageError(f"--{name} must be given with --report.")
-    if settings.public and (settings.show_ids or settings.beside):
-        raise click.UsageError("--public must not be given with --show-ids or --beside.")
+    if settings.public and (settings.show_ids or settings.answers or settings.beside):
+        raise click.UsageError("--public must not be given with --show-ids, --answers or --beside.")
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,7 @@ def _write_report(finished: Finished, wanted: Wanted, path: str) -> list[str]:
     page = finished.audit.report(
         path, show_ids=wanted.show_ids, public=wanted.public, verdicts=finished.verdicts,
         config=None if wanted.public else wanted.config, beside=wanted.beside, advice=finished.advice,
+        answers=wanted.answers,
     )  # fmt: skip
     return [] if page.key is None else [f"; {page.key.name} tells who is who"]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -160,9 +161,10 @@ def _scanned(settings: Settings, *, deltas: Sequence[float], bounds: bool, check
         raise click.UsageError(str(error)) from None
     judged_at = [parse_target(text).epsilon for text in settings.target]
     with engine_of(limits_of(settings)) as engine:
-        return empriv.scan(
+        made = empriv.scan(
             source_of(settings), settings.query[0], epsilon=[*settings.epsilon, *judged_at],
             delta=[0.0, *deltas], density=density, component=settings.component,
             known=settings.known or "nothing", top=max(KEPT, settings.top), bounds=bounds, checkpoint=checkpoint,
             engine=engine, unit=settings.unit,
         )  # fmt: skip
+        return replace(made, noun=settings.noun)

@@ -66,7 +66,7 @@ def show(path: str, noise: str | None, **given: Any) -> None:
     def run(engine: Any) -> Any:
         del engine
         audited = load_audit(path, settings.epsilon)
-        audited = replace(audited, unit=settings.unit or audited.unit)
+        audited = replace(audited, unit=settings.unit or audited.unit, noun=settings.noun or audited.noun)
         return audited if settings.times is None else audited.repeated(settings.times)
 
     finish(run, Wanted.of(settings, epsilons=given["epsilon"], saved=path))
@@ -74,11 +74,11 @@ def show(path: str, noise: str | None, **given: Any) -> None:
 
 def _with_noise(path: str, noise: str, settings: Settings) -> None:
     """Show the answer with saved noise."""
-    other = ("times", "target", "public", "beside", "show_ids")
+    other = ("times", "target", "public", "answers", "beside", "show_ids")
     wrong = [name for name in other if getattr(settings, name)]
     if wrong:
         raise click.UsageError(f"--{wrong[0].replace('_', '-')} must not be given with --noise, which has a target.")
     audited = load_audit(path, settings.epsilon)
-    audited = replace(audited, unit=settings.unit or audited.unit)
+    audited = replace(audited, unit=settings.unit or audited.unit, noun=settings.noun or audited.noun)
     quiet = settings.quiet or settings.json == "-"
     show_noise(noise, audited, report=settings.report, json_path=settings.json, quiet=quiet)

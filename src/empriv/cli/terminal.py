@@ -176,6 +176,8 @@ def show(page: Page, console: Console, *, verbose: bool = False) -> None:
 
     say(page.decision.line, f"bold {COLOURS.get(page.decision.word, 'yellow')}")
     say(with_options(page.decision.reason))
+    if page.decision.promise:
+        say(page.decision.promise)
     say(page.decision.condition)
     for text, verdict in page.verdicts:
         say(f"Verdict on {text}: {verdict.upper()}.", _VERDICT_COLOURS[verdict])

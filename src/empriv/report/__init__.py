@@ -1,14 +1,13 @@
 """The report: an audit as a page that a controller can read and sign, its charts, and the files beside it.
 
-`write_report` makes the page of one audit, `noise_report` that of an answer with noise, `write_comparison` that of
-several protocols, `chart` a single chart, and `notebook_html` what a notebook shows. docs/report.md describes them.
+`write_report` makes the page of one audit, as it is or with noise, `write_comparison` that of several protocols,
+`chart` a single chart, and `notebook_html` what a notebook shows. docs/report.md describes them.
 """
 
 from empriv.report.charts.all_charts import CHARTS, chart
 from empriv.report.charts.chart import Chart
 from empriv.report.page.audit_page import notebook_html
 from empriv.report.page.comparison_page import comparison_chart, write_comparison
-from empriv.report.page.noise_page import noise_report
 from empriv.report.page.writing import Written, write_report
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "Written",
     "chart",
     "comparison_chart",
-    "noise_report",
     "notebook_html",
     "write_comparison",
     "write_report",

@@ -19,12 +19,14 @@ import numpy.typing as npt
 from empriv.auditing.audit import Audit
 from empriv.base.arguments import one_epsilon
 from empriv.errors import InputError
+from empriv.judge.noise_kernels import NoiseKernel
 from empriv.measuring import RiskContract
 from empriv.report.charts.chart import round_up
 from empriv.results import FloatArray, IntArray
 from empriv.scale.tallied import TalliedRisk
 from empriv.scale.tally import EDGES
 from empriv.validate.bounds.figures import Bounds, upper_total_risk
+from empriv.validate.covering import Covered
 
 GRID = 40
 MOST_ROWS = 12_000  # up to this many individuals, the file beside the page lists all
@@ -71,6 +73,8 @@ class Material:
     start : position of the page's epsilon: the first target's, or the first asked for
     naming : names of individuals, from their labels, as the page shows them; None where nobody is named
     targets : pairs of epsilon and the delta that is allowed there
+    day : what is hidden of what people did, by the verdict that decides; None where that was not judged
+    kernel : of the noise that is published with the answer; None as it is
     """
 
     audit: Audit
@@ -78,6 +82,8 @@ class Material:
     start: int
     naming: Naming | None = None
     targets: tuple[tuple[float, float], ...] = ()
+    day: Covered | None = None
+    kernel: NoiseKernel | None = None
 
     @property
     def epsilon(self) -> float:
@@ -185,6 +191,8 @@ def gather(
     at: float | None = None,
     naming: Naming | None = None,
     targets: Iterable[tuple[float, float]] = (),
+    day: Covered | None = None,
+    kernel: NoiseKernel | None = None,
 ) -> Material:
     """Material for the charts and the page.
 
@@ -196,6 +204,7 @@ def gather(
     at : the epsilon at which charts are first drawn; default: that of the first target, or the first asked for
     naming : names of individuals, from their labels, if charts may name them
     targets : pairs of epsilon and the delta that is allowed there
+    day, kernel : as of `Material`
     """
     targets = tuple(targets)
     if at is None and targets:
@@ -210,7 +219,7 @@ def gather(
             raise InputError("`epsilons` must hold at least one finite number, got none.")
         grid = np.unique(np.concatenate((grid, stops)))
     first = audit.epsilons[0] if at is None else float(at)
-    return Material(audit, grid, int(np.searchsorted(grid, first)), naming, targets)
+    return Material(audit, grid, int(np.searchsorted(grid, first)), naming, targets, day, kernel)
 
 
 def _plain(label: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
 from empriv.auditing.knowledge import known_facts, known_from_parts, known_to_parts
-from empriv.base.arguments import unit_name
+from empriv.base.arguments import noun_name, unit_name
 from empriv.base.storage import WRONG_FACTS, read_archive, write_archive
 from empriv.collecting.origins import Origin, origin_from_json, origin_to_json, text, text_or_none
 from empriv.errors import FileFormatError, InputError
@@ -138,6 +138,7 @@ class Scan(Audit):
             "draws": self.results.draws,
             "ordered": self.results.ordered,
             "unit": self.unit,
+            "noun": self.noun,
         }
         if self.risk.source is not None:
             arrays["made_from_bounds"] = self.risk.source
@@ -180,6 +181,7 @@ class Scan(Audit):
                 component=text_or_none(meta["component"]),
                 unit=unit_name(meta.get("unit", "")),
             )
+            loaded = replace(loaded, noun=noun_name(meta.get("noun", "")))
         except WRONG_FACTS as error:
             raise FileFormatError(
                 "The file is damaged: its facts about the scan are not what empriv writes."

@@ -162,6 +162,12 @@ def covers(risk: RiskContract) -> bool:
     return any(of.dispatch(type(risk)) is not of.dispatch(object) for of in (hiding_of, covered))
 
 
+def has_moves(risk: RiskContract) -> bool:
+    """Whether everybody's moves stand beside one law: not where databases are told apart by what is known of them."""
+    parts = parts_of(risk)
+    return len(parts) == 1 and hiding_of.dispatch(type(parts[0])) is not hiding_of.dispatch(object)
+
+
 def cover(
     risk: RiskContract, epsilon: float, delta: float, *, noise: NoiseGiven = 0.0, level: float | None = None
 ) -> float:
@@ -369,7 +375,7 @@ def moved(risk: RiskContract, *, top: int | None = 10, key: bytes | None = None)
     """
     risk = risk.unconditional if isinstance(risk, WorstRisk) else risk
     hiding = hiding_of(risk, None)
-    moves, results = hiding.moves, _results(risk)
+    moves, results = hiding.moves, results_of(risk)
     if top is not None:
         whole_number("top", top, least=1)
     worst: IntArray = moves.worst
@@ -384,10 +390,10 @@ def moved(risk: RiskContract, *, top: int | None = 10, key: bytes | None = None)
 
 
 @singledispatch
-def _results(risk: Any) -> Any:
+def results_of(risk: Any) -> Any:
     return risk.results
 
 
-@_results.register
+@results_of.register
 def _(risk: GivenRisk) -> Any:
     return risk.left.original

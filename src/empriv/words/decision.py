@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from empriv.base.display import lines_html
+from empriv.words.nouns import Nouns
 from empriv.words.sentences import (
     amount,
-    databases,
     leaves_little,
     number,
     percent,
@@ -106,6 +106,7 @@ class Case:
     times : publications
     sampled : whether databases are random samples of one table
     noise : the answer with noise, if that is what would be released
+    nouns : what individuals and databases are called
     """
 
     outcome: str | None
@@ -124,6 +125,7 @@ class Case:
     times: int = 1
     sampled: bool = False
     noise: NoisyAnswer | None = None
+    nouns: Nouns = field(default_factory=Nouns)
 
 
 @dataclass(frozen=True)
@@ -134,20 +136,27 @@ class Decision:
     ----------
     word : "Publish", "Publish with noise", "Do not publish"; "No decision" without a target
     line : the same, as it is or with this noise, and what it costs
-    reason : one sentence of why
-    condition : one sentence of when it holds
+    reason : why: what the answer hides, and what people did
+    condition : when it holds, with epsilon and delta
+    promise : what a reader can learn of one individual, where it may be published
     """
 
     word: str
     line: str
     reason: str
     condition: str
+    promise: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is said below the line, the condition last."""
+        return tuple(filter(None, (self.reason, self.promise, self.condition)))
 
     def __str__(self) -> str:
-        return f"{self.line}\n{self.reason}\n{self.condition}"
+        return "\n".join((self.line, *self.sentences))
 
     def _repr_html_(self) -> str:
-        return lines_html(self.line, (self.reason, self.condition))
+        return lines_html(self.line, self.sentences)
 
     def to_json(self) -> dict[str, str]:
         return asdict(self)
@@ -164,19 +173,18 @@ def decide(case: Case) -> Decision:
     noise, reason = case.noise, _reason(case)
     if noise is None or (noise.error <= 0 and not noise.against):
         passed = case.outcome == "pass"
-        return Decision(PUBLISH if passed else NOT, PUBLISH if passed else f"{NOT} as it is", reason, condition)
+        if passed:
+            return Decision(PUBLISH, PUBLISH, reason, condition, _promise(case))
+        return Decision(NOT, f"{NOT} as it is", reason, condition)
     if noise.against:
         return Decision(NOT, f"{NOT} with this noise", " ".join(noise.against), condition)
     cost = f"±{amount(noise.error, noise.unit)} on a typical {amount(noise.typical, noise.unit)}"
     cost += "" if noise.component is None else f" for {noise.component}"
     little = f" {leaves_little()}" if tells_little(noise.error, noise.typical) else ""
-    return Decision(
-        WITH_NOISE,
-        f"{WITH_NOISE} ({cost})",
-        f"As it is: {reason[0].lower()}{reason[1:]} With the noise, delta is at most {number(noise.achieved)} for the "
-        f"most exposed.{little}",
-        condition,
-    )
+    with_it = f"With the noise, delta is at most {number(noise.achieved)} for the most exposed."
+    before = reason if case.hidden is None else hides(case.hidden, case.nouns)
+    reason = f"As it is: {before[0].lower()}{before[1:]}{little}"
+    return Decision(WITH_NOISE, f"{WITH_NOISE} ({cost})", reason, f"{with_it} {condition}", _promise(case))
 
 
 def _figures(case: Case) -> str:
@@ -186,10 +194,11 @@ def _figures(case: Case) -> str:
 
 def _failing(case: Case) -> str:
     """The same in plain words."""
-    return f"The most exposed person's privacy fails with a probability of {percent(case.delta)} in a random database."
+    fails = f"privacy fails with a probability of {percent(case.delta)} in a random {case.nouns.database or 'database'}"
+    return f"The most exposed {_individual(case)}'s {fails}."
 
 
-def hides(hidden: Hidden) -> str:
+def hides(hidden: Hidden, nouns: Nouns = Nouns()) -> str:  # noqa: B008 — frozen
     """Cover and largest move, in the answer's units."""
     most = (
         "somebody is given away, or changes whether there is an answer at all"
@@ -201,39 +210,41 @@ def hides(hidden: Hidden) -> str:
     it = hidden.cell or "it"
     answer = "the table" if hidden.cell else "the answer"
     if hidden.cover <= 0:
-        return f"Nothing shows that {answer} hides anyone who moves {it}; {most}."
-    where = f"On a typical database {answer}" if hidden.varies else f"{answer[:1].upper()}{answer[1:]}"
-    return f"{where} hides anyone who moves {it} by up to {amount(hidden.cover, hidden.unit)}; {most}."
+        return f"Nothing shows that {answer} hides {nouns.anyone_who} moves {it}; {most}."
+    where = (
+        f"On a typical {nouns.database or 'database'} {answer}"
+        if hidden.varies
+        else f"{answer[:1].upper()}{answer[1:]}"
+    )
+    up_to = f"{where} hides {nouns.anyone_who} moves {it} by up to {amount(hidden.cover, hidden.unit)}"
+    if not hidden.beyond and not hidden.varies and math.isfinite(hidden.most):
+        return f"{up_to}; {nouns.nobody} moved it by more than {amount(hidden.most, hidden.unit)}."
+    return f"{up_to}; {most}."
 
 
-def beyond_cover(hidden: Hidden) -> str:
+def beyond_cover(hidden: Hidden, nouns: Nouns = Nouns()) -> str:  # noqa: B008 — frozen
     """Whom it does not hide, on how many days."""
     if not hidden.beyond:
         return ""
-    days = "1 person-day" if hidden.beyond == 1 else f"{hidden.beyond:,} of {hidden.days:,} person-days"
-    share = f" ({percent(hidden.beyond / hidden.days)})" if hidden.days > hidden.beyond > 1 else ""
+    share = hidden.beyond / max(hidden.days, 1)
+    days = f"1 {nouns.days(1)}" if hidden.beyond == 1 else f"{percent(share)} of {nouns.days()}"
     verb = "is" if hidden.beyond == 1 else "are"
-    shown = f", {hidden.exposed:,} of them as good as certainly" if 0 < hidden.exposed < hidden.beyond else ""
-    return f" {days}{share} {verb} beyond what it hides{shown}."
+    return f" {days} {verb} beyond that."
 
 
 def _reason(case: Case) -> str:
     """Why the verdict is as it is: what decided, first."""
-    target = case.judged
+    target, nouns = case.judged, case.nouns
     assert target is not None  # a case with an outcome has a target
-    figure, limit = _FIGURE[target.name], number(target.limit)
-    at = f"at epsilon {case.epsilon:g}"
-    allowed = f"the target allows {limit}"
-    sure = f"with {percent(case.level)} confidence"
+    figure, at, allowed, sure = _figure(case), _at(case), _allowed(target), _sure(case)
     if case.by_estimate and case.outcome != "unresolved":
         return f"By the estimate, {figure} {at} is {number(target.estimate)}; {allowed}."
-    cover = "" if case.hidden is None else f" {hides(case.hidden)}"
     if case.outcome == "pass":
-        return f"{figure.capitalize()} {at} is at most {number(target.upper)} {sure}; {allowed}.{cover}"
+        return hides(case.hidden, nouns) if case.hidden is not None else f"{_bounded(case)}."
     if case.hidden is not None and target.where == DAY:
         return _reason_of_day(case, case.hidden, target)
     if case.outcome == "fail":
-        return f"{figure.capitalize()} {at} is at least {number(target.lower)} {sure}; {allowed}.{cover}"
+        return f"{figure.capitalize()} {at} is at least {number(target.lower)} {sure}; {allowed}."
     if target.upper <= target.limit and case.obstacles:
         return case.obstacles[0]
     if target.estimate > target.limit:
@@ -250,28 +261,74 @@ def _reason(case: Case) -> str:
             f"{figure.capitalize()} {at} is estimated at {number(target.estimate)}, and {allowed}; but nothing bounds "
             "it from above."
         )
-    more = "" if case.needed is None else f" About {databases(case.needed)} would do."
     return (
         f"{too_few_to_be_sure(case.n_databases)}: {figure} {at} "
-        f"is estimated at {number(target.estimate)} and may be {number(target.upper)}; {allowed}.{more}"
+        f"is estimated at {number(target.estimate)} and may be {number(target.upper)}; {allowed}.{_more(case)}"
     )
 
 
 def _reason_of_day(case: Case, hidden: Hidden, target: Judged) -> str:
     """What people did on the days they did it decided."""
-    more = "" if case.needed is None else f" About {databases(case.needed)} would do."
-    if case.outcome == "fail":
-        return f"{hides(hidden)}{beyond_cover(hidden)}"
-    if target.upper <= target.limit and case.obstacles:
+    if case.outcome != "fail" and target.upper <= target.limit and case.obstacles:
         return case.obstacles[0]
-    return f"{hides(hidden)}{beyond_cover(hidden)} It cannot be told whether those are hidden.{more}"
+    said = f"{hides(hidden, case.nouns)}{beyond_cover(hidden, case.nouns)}"
+    return said if case.outcome == "fail" else f"{said} It cannot be told whether those are hidden.{_more(case)}"
+
+
+def _figure(case: Case) -> str:
+    assert case.judged is not None
+    return "the total risk" if case.judged.name == "total_risk" else f"the most exposed {_individual(case)}'s delta"
+
+
+def _individual(case: Case) -> str:
+    return case.nouns.individual or "person"
+
+
+def _at(case: Case) -> str:
+    return f"at epsilon {case.epsilon:g}"
+
+
+def _allowed(target: Judged) -> str:
+    return f"the target allows {number(target.limit)}"
+
+
+def _sure(case: Case) -> str:
+    return f"with {percent(case.level)} confidence"
+
+
+def _more(case: Case) -> str:
+    return "" if case.needed is None else f" About {case.nouns.databases(case.needed)} would do."
+
+
+def _bounded(case: Case) -> str:
+    """The upper bound beside the target."""
+    assert case.judged is not None
+    most = number(case.judged.upper)
+    return f"{_figure(case).capitalize()} {_at(case)} is at most {most} {_sure(case)}; {_allowed(case.judged)}"
+
+
+def guess(epsilon: float, delta: float | None, nouns: Nouns = Nouns(), times: int = 1) -> str:  # noqa: B008 — frozen
+    """What a reader can learn of one individual: a guess of 50:50 becomes 1 / (1 + exp(-epsilon)), rounded up."""
+    sure = math.ceil(1000 / (1 + math.exp(-epsilon)) - 1e-9) / 10
+    fails = "" if not delta else f", except with {percent(delta)} probability"
+    often = "" if times == 1 else f" from all {times:,} publications"
+    return (
+        f"A reader who guesses 50:50 whether {nouns.one}'s rows were counted gets at most {sure:g}% sure{often}{fails}."
+    )
+
+
+def _promise(case: Case) -> str:
+    """What may be said to whom the rows are about; nothing where the estimate alone decided."""
+    target = case.judged
+    if case.by_estimate or target is None or target.name != "delta":
+        return ""
+    return guess(case.epsilon, target.limit, case.nouns, case.times)
 
 
 _PRESENCE = {
     False: "who came and what they did",
     True: "who was sampled and what they add",
 }
-_FIGURE = {"delta": "the most exposed person's delta", "total_risk": "the total risk"}
 
 
 def _condition(case: Case) -> str:
@@ -279,12 +336,17 @@ def _condition(case: Case) -> str:
     known = [*case.known, *([_PRESENCE[case.sampled]] if case.presence else [])]
     who = "who know nothing else of the database" if not known else f"who may know {_listed(known)}"
     often = "" if case.times == 1 else f"{case.times:,} publications, "
+    # a pass says what is hidden first, and the figures in small letters
+    said = f"{_bounded(case)}. " if case.outcome == "pass" and case.hidden is not None and not case.by_estimate else ""
     if case.sampled:
         samples = (
             "the answer of one random sample" if case.times == 1 else f"the answers of {case.times:,} random samples"
         )
-        return f"Holds for {samples}, not of the whole table, while it is secret who was sampled, and readers {who}."
-    return f"Holds for {often}databases like these {case.n_databases:,}, and readers {who}."
+        return (
+            f"{said}Holds for {samples}, not of the whole table, while it is secret who was sampled, and readers {who}."
+        )
+    like = f"{case.nouns.database or 'database'}s like these {case.n_databases:,}"
+    return f"{said}Holds for {often}{like}, and readers {who}."
 
 
 def _listed(parts: Sequence[str]) -> str:

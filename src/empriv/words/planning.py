@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from empriv.words.decision import guess
 from empriv.words.sentences import few_databases, floor, no_upper_bound, number, percent
 
 PRESETS: dict[str, tuple[str, float, float, str]] = {
@@ -52,9 +52,8 @@ def together_in_words(earlier: int, *, known: bool) -> str:
 
 
 def opinion(epsilon: float) -> str:
-    """How sure a reader may become who thought it 50:50 before; rounded up."""
-    sure = math.ceil(1000 / (1 + math.exp(-epsilon)) - 1e-9) / 10
-    return f"Whoever thought it 50:50 that a person's rows were counted may be at most {sure:g}% sure after reading."
+    """How sure a reader may become who thought it 50:50 before."""
+    return guess(epsilon, None)
 
 
 def failing(delta: float) -> str:

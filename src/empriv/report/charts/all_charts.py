@@ -15,26 +15,27 @@ from empriv.report.charts.answers import results_chart
 from empriv.report.charts.chart import Chart
 from empriv.report.charts.curves import delta_chart, total_risk_chart
 from empriv.report.charts.known import known_chart
-from empriv.report.charts.laws import density_chart, outcomes_chart
-from empriv.report.charts.people import delta_i_chart
+from empriv.report.charts.laws import density_chart
+from empriv.report.charts.moves_chart import moves_chart
 from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.charts.table_chart import table_chart
 from empriv.report.gather import Material, gather
 
-IN_VIEW, AGAIN, TABLE, BY_ITSELF = ("results", "delta"), "publications", "table", "density"
-"""Charts that a page shows at once; publishing again and a table have sections of their own, the others are folded, and
-the paper's densities are on no page."""
+FIRST, TABLE, AGAIN, BY_ITSELF = "moves", "table", "publications", "density"
+"""The picture of the first screen, of one number and of a table; that of publishing again; and the paper's densities,
+which are on no page. The others are folded."""
+ANSWERS = ("results", "known")
+"""Charts that show answers: on a page only if that is asked for."""
 
 CHARTS: dict[str, Callable[[Material], Chart | None]] = {
+    "moves": moves_chart,
     "results": results_chart,
     "delta": delta_chart,
     "publications": publications_chart,
     "total_risk": total_risk_chart,
     "density": density_chart,
-    "outcomes": outcomes_chart,
     "table": table_chart,
     "known": known_chart,
-    "delta_i": delta_i_chart,
 }
 
 
@@ -66,9 +67,9 @@ def chart(audit: Audit, name: str, epsilon: float | None = None) -> Chart:
     return drawn
 
 
-def charts_of(material: Material) -> Iterator[Chart]:
-    """All charts of the page that an audit has, in its order."""
+def charts_of(material: Material, *, answers: bool = True) -> Iterator[Chart]:
+    """All charts of the page that an audit has, in its order; without ``answers``, those that show none."""
     for name, make in CHARTS.items():
-        drawn = None if name == BY_ITSELF else make(material)
+        drawn = None if name == BY_ITSELF or (name in ANSWERS and not answers) else make(material)
         if drawn is not None:
             yield drawn

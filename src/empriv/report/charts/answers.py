@@ -6,7 +6,6 @@ band lies around the level that it predicts; else around the median of all answe
 
 from __future__ import annotations
 
-import datetime
 import math
 import warnings
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from empriv.report.charts.chart import (
 from empriv.report.gather import Material
 from empriv.results import FloatArray, Outcome, Results
 from empriv.scale.tallied import TalliedRisk
+from empriv.words.nouns import days_of
 from empriv.words.sentences import amount
 
 LEVEL = 0.95  # of the answers lie in the band
@@ -274,15 +274,3 @@ def label_spots(labels: list[str]) -> list[tuple[int, str]]:
     months = [k for k in firsts if days[k].month == 1] if len(firsts) > 40 else firsts
     step = max(1, math.ceil(len(months) / 5))
     return [(k, f"{days[k]:%b %Y}" if months is firsts else f"{days[k]:%Y}") for k in months[::step]]
-
-
-def days_of(labels: list[str]) -> list[datetime.date] | None:
-    """The labels as days; None if one of them is no day."""
-    days = []
-    for label in labels:
-        text = label.replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
-        try:
-            days.append(datetime.date.fromisoformat(text))
-        except ValueError:
-            return None
-    return days

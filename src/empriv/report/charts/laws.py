@@ -6,19 +6,16 @@ Several numbers are in `table_chart`, what is known in `known`, noise in `releas
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from empriv.base.harmless import shortened
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk, Risk, RiskContract
 from empriv.measuring.densities import Mixture
 from empriv.report.charts.chart import (
     BLUE,
-    FAINT,
     INK,
     ORANGE,
     PLAIN,
@@ -29,14 +26,11 @@ from empriv.report.charts.chart import (
     layer,
     numbers,
     records,
-    spec_of,
     stacked,
 )
 from empriv.report.gather import Material
 from empriv.results import FloatArray
 from empriv.scale.tallied import TalliedRisk
-from empriv.words.outcomes import outcome_name
-from empriv.words.sentences import percent
 
 _POINTS = 220
 TALL, LOW = 150, 90
@@ -168,98 +162,6 @@ def log_ratio(with_all: FloatArray, without: FloatArray) -> FloatArray:
 def exceeds(ratio: FloatArray, epsilon: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Where the ratio of densities exceeds e^epsilon in either direction."""
     return np.asarray(np.abs(ratio) > epsilon)
-
-
-def outcomes_chart(material: Material) -> Chart | None:
-    """Outcomes with a mass of their own, with everyone and without the most exposed; None where there are none."""
-    return _outcomes(material.audit.risk, material)
-
-
-@singledispatch
-def _outcomes(risk: RiskContract, material: Material) -> Chart | None:  # noqa: ARG001 — other kinds have none
-    return None
-
-
-@_outcomes.register
-def _(risk: Risk, material: Material) -> Chart | None:
-    pairs = risk.pairs
-    row = int(material.curves.worst[material.start])
-    own = next((alone for position, alone in pairs.own if position == row), None)
-    names, mass, without = (
-        (pairs.names, pairs.mass, pairs.mass_without[row])
-        if own is None
-        else (own.names, own.mass, own.mass_without[0])
-    )
-    if not len(names):
-        return None
-    with_all = np.append(mass, 1.0 - float(np.sum(mass)))
-    left = np.append(without, 1.0 - float(np.sum(without)))
-    labels = [*map(outcome_name, names), "any other result"]
-    if max(with_all[-1], left[-1]) < 1e-9:
-        labels, with_all, left = labels[:-1], with_all[:-1], left[:-1]
-    return buckets_chart(
-        labels,
-        np.clip(with_all, 0.0, 1.0),
-        np.clip(left, 0.0, 1.0),
-        name="outcomes",
-        title="Outcomes with a mass of their own",
-        caption=(
-            "How often each single outcome occurs with everyone, and without the individual most exposed at epsilon "
-            f"{material.epsilons[material.start]:.4g}, where this chart stays. They are compared by counts. An outcome "
-            "with only one bar gives away for certain whether that individual is present."
-        ),
-    )
-
-
-@_outcomes.register
-def _(risk: TalliedRisk, material: Material) -> Chart | None:
-    return _outcomes(risk.riskiest, material)
-
-
-def buckets_chart(
-    labels: Sequence[str],
-    with_all: FloatArray,
-    without: FloatArray,
-    *,
-    name: str = "buckets",
-    title: str = "What a reader sees",
-    caption: str = (
-        "The results sorted into the buckets that a reader tells apart: how often each occurs with everyone, and "
-        "without the individual. A reader learns from buckets whose bars differ in height."
-    ),
-) -> Chart:
-    """Shares of each bucket in the two worlds, side by side."""
-    same_length(with_all, without)
-    if len(labels) != len(with_all):
-        raise InputError(f"`labels` must have one label for each of the {len(with_all)} shares, got {len(labels)}.")
-    names = [shortened(label, 28) for label in labels]
-    unique = [f"{text} ({names[: k + 1].count(text)})" if names.count(text) > 1 else text
-              for k, text in enumerate(names)]  # fmt: skip
-    worlds = ["with everyone", "without the individual"]
-    rows = [
-        *({**row, "world": worlds[0]} for row in records(bucket=unique, share=with_all)),
-        *({**row, "world": worlds[1]} for row in records(bucket=unique, share=without)),
-    ]
-    encoding = {
-        "y": {"field": "bucket", "type": "nominal", "sort": unique, "axis": {"title": None, "labelLimit": 170}},
-        "yOffset": {"field": "world", "type": "nominal", "sort": worlds},
-        "x": Scale(0.0, 1.0).encoding("share", "share of results", format="~%", tickCount=5),
-        "color": {"field": "world", "type": "nominal", "sort": worlds,
-                  "scale": {"domain": worlds, "range": [BLUE, VERMILION]}},
-    }  # fmt: skip
-    bars: dict[str, Any] = layer("buckets", {"type": "bar"}, rows, encoding)
-    edge = layer("edge", {"type": "rule", "color": FAINT}, [{"share": 0}], {"x": encoding["x"]})
-    return Chart(
-        name=name,
-        title=title,
-        caption=caption,
-        spec=spec_of(width=_BARS_WIDTH, height=max(60, 34 * len(unique)), layer=[bars, edge]),
-        data={
-            "outcome": unique,
-            "with everyone": [percent(float(v)) for v in with_all],
-            "without the individual": [percent(float(v)) for v in without],
-        },
-    )
 
 
 def _most_exposed(material: Material, risk: Risk) -> int:

@@ -27,7 +27,7 @@ class ActionRow:
     """One row of the page's table."""
 
     action: str
-    delta: str
+    hides: str
     error: str
     verdict: str
     command: str
@@ -39,7 +39,7 @@ class Actions:
     """Rows, best first, and what is said below them."""
 
     rows: tuple[ActionRow, ...]
-    said: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ("Action", "delta after it", "Error of an answer", "Verdict")
 
 
 def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verdict]]:
@@ -81,7 +81,7 @@ def actions_of(advice: Advice, unit: str) -> Actions:
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
         if action.code != "noise" or action.error > 0
     )  # fmt: skip
-    return Actions(rows, tuple(map(visible, (*advice.saved[:1], *advice.left_out))))
+    return Actions(rows)
 
 
 def _delta(action: Action) -> str:

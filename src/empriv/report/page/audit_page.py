@@ -1,13 +1,14 @@
-"""The page of one audit: may I publish, what do I do, what does it cost, who is at risk? Why we believe it is folded.
+"""The page of one release: may I publish, what do I do, what does it cost, who is beyond? The proof is folded.
 
-The decision and all sentences come from `words`, as in the terminal; charts from `charts`; figures from `gather`.
-`public` decides what a published version may say.
+The first screen has the decision in words and one picture. The decision and all sentences come from `words`, as in the
+terminal; charts from `charts`; figures from `gather`. With noise the page is that of the noisy answer. `public` decides
+what a published version may say.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -15,14 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.deciding import hidden_on_the_day
-from empriv.auditing.knowledge import known_to_readers
+from empriv.auditing.deciding import typical_answer
 from empriv.base.harmless import shortened, visible
-from empriv.report.charts.all_charts import AGAIN, IN_VIEW, TABLE, chart, charts_of
+from empriv.comparing.ways import Advice
+from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
+from empriv.report.charts.all_charts import AGAIN, CHARTS, FIRST, TABLE, chart, charts_of
 from empriv.report.charts.chart import Chart
-from empriv.report.gather import Material
+from empriv.report.gather import Material, gather
 from empriv.report.page.actions import Actions
-from empriv.report.page.people_table import exposed_people
+from empriv.report.page.people_table import people_beyond
 from empriv.report.page.rendering import (
     Picture,
     label,
@@ -33,7 +36,7 @@ from empriv.report.page.rendering import (
     safe_svg,
     times,
 )
-from empriv.words.decision import KINDS, Decision, Hidden
+from empriv.words.decision import KINDS, Decision
 from empriv.words.facts import Figure
 from empriv.words.sentences import amount, databases, number, people, percent
 from empriv.words.summary import figure_sentence, tail_sentence
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
+INSIDE = "Keep inside: it shows what single individuals did."
 _SHOWN_COUNTS = (1, 7, 30, 365)
+_MOST_NUMBERS = 6  # of several, whose noise is listed
 _UNCHECKED = (
     "Individuals who were never in these databases and behave like nobody in them.",
     "Future databases, if they are not of the same kind as these.",
@@ -52,20 +57,21 @@ _UNCHECKED = (
 
 
 @dataclass(frozen=True)
-class Card:
-    """A figure and what it is."""
-
-    figure: str
-    says: str
-
-
-@dataclass(frozen=True)
 class Again:
-    """Publishing again: sentences, rows of a small table, and the chart."""
+    """Publishing again: sentences, rows of a small table, and the chart unless it is shown elsewhere."""
 
     said: tuple[str, ...]
     rows: tuple[tuple[str, str, str], ...]
-    chart: Picture
+    chart: Picture | None
+
+
+@dataclass(frozen=True)
+class NoiseSaid:
+    """The noise that is published with the answer: its law, and a row for each number."""
+
+    law: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 def page_of(
@@ -75,126 +81,131 @@ def page_of(
     names_said: str,
     decision: Decision,
     verdicts: Sequence[tuple[str, Verdict]] = (),
+    advice: Advice | None = None,
     actions: Actions | None = None,
-    extra: Iterable[Chart] = (),
+    noise: Noise | TableNoise | None = None,
+    answers: bool = False,
     config: str | None = None,
     title: str | None = None,
 ) -> str:
-    """The page of one audit; ``names`` are those of ``material.rows``."""
+    """The page of one release; ``names`` are those of ``material.rows``."""
     audit = material.audit
     summary = audit.with_validity(audit.summary())
-    drawn = {made.name: made for made in (*charts_of(material), *extra)}
-    # of a table the map says more than the answers of its first cells
-    in_view = [name for name in IN_VIEW if name in drawn and not (name == "results" and TABLE in drawn)]
-    again = again_of(material, drawn.get(AGAIN))
-    said = {decision.reason, *(check.sentence for check in audit.checks)}
-    wary = sum(check.severity != "info" for check in audit.checks)
+    drawn = {made.name: made for made in charts_of(material, answers=answers)}
+    picture = next(drawn[name] for name in (TABLE, FIRST, AGAIN, "delta") if name in drawn and _is_first(name, audit))
+    again = again_of(material, drawn.get(AGAIN), picture) if noise is None else again_with(noise)
+    alarms = [alarm for alarm in summary.alarms if alarm != decision.reason]
+    warnings = [visible(warning) for warning in summary.warnings if warning != decision.reason]
+    said = {decision.reason, *warnings}
+    checked = {check.sentence for check in audit.checks}
     tail = [tail_sentence(audit.epsilon(0.0))] if audit.measured.tells_epsilon(0.0) else []
     content = {
         "title": title_of(audit, title),
-        "asked": visible(summary.asked),
+        "asked": visible(header_of(audit)),
+        "inside": INSIDE,
         "public": False,
         "decision": decision,
         "decision_kind": KINDS.get(decision.word, "open"),
-        "alarms": [alarm for alarm in summary.alarms if alarm != decision.reason],
+        "instead": instead_of(decision, advice),
+        "n_warnings": warnings_said(len(warnings)),
+        "alarms": alarms,
         "verdicts": [
             (visible(text), {"word": str(verdict), "sentence": verdict.sentence,
                              "reasons": [reason for reason in verdict.reasons if reason not in said]})
             for text, verdict in verdicts
         ],
-        "sections": sections_of(actions is not None, again is not None, table=TABLE in drawn),
-        "cards": cards_of(material, verdicts),
+        "picture": picture_of(picture),
+        "noise": None if noise is None else noise_said(noise, audit.alone),
         "actions": actions,
-        "table": picture_of(drawn[TABLE]) if TABLE in drawn else None,
-        "exposed": exposed_people(material, names, audit.unit, _day(verdicts, audit.unit), decision.reason),
+        "people": people_beyond(material, names),
         "names_said": names_said,
         "again": again,
+        "warnings": warnings,
         "at": figures_at(material),
-        "in_view": [picture_of(drawn[name]) for name in in_view],
-        "wary": "" if not wary else "1 check says: be wary" if wary == 1 else f"{wary} checks say: be wary",
-        "n_individuals": f"{audit.n_individuals:,}",
         "asked_columns": asked_columns(exposed=True),
         "asked_rows": asked_rows(material),
-        "notes": [note for note in (*summary.notes, *tail) if note not in said],
-        "warnings": [visible(warning) for warning in summary.warnings if warning not in said],
+        "notes": [note for note in (*summary.notes, *tail, *_notes(noise)) if note not in said | checked],
         "unchecked": unchecked(audit),
         "checks": [
-            {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity], "sentence": c.sentence}
+            {"title": c.title, "severity": c.severity, "mark": SEVERITIES[c.severity],
+             "sentence": "Among the warnings." if c.sentence in said else c.sentence}
             for c in audit.checks
         ],
-        "charts": [picture_of(made) for name, made in drawn.items() if name not in (*in_view, AGAIN, TABLE)],
+        "charts": [picture_of(made) for name, made in drawn.items() if made is not picture and name != AGAIN],
         "record": record_of(audit, verdicts),
+        "commands": [] if actions is None else [(row.action, row.command) for row in actions.rows if row.command],
         "config": config,
     }  # fmt: skip
     return render("page.html", content, payload_of(list(drawn.values())))
 
 
-def title_of(audit: Audit, title: str | None, known: Sequence[str] | None = None) -> str:
-    """The page's title: as given, or the query and what its readers are taken to know."""
+def _notes(noise: Noise | TableNoise | None) -> tuple[str, ...]:
+    return () if noise is None else tuple(noise.notes)
+
+
+def _is_first(name: str, audit: Audit) -> bool:
+    """Whether a chart is what the first screen shows: publishing again, for a series alone."""
+    return name != AGAIN or audit.times > 1
+
+
+def title_of(audit: Audit, title: str | None) -> str:
+    """The page's title: as given, or the query and how often its answer is published."""
     if title is not None:
         return visible(title)
     query = "the query" if audit.origin is None else shortened(" ".join(audit.query.split()), 80)
-    known = known_to_readers(audit.measured_against) if known is None else known
-    to_whom = f", to readers who know {listed(known)}" if known else ""
     often = "" if audit.times == 1 else f", published {audit.times:,} times"
-    return visible(f"Privacy of {query}{often}{to_whom}")
+    return visible(f"Privacy of {query}{often}")
 
 
-def sections_of(actions: bool, again: bool, who: bool = True, table: bool = False) -> list[tuple[str, str]]:
-    """The contents list."""
-    return [
-        *([("do", "What you can do")] if actions else []),
-        *([("cells", "Cell by cell")] if table else []),
-        *([("who", "Who is at risk")] if who else []),
-        *([("again", "If you publish again")] if again else []),
-        ("why", "Why we believe it"),
-        ("record", "For the record"),
-    ]
+def header_of(audit: Audit) -> str:
+    """Of how many databases and individuals it is."""
+    nouns = audit.nouns
+    return f"{nouns.databases(audit.n_databases)}, {audit.n_individuals:,} individuals{_called(nouns.individual)}."
 
 
-def cards_of(material: Material, verdicts: Sequence[tuple[str, Verdict]]) -> list[Card]:
-    """The target, and the figures that are held against it, at the page's epsilon."""
-    audit, epsilon = material.audit, material.epsilon
-    cards = [
-        Card(
-            f"{number(target.limit)} at epsilon {label(verdict.epsilon)}",
-            f"the target: {target.name.replace('_', ' ')} is at most that",
-        )
-        for _, verdict in verdicts[:1]
-        for target in verdict.targets[:1]
-    ]
-    level = percent(material.bounded.level)
-    of_verdict = next((verdict for _, verdict in verdicts if verdict.epsilon == epsilon), None)
-    day = None if of_verdict is None else of_verdict.day
-    if day is not None:
-        where = ", on a typical database" if day.varies else ""
-        what = shortened(day.cell, 40) or "the answer"
-        most = (
-            "somebody changes whether there is an answer"
-            if np.isinf(day.largest)
-            else (f"the most that anyone moved it is {amount(day.largest, audit.unit)}")
-        )
-        cards.append(Card(amount(day.typical, audit.unit), f"moves of {what} up to that are hidden{where}; {most}"))
-    upper = float(material.band["upper"][material.start])
-    often = "" if audit.times == 1 else f", of all {audit.times:,} publications together"
-    delta = float(material.curves.delta[material.start])
-    cards.append(Card(number(delta), f"delta in a random database{often}{_at_most([upper], level)}"))
-    return cards
+def _called(noun: str) -> str:
+    return f" ({noun})" if noun else ""
 
 
-def _day(verdicts: Sequence[tuple[str, Verdict]], unit: str) -> Hidden | None:
-    """What the first verdict that says so found of the day."""
-    return next((hidden for _, verdict in verdicts if (hidden := hidden_on_the_day(verdict, unit)) is not None), None)
+def warnings_said(count: int) -> str:
+    return "" if not count else "1 warning: read it before signing." if count == 1 else (
+        f"{count} warnings: read them before signing."
+    )  # fmt: skip
 
 
-def _at_most(uppers: Sequence[float], level: str) -> str:
-    """The upper bound, where it is known."""
-    if not uppers:
+def instead_of(decision: Decision, advice: Advice | None) -> str:
+    """What to do where the answer may not be published as it is, from what was tried."""
+    if KINDS.get(decision.word) != "stop" or advice is None:
         return ""
-    return "; no upper bound" if uppers[0] >= 1 else f"; at most {number(uppers[0])} at {level} confidence"
+    best = advice.best
+    if best is None:
+        return "Nothing that was tried makes it publishable."
+    return visible(f"Instead: {best.title[0].lower()}{best.title[1:]}: {advice.cost(best)}.")
 
 
-def again_of(material: Material, made: Chart | None) -> Again | None:
+def noise_said(noise: Noise | TableNoise, audit: Audit) -> NoiseSaid:
+    """What the noise does to each number."""
+    laws = {"": noise.law} if isinstance(noise, Noise) else dict(noise.laws)
+    said = list(dict.fromkeys(law.words for law in laws.values()))
+    law_said = said[0] if len(said) == 1 else (
+        f"Each of {len(laws):,} numbers gets noise of its own; that of the first: {said[0]}"
+    )  # fmt: skip
+    rows = []
+    for name, law in list(laws.items())[:_MOST_NUMBERS]:
+        typical = typical_answer(audit.results if not name else audit.results.component(name))
+        share = law.expected_error / typical if typical > 0 else np.nan
+        rows.append(
+            (
+                shortened(name, 60) or "the answer", f"±{amount(law.expected_error, audit.unit)}",
+                f"±{amount(law.quantile(0.95), audit.unit)}", f"±{amount(law.quantile(0.995), audit.unit)}",
+                amount(typical, audit.unit), percent(share) if np.isfinite(share) else "unknown",
+            )
+        )  # fmt: skip
+    columns = ("Number", "Errs by, on average", "90% within", "99% within", "Typical answer", "Share of it")
+    return NoiseSaid(law_said, columns, tuple(rows))
+
+
+def again_of(material: Material, made: Chart | None, first: Chart | None = None) -> Again | None:
     """What publishing again reveals; None for a kind of risk that has no such figures."""
     if made is None:
         return None
@@ -205,9 +216,14 @@ def again_of(material: Material, made: Chart | None) -> Again | None:
         (f"{counts[k]:,}", number(float(made.data["estimate"][k])), number(float(made.data["upper figure"][k])))
         for k in places
     )
-    often = [audit.how_often(epsilon=at, delta=delta).sentence for at, delta in material.targets if np.isfinite(at)]
-    said = [f"As it is: {sentence[0].lower()}{sentence[1:]}" for sentence in often]
-    return Again(tuple(dict.fromkeys(said)), rows, picture_of(made))
+    said = [audit.how_often(epsilon=at, delta=delta).sentence for at, delta in material.targets if np.isfinite(at)]
+    return Again(tuple(dict.fromkeys(said)), rows, None if made is first else picture_of(made))
+
+
+def again_with(noise: Noise | TableNoise) -> Again | None:
+    """How often the answer with this noise may be published; nothing is known of several numbers."""
+    often = noise.how_often().sentence if isinstance(noise, Noise) and noise.delta > 0 else ""
+    return Again((often,), (), None) if often else None
 
 
 def record_of(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, str]]:
@@ -215,7 +231,7 @@ def record_of(audit: Audit, verdicts: Sequence[tuple[str, Verdict]]) -> list[tup
     results, origin = audit.results, audit.origin
     span = f"{databases(results.n_databases)}, {results.databases[0]} to {results.databases[-1]}"
     people_said = people(audit.n_individuals)
-    rows = [("Query", " ".join(audit.query.split()))]
+    rows = [("Asked", audit.summary([audit.epsilons[0]]).asked), ("Query", " ".join(audit.query.split()))]
     if origin is not None:
         rows.append(("Data", "; ".join(origin.sources)))
         people_said += f", by {', '.join(origin.individual)}"
@@ -300,7 +316,7 @@ def asked_rows(material: Material) -> list[tuple[str, ...]]:
 
 
 def notebook_html(audit: Audit) -> str:
-    """What a notebook shows of an audit: the terminal's words, its table, and the chart of delta.
+    """What a notebook shows of an audit: the terminal's words, its table, and how far each individual moved the answer.
 
     Examples
     --------
@@ -311,9 +327,13 @@ def notebook_html(audit: Audit) -> str:
     '<div>'
     """
     summary = audit.with_validity(audit.summary())
+    made = audit.decision()
     n = audit.n_individuals
+    picture = "moves" if CHARTS["moves"](gather(audit)) is not None else "delta"
     return render_part(
         "notebook.html",
+        line=made.line,
+        sentences=made.sentences,
         asked=visible(summary.asked),
         alarms=summary.alarms,
         rows=[
@@ -322,8 +342,7 @@ def notebook_html(audit: Audit) -> str:
             )
             for f in summary.figures
         ],
-        sentence=summary.sentences[0],
         warnings=[visible(warning) for warning in summary.warnings],
         notes=summary.notes,
-        picture=safe_svg(chart(audit, "delta")),
+        picture=safe_svg(chart(audit, picture)),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Who is at risk: the few most exposed, and what share of the risk they hold; columns of everybody for a file.
+"""Who is beyond what the answer hides: the few who moved it furthest; and columns of everybody, for a file.
 
 Names are those given, which are pseudonyms unless somebody asked for identifiers.
 """
@@ -8,131 +8,93 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from empriv.base.harmless import shortened, visible
-from empriv.measuring import GivenRisk, Risk, RiskContract
-from empriv.measuring.line.moves import Moves
 from empriv.report.gather import Material
-from empriv.results import FloatArray, Results
-from empriv.scale.tallied import TalliedRisk
-from empriv.words.decision import Hidden, beyond_cover, hides
-from empriv.words.sentences import amount, number, percent
+from empriv.results import Results
+from empriv.validate.covering import has_moves, hiding_of, results_of
+from empriv.words.sentences import amount, number
 from empriv.words.table_words import cells_in_words
 
 MOST_SHOWN = 5
-_HOLDERS = 3
 
 
 @dataclass(frozen=True)
-class Person:
-    """One of those at risk, as the page says it; ``day`` is the database of the largest move."""
+class People:
+    """Rows of a small table: heads, one row for each person, and what is said above it."""
 
-    name: str
-    random: str
-    moves: str
-    day: str
-    databases: str
-
-
-@dataclass(frozen=True)
-class Exposed:
-    """Those at risk, who moved the answer most first; one sentence of the risk, and one of the cover."""
-
-    sentence: str
-    cover: str
-    people: tuple[Person, ...]
-    with_day: bool
+    title: str
+    said: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
-def exposed_people(
-    material: Material, names: Sequence[str], unit: str, day: Hidden | None = None, said: str = ""
-) -> Exposed:
-    """Who moved the answer most, and who is most exposed at the page's epsilon, under the ``names`` of
-    ``material.rows``; what was ``said`` above is not said again."""
-    audit = material.audit
-    random = material.curves.table[:, material.start]
-    size = np.where(np.isnan(material.influence), np.inf, material.influence)[material.rows]
-    moves = _moves_of(audit.measured)
-    first = -random if moves is None else -moves.largest[material.rows]
-    order = np.lexsort((np.asarray(names, dtype=str), -size, -random, first))
-    shown = [int(k) for k in order[:MOST_SHOWN] if random[k] > 0 or first[k] < 0]
+def people_beyond(material: Material, names: Sequence[str]) -> People:
+    """Who moved the answer furthest, by their moves where these are known, else by delta_i at the page's epsilon."""
+    return _by_moves(material, names) if has_moves(material.audit.once) else _by_delta(material, names)
+
+
+def _by_moves(material: Material, names: Sequence[str]) -> People:
+    audit, nouns = material.audit, material.audit.nouns
+    moves = hiding_of(audit.once, material.kernel).moves
+    labels = results_of(audit.once).databases
+    worst = moves.worst[material.rows]
+    size = np.where(worst >= 0, moves.relative[worst], 0.0) if len(moves.sizes) else np.zeros(len(worst))
+    order = np.lexsort((np.asarray(names, dtype=str), -size))
+    shown = [int(k) for k in order[:MOST_SHOWN] if size[k] > 0]
     presence = audit.results.presence[material.rows]
-    people = tuple(
-        Person(
-            visible(str(names[k])),
-            number(float(random[k]), 2),
-            *_largest_move(material, int(material.rows[k]), moves, unit),
-            f"{int(presence[k]):,} of {audit.results.n_databases:,}",
+    cover = None if material.day is None else material.day.cover
+    rows = []
+    for k in shown:
+        place = int(worst[k])
+        by = "an answer or none" if math.isinf(moves.sizes[place]) else amount(float(moves.sizes[place]), audit.unit)
+        hidden = [] if cover is None else [amount(cover * float(moves.units[place]), audit.unit)]
+        day = shortened(visible(str(labels[moves.database[place]])), 40)
+        rows.append((visible(str(names[k])), by, *hidden, day, f"{int(presence[k]):,} of {audit.n_databases:,}"))
+    beyond = 0 if material.day is None else material.day.people_beyond
+    heads = (
+        (nouns.individual or "Individual").capitalize(), "Moved the answer by",
+        *([] if cover is None else ["Hidden there up to"]), f"On {nouns.database or 'database'}",
+        f"Is in {nouns.database or 'database'}s",
+    )  # fmt: skip
+    if material.day is None or not beyond:
+        said = "Nobody is beyond what the answer hides; these come nearest." if material.day is not None else ""
+        return People("Who moved it furthest", said if rows else "Nobody moved the answer.", heads, tuple(rows))
+    listed = f" The first {len(rows)}:" if beyond > len(rows) else ""
+    where = nouns.database or "database"
+    said = f"{beyond:,} of {audit.n_individuals:,} moved the answer by more than it hides, on some {where}.{listed}"
+    return People("Who is beyond", said, heads, tuple(rows))
+
+
+def _by_delta(material: Material, names: Sequence[str]) -> People:
+    """Of several numbers, of a series and of a scan."""
+    audit, nouns = material.audit, material.audit.nouns
+    delta = material.curves.table[:, material.start]
+    size = np.where(np.isnan(material.influence), np.inf, material.influence)[material.rows]
+    order = np.lexsort((np.asarray(names, dtype=str), -size, -delta))
+    presence = audit.results.presence[material.rows]
+    rows = tuple(
+        (
+            visible(str(names[k])), number(float(delta[k]), 2),
+            _influence(audit.results, int(material.rows[k]), float(material.influence[material.rows[k]]), audit.unit),
+            f"{int(presence[k]):,} of {audit.n_databases:,}",
         )
-        for k in shown
-    )
-    cover = "" if day is None else f"{hides(day)}{beyond_cover(day)}"
-    return Exposed(_share_sentence(material, random), "" if cover in said else cover, people, moves is not None)
+        for k in order[:MOST_SHOWN]
+        if delta[k] > 0
+    )  # fmt: skip
+    where = nouns.database or "database"
+    heads = (
+        (nouns.individual or "Individual").capitalize(), f"delta in a random {where}", "Moves the answer by up to",
+        f"Is in {where}s",
+    )  # fmt: skip
+    said = "" if rows else f"On a random {where}, nobody's privacy is seen to fail at epsilon {material.epsilon:.4g}."
+    return People("Who is most exposed", said, heads, rows)
 
 
-def _largest_move(material: Material, row: int, moves: Moves | None, unit: str) -> tuple[str, str]:
-    """By how much somebody moved the answer at most, beside what is left of the database, and on which."""
-    results = material.audit.results
-    if moves is None or moves.worst[row] < 0:
-        return _moves(results, row, float(material.influence[row]), unit), ""
-    place = int(moves.worst[row])
-    by = "an answer or none" if math.isinf(moves.sizes[place]) else amount(float(moves.sizes[place]), unit)
-    return by, shortened(visible(str(_labels(material.audit.measured)[moves.database[place]])), 40)
-
-
-@singledispatch
-def _moves_of(risk: RiskContract) -> Moves | None:  # noqa: ARG001 — dispatched on
-    """What everybody did on every database; None for kinds of risk that do not say."""
-    return None
-
-
-@_moves_of.register
-def _(risk: Risk) -> Moves:
-    return risk.moves()
-
-
-@singledispatch
-def _labels(risk: RiskContract) -> Any:
-    return risk.results.databases
-
-
-@_labels.register
-def _(risk: GivenRisk) -> Any:
-    return risk.left.original.databases
-
-
-def _share_sentence(material: Material, random: FloatArray) -> str:
-    n = material.audit.n_individuals
-    at = f"at epsilon {material.epsilon:.4g}"
-    if float(random.max(initial=0.0)) <= 0:
-        return f"On a random database, nobody's privacy is seen to fail {at}."
-    summed = _summed(material.audit.measured, material)
-    if summed is None or n <= _HOLDERS:
-        return f"The most exposed {at}."
-    held = percent(_first(random) / summed if summed > 0 else 0.0)
-    return f"Of all risk {at}, {_HOLDERS} of {n:,} individuals hold {held} on a random database."
-
-
-def _first(values: FloatArray) -> float:
-    return float(np.sort(values)[-_HOLDERS:].sum())
-
-
-@singledispatch
-def _summed(risk: RiskContract, material: Material) -> float | None:
-    """The sum of everybody's delta_i at the page's epsilon."""
-    return float(risk.delta_i(material.epsilon).sum())
-
-
-@_summed.register
-def _(risk: TalliedRisk, material: Material) -> float | None:  # noqa: ARG001 — a scan keeps the riskiest alone
-    return None
-
-
-def _moves(results: Results, row: int, influence: float, unit: str) -> str:
+def _influence(results: Results, row: int, influence: float, unit: str) -> str:
     """By how much leaving somebody out changes the answer; of several numbers, the one that they move most."""
     if results.components is None:
         return "a number or not" if math.isnan(influence) else amount(influence, unit)

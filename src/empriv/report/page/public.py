@@ -24,10 +24,8 @@ from empriv.report.charts.curves import banded_chart
 from empriv.report.gather import gather
 from empriv.report.page.audit_page import (
     SEVERITIES,
-    Card,
     asked_columns,
     between,
-    sections_of,
     title_of,
     unchecked,
 )
@@ -120,27 +118,22 @@ def public_page(
     pictures = [picture_of(chart) for chart in charts]
     decision = _decision(audit, verdicts, figures["sentence"])
     content = {
-        "title": title_of(audit, title, known=()),
+        "title": title_of(audit, title),
         "asked": f"Version for publication. {asked_of(audit)}",
         "public": True,
         "decision": decision,
         "decision_kind": KINDS.get(decision.word, "open"),
         "alarms": _alarms(audit),
         "verdicts": [(visible(text), {"word": str(verdict), "reasons": ()}) for text, verdict in verdicts],
-        "sections": sections_of(actions=False, again=False, who=False),
-        "cards": [
-            Card(f"{number(float(delta[at]), 1)}", f"delta at epsilon {texts[at]}, rounded up"),
-            Card("none" if upper[at] >= 1 else number(float(upper[at]), 1),
-                 f"upper bound on delta at {percent(level)} confidence, rounded up"),
-        ],
+        "inside": "",
+        "instead": "",
+        "n_warnings": "",
+        "noise": None,
+        "picture": pictures[0],
         "actions": None,
-        "table": None,
-        "exposed": None,
+        "people": None,
         "again": None,
         "at": figures,
-        "in_view": pictures[:1],
-        "wary": "",
-        "n_individuals": "",
         "asked_columns": asked_columns(exposed=False),
         "asked_rows": [
             (texts[k], number(float(lower[k]), 1), number(float(delta[k]), 1),
@@ -160,6 +153,7 @@ def public_page(
         ],
         "charts": pictures[1:],
         "record": [("Made by", f"empriv {version('empriv')}")],
+        "commands": (),
         "config": None,
     }  # fmt: skip
     return render("page.html", content, payload_of(charts))
@@ -170,7 +164,7 @@ def _decision(audit: Audit, verdicts: Sequence[tuple[str, Verdict]], figures: st
     made = audit.decision([verdict for _, verdict in verdicts])
     sentences = [words.side_by_side(v.by_estimate, v.by_bound, v.level, "") for _, v in verdicts]
     condition = f"Holds for databases like these {audit.n_databases:,}."
-    return Decision(made.word, made.line, " ".join(dict.fromkeys(sentences)) or figures, condition)
+    return Decision(made.word, made.line, " ".join(dict.fromkeys(sentences)) or figures, condition, made.promise)
 
 
 @singledispatch

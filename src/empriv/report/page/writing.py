@@ -20,17 +20,20 @@ from empriv.base.harmless import pseudonyms, visible
 from empriv.base.storage import write_atomically
 from empriv.comparing.ways import Advice
 from empriv.errors import InputError, MissingExtraError
-from empriv.report.charts.chart import Chart
-from empriv.report.charts.released import Additive, released_chart
+from empriv.noise.noise import Noise
+from empriv.noise.table_noise import TableNoise
 from empriv.report.gather import Material, gather
 from empriv.report.page.actions import actions_of, quick_advice, worst_first
 from empriv.report.page.audit_page import page_of
 from empriv.report.page.people_table import individuals_rows
 from empriv.report.page.public import public_page
 from empriv.report.page.rendering import page_path
+from empriv.validate.bounds.noise_as_kernel import kernel_of
+from empriv.validate.covering import Covered, covered, has_moves
 from empriv.words.decision import Decision
 
 if TYPE_CHECKING:
+    from empriv.judge.noise_kernels import NoiseKernel
     from empriv.validate.verdict import Verdict
 
 KEY_VERSION = 1
@@ -56,8 +59,8 @@ def write_report(
     public: bool = False,
     epsilons: Iterable[float] | None = None,
     verdicts: Sequence[tuple[str, Verdict]] = (),
-    noise: Additive | None = None,
-    charts: Iterable[Chart] = (),
+    noise: Noise | TableNoise | None = None,
+    answers: bool = False,
     config: str | None = None,
     beside: bool = False,
     title: str | None = None,
@@ -73,8 +76,8 @@ def write_report(
     public : a version that may be published: no individuals, no results, coarse figures
     epsilons : where curves are measured; default: about 40, the epsilons asked for among them
     verdicts : each target in words, with its verdict
-    noise : designed for this query; its law and the released distribution are shown
-    charts : more charts to show
+    noise : from `design_noise`, for this audit: the page is that of the answer with it
+    answers : show the answers themselves, which a page leaves out unless it is asked for them
     config : the text of an audit.toml that repeats the run
     beside : write ``<name>.json``, ``<name>.individuals.parquet`` (needs pyarrow) and, with ``config``,
         ``<name>.toml`` beside the page
@@ -96,9 +99,9 @@ def write_report(
     target = page_path(path)
     verdicts = worst_first(verdicts)
     if public:
-        if show_ids or beside or noise is not None or tuple(charts):
+        if show_ids or beside or answers or noise is not None:
             raise InputError(
-                "`public` must not go with `show_ids`, `beside`, `noise` or `charts`, which show more than may be "
+                "`public` must not go with `show_ids`, `beside`, `noise` or `answers`, which show more than may be "
                 "published."
             )
         text = public_page(
@@ -108,9 +111,11 @@ def write_report(
         return Written(target)
     salt = secrets.token_bytes(32)
     naming = _identified if show_ids else partial(pseudonyms, salt=salt)
-    material = gather(audit, epsilons, naming=naming, targets=targets_of(verdicts))
-    released = None if noise is None else released_chart(audit, noise)
-    extra = (*charts, *(() if released is None else (released,)))
+    if noise is not None and not verdicts:
+        target_said = f"delta <= {noise.delta:g} at {noise.epsilon:g}"
+        verdicts = [(target_said, audit.verdict(epsilon=noise.epsilon, delta=noise.delta))]
+    day, kernel = hidden_by(audit, verdicts, noise)
+    material = gather(audit, epsilons, naming=naming, targets=targets_of(verdicts), day=day, kernel=kernel)
     labels, names = material.labels, material.names or []
     key = None
     names_said = "By their identifiers."
@@ -119,11 +124,11 @@ def write_report(
         names_said = f"Names are pseudonyms of this report; {visible(key.name)} tells the controller who is who."
     judged = [verdict for _, verdict in verdicts]
     advice = quick_advice(audit, judged, noise=noise) if advice is None else advice
-    decision = audit.decision(judged)
+    decision = audit.decision(judged, noise=noise)
     actions = None if advice is None else actions_of(advice, audit.unit)
     text = page_of(
-        material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, actions=actions,
-        extra=extra, config=config, title=title,
+        material, names=names, names_said=names_said, decision=decision, verdicts=verdicts, advice=advice,
+        actions=actions, noise=noise, answers=answers, config=config, title=title,
     )  # fmt: skip
     if key is not None:
         # first: a page whose key is lost cannot be read back
@@ -143,6 +148,17 @@ def write_report(
         settings = target.with_suffix(".toml")
         write_atomically(settings, config.encode("utf-8", "backslashreplace"), mode=0o644)
     return Written(target, key, figures, people, settings, decision)
+
+
+def hidden_by(
+    audit: Audit, verdicts: Sequence[tuple[str, Verdict]], noise: Noise | TableNoise | None = None
+) -> tuple[Covered | None, NoiseKernel | None]:
+    """What the release hides of what people did: by the first verdict that says so, or with the noise."""
+    if isinstance(noise, Noise) and noise.expected_error > 0 and audit.times == 1 and has_moves(audit.once):
+        kernel = kernel_of(noise)[0]
+        level = verdicts[0][1].level if verdicts else 0.95
+        return covered(audit.once, noise.epsilon, noise.delta, noise=noise, level=level), kernel
+    return next((verdict.day for _, verdict in verdicts if verdict.day is not None), None), None
 
 
 def targets_of(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[tuple[float, float], ...]:

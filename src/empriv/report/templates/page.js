@@ -1,5 +1,5 @@
 "use strict";
-// What the page does by itself: charts say what the pointer is on, the record is printed, links open what is folded.
+// What the page does by itself: charts say what the pointer is on, and the record is printed.
 // Everything comes from the JSON in #data; nothing is fetched, and no text becomes markup.
 (function () {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -39,12 +39,4 @@
   window.addEventListener("message", function (event) {
     if (event.source === window.parent && event.data === "print") window.print();
   });
-
-  // A link to a folded part opens it.
-  for (const link of document.querySelectorAll(".contents a")) {
-    link.addEventListener("click", function () {
-      const part = document.getElementById(link.hash.slice(1));
-      if (part && part.tagName === "DETAILS") part.open = true;
-    });
-  }
 })();
