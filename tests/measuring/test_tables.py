@@ -239,6 +239,21 @@ def vars_of(results):
     return {name: getattr(results, name) for name in results.__dataclass_fields__}
 
 
+def test_cells_of_nobody_else_give_somebody_away_together():
+    """Somebody who has a cell of their own, another one each day, is told by whichever it is."""
+    import pandas as pd
+
+    n = 40
+    days, people = np.repeat(np.arange(n), 6), np.tile(np.arange(6), n)
+    group = [f"own {day % 20}" if who == 3 else "all" for day, who in zip(days, people, strict=True)]
+    frame = pd.DataFrame({"day": days, "who": people, "g": group})
+    frame = frame[(people == 3) | (np.random.default_rng(0).random(len(frame)) < 0.5)]
+    data = empriv.databases(frame, database="day", individual="who")
+    risk = empriv.measure(empriv.collect(data, "SELECT g, count(*) FROM data GROUP BY g"))
+    assert risk.delta_i(1.0)[3] == 1.0
+    assert risk.leaked()[[0, 1, 2, 4, 5]].max() == 0.0
+
+
 def test_more_cells_than_databases_give_a_figure_from_below():
     rng = np.random.default_rng(10)
     q = factors(rng, 60, 50)

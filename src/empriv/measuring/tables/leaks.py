@@ -45,6 +45,24 @@ def table_leaks(fit: TableFit, influences: Influences) -> tuple[Leak, ...]:
     return merged((*leaks, *pair_leaks(influences.results)))
 
 
+def alone_in_cells(influences: Influences) -> FloatArray:
+    """(individuals,) share of databases with an answer in a cell that has none, ever, without this individual.
+
+    Such cells may be others each day: that one of them has an answer has this probability with the individual, and 0
+    without.
+    """
+    results, d = influences.results, len(influences.begins) - 1
+    n, count = results.n_databases, results.n_individuals
+    answered = (results.outcomes == 0).reshape(n, -1, d).any(axis=1)
+    entry, cell = influences.turns.T
+    gone = (results.entry_outcomes.reshape(-1, influences.draws, d)[entry, :, cell] != 0).all(axis=1)
+    gone &= answered[results.entry_database[entry], cell]
+    entry, cell = entry[gone], cell[gone]
+    pair, inverse, times = np.unique(influences.owner[entry] * d + cell, return_inverse=True, return_counts=True)
+    theirs = (times == answered.sum(axis=0)[pair % d])[inverse]
+    return np.bincount(influences.owner[np.unique(entry[theirs])], minlength=count) / n
+
+
 def _relation(fit: TableFit, cell: int) -> tuple[FloatArray, list[str]]:
     """The weights of the cell less those of the cells that determine it, and their names."""
     cells, weights = fit.kept, -fit.relations[cell]

@@ -29,7 +29,7 @@ from empriv.measuring.tables.directions import Leak
 from empriv.measuring.tables.each_cell import EachCell, GivenRest, Line, lines_of
 from empriv.measuring.tables.fit import BoolArray, TableFit, filled, fit_table
 from empriv.measuring.tables.influences import Influences, influences_on
-from empriv.measuring.tables.leaks import table_leaks
+from empriv.measuring.tables.leaks import alone_in_cells, table_leaks
 from empriv.measuring.tables.several import MOST_EXPOSED, Directions, SeveralCells, hockey_sticks
 from empriv.results import FloatArray, IntArray, Results
 
@@ -159,7 +159,7 @@ class TableRisk(RiskContract):
 
     def leaked(self) -> FloatArray:
         """Share of the databases in which each individual is given away for certain."""
-        out = np.zeros(self.results.n_individuals)
+        out = alone_in_cells(self.influences)
         for leak in self.leaks:
             out[leak.rows] = np.maximum(out[leak.rows], leak.shares)
         return out
