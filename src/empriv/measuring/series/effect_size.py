@@ -29,7 +29,7 @@ import numpy as np
 
 from empriv.measuring.line.atoms import share_at_most
 from empriv.measuring.series.composition import gaussian_delta, told
-from empriv.measuring.series.shift_pairs import FARTHEST, Moments, moments
+from empriv.measuring.series.shift_pairs import CELLS, FARTHEST, FINE, Moments, moments
 from empriv.results import FloatArray, IntArray
 
 WIDE, NARROW = 0.707, 0.5  # of the bandwidth: for the estimate, and for the upper figure
@@ -38,6 +38,7 @@ ABRUPT, STEEP = 2.5, 1.5  # results next to an end, by a Laplace kernel, that ma
 FEW = 100  # databases: below, an upper figure needs a law that looks symmetric and of one peak
 SKEWED, FLAT = 0.08, 0.06  # L-skewness beyond which, and L-kurtosis below which, few databases do not carry one
 _SHORT = 15.0  # over n: by how much of itself a normal quantile is short with noise where databases are few
+_CURVE = 1.01  # what the Gaussian curve, and cells, are short of the exact composition of laws with noise
 _APART = 2.0  # effect size of a day beyond which it is counted as telling for certain, as often as the laws differ
 _TOLD = 1e6  # mu² of a move beyond all that kernels are followed for
 _MOVES = 24  # at which a curve is computed
@@ -105,7 +106,7 @@ class SizeCurve:
         known = self.squared
         if level is not None:
             z = NormalDist().inv_cdf(level) * (1.0 + self.short)
-            known = np.maximum(np.maximum(self.narrow + z * self.error, self.least), self.squared)
+            known = _CURVE * np.maximum(np.maximum(self.narrow + z * self.error, self.least), self.squared)
         out = np.zeros(len(moves))
         some = moves > 0
         if some.any() and len(self.moves):
@@ -145,7 +146,8 @@ def size_curve(
 
     def of(kernel: tuple[str, float]) -> Moments:
         out = np.zeros((4, len(moves)))
-        out[:, reached] = moments(law, moves[reached], kernel[1], kind=kernel[0], draws=draws)
+        cells = CELLS if noise is None else FINE
+        out[:, reached] = moments(law, moves[reached], kernel[1], kind=kernel[0], draws=draws, cells=cells)
         return Moments(*out)
 
     fine = of(narrow)

@@ -19,7 +19,7 @@ import numpy as np
 
 from empriv.results import FloatArray, IntArray
 
-CELLS = 4  # in a bandwidth
+CELLS, FINE = 4, 8  # in a bandwidth, and in noise that is the kernel itself
 _REACH = 16  # bandwidths on either side of a point that its kernel is followed for
 FARTHEST = 256.0  # bandwidths: a move beyond is told for certain
 _TRIANGLE = (-0.592, -0.261, -0.083, 0.083, 0.261, 0.592)  # six equal shares of a triangular law, the mean of each
@@ -50,7 +50,9 @@ class Moments(NamedTuple):
         return np.maximum(self.ratio * self.unbiased, 0.0)
 
 
-def moments(law: FloatArray, moves: FloatArray, width: float, *, kind: str = "laplace", draws: int = 1) -> Moments:
+def moments(
+    law: FloatArray, moves: FloatArray, width: float, *, kind: str = "laplace", draws: int = 1, cells: int = CELLS
+) -> Moments:
     """H, F, U and the standard error of F of each move.
 
     Parameters
@@ -60,25 +62,26 @@ def moments(law: FloatArray, moves: FloatArray, width: float, *, kind: str = "la
     width : b of a Laplace kernel, or the standard deviation of a Gaussian one
     kind : "laplace" or "gaussian"
     draws : results of one database
+    cells : in a width
     """
     n = len(law) // draws
     owner = np.repeat(np.arange(n), draws)
     finite = np.isfinite(law)
     points, owner = law[finite] / width, owner[finite]
-    found = [_of_move(points, owner, float(move), n, draws, kind) for move in (moves / width).tolist()]
+    found = [_of_move(points, owner, float(move), n, draws, kind, cells) for move in (moves / width).tolist()]
     return Moments(*np.array(found).reshape(-1, 4).T)
 
 
 def _of_move(
-    points: FloatArray, owner: IntArray, move: float, n: int, draws: int, kind: str
+    points: FloatArray, owner: IntArray, move: float, n: int, draws: int, kind: str, cells: int
 ) -> tuple[float, float, float, float]:
     """The same of one move, in bandwidths."""
     if not move > 0 or not len(points) or n < 2:
         return 0.0, 0.0, 0.0, 0.0
-    before = _REACH * CELLS
-    size = 2 * before + math.ceil(move * CELLS) + 1  # cells that a point and the point moved reach
-    cell, inside = _placed(points, size)
-    edges = (np.arange(size + 1) - before - inside[:, None]) / CELLS
+    before = _REACH * cells
+    size = 2 * before + math.ceil(move * cells) + 1  # cells that a point and the point moved reach
+    cell, inside = _placed(points, size, cells)
+    edges = (np.arange(size + 1) - before - inside[:, None]) / cells
     own = np.diff(_cumulated(edges, kind), axis=1) / draws
     change = own - np.diff(_cumulated(edges - move, kind), axis=1) / draws
     place = cell[:, None] + np.arange(size)
@@ -108,20 +111,20 @@ def _of_move(
     first = np.full(n, -1)
     first[owner[::-1]] = cell[::-1]  # the cell of each database's first result
     there = first >= 0
-    pairs = _among_pairs(first[there], alone[there], move, kind)
+    pairs = _among_pairs(first[there], alone[there], move, kind, cells)
     error = math.sqrt(float(influence @ influence) / n**2 + 2 * pairs / n**4)
     return hellinger, chi, unbiased, error
 
 
-def _placed(points: FloatArray, reach: int) -> tuple[IntArray, FloatArray]:
+def _placed(points: FloatArray, reach: int, cells: int) -> tuple[IntArray, FloatArray]:
     """The cell of each point, from 0 on, and how far inside it is; empty stretches of more than ``reach`` cells are cut
     short, since no two kernels meet across them."""
-    whole = np.floor(points * CELLS)
+    whole = np.floor(points * cells)
     order = np.argsort(whole, kind="stable")
     gaps = np.minimum(np.diff(whole[order], prepend=whole[order[0]]), reach)
     cell = np.empty(len(points), np.int64)
     cell[order] = np.cumsum(gaps).astype(np.int64)
-    return cell, points * CELLS - whole
+    return cell, points * cells - whole
 
 
 def _cumulated(z: FloatArray, kind: str) -> FloatArray:
@@ -134,7 +137,7 @@ def _cumulated(z: FloatArray, kind: str) -> FloatArray:
     return np.where(z < 0, tail, 1.0 - tail)
 
 
-def _among_pairs(cell: IntArray, alone: FloatArray, move: float, kind: str) -> float:
+def _among_pairs(cell: IntArray, alone: FloatArray, move: float, kind: str, cells: int) -> float:
     """``Σ_{j≠l} (∫ G_j G_l/m)²``, for the standard error.
 
     Where m hardly changes within a bandwidth, two databases r apart have ``∫ G_j G_l/m = a_j a_l rho(r)`` with
@@ -144,9 +147,9 @@ def _among_pairs(cell: IntArray, alone: FloatArray, move: float, kind: str) -> f
     binned = np.bincount(cell, alone)
     moved = max(move, 1e-3)  # below, rho is that of a slope
     total = 0.0
-    for lag in range(min(len(binned), int(CELLS * (8.0 + min(moved, 8.0))) + 1)):
+    for lag in range(min(len(binned), int(cells * (8.0 + min(moved, 8.0))) + 1)):
         # two places in cells `lag` apart differ by lag ± a triangular law of one cell
-        profile = float(np.mean([_correlation((lag + u) / CELLS, moved, kind) ** 2 for u in _TRIANGLE]))
+        profile = float(np.mean([_correlation((lag + u) / cells, moved, kind) ** 2 for u in _TRIANGLE]))
         products = float(binned[: len(binned) - lag] @ binned[lag:])
         total += (1.0 if lag == 0 else 2.0) * profile * products
         if lag == 0:
