@@ -32,10 +32,8 @@ if __name__ == "__main__":
             )
             for name in (
                 "judge._noisy_laws",
-                "measuring.given._presence",
                 "measuring.line._laplace",
                 "measuring.line._residues",
-                "validate.bounds._present",
             )
         ],
     )

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import empriv
-from empriv.measuring.given.presence import presence_of
+from empriv.validate.covering import covered
 
 PEOPLE, TARGET, FAR = 200, 0, 8.0
 RUNS, GUESSES = 300, 4_000
@@ -82,8 +82,8 @@ def sampled_row(name: str, sql: str, statistic: Callable[[Column], float], table
     few = min(map(len, answers.values()))
     right = guess_right(np.array(answers[True][:few]), np.array(answers[False][:few]))
     data = empriv.subsamples(table, individual="who", count=RUNS, fraction=0.5)
-    present = presence_of(empriv.audit(data, sql, known="nothing").risk)
-    show(name, right, present)
+    day = covered(empriv.audit(data, sql, known="nothing").risk, 0.0, 1.0)  # the target moves the answer most
+    show(name, right, day.estimate, day.upper)
 
 
 def mechanism_row(name: str, function: Callable[[Column, np.random.Generator], float], table: pa.Table) -> None:
@@ -94,12 +94,10 @@ def mechanism_row(name: str, function: Callable[[Column, np.random.Generator], f
     right = guess_right(runs[0], runs[1])
     data = empriv.repeats(table, individual="who", count=RUNS)
     audit = empriv.audit(data, lambda rows, rng: function(np.asarray(rows["x"]), rng), draws=1, jobs=1, known="nothing")
-    show(name, right, audit.measured)
+    show(name, right, audit.risk.delta_i(0.0)[TARGET], empriv.bounds(audit.risk, 0.0).upper_i[TARGET])
 
 
-def show(name: str, right: float, risk: empriv.Risk) -> None:
-    estimate = risk.delta_i(0.0)[TARGET]
-    upper = empriv.bounds(risk, 0.0).upper_i[TARGET]
+def show(name: str, right: float, estimate: float, upper: float) -> None:
     print(f"{name:<44}{right:>9.1%}{(1 + estimate) / 2:>12.1%}{(1 + min(upper, 1)) / 2:>14.1%}")
 
 

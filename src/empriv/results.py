@@ -298,7 +298,10 @@ class Results:
 
     def without(self, individual: Any) -> FloatArray:
         """Result on every database without this individual (given by label), shaped like ``q``."""
-        i = self.position(individual)
+        return self.without_row(self.position(individual))
+
+    def without_row(self, i: int) -> FloatArray:
+        """The same of the individual at a position."""
         entries = slice(self.starts[i], self.starts[i + 1])
         dense = self.q.copy()
         dense[self.entry_database[entries]] = self.entry_q[entries]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date, timedelta
 from statistics import NormalDist
 
@@ -10,18 +9,14 @@ import numpy as np
 import pytest
 
 import empriv
-from empriv.measuring.given import compiled_blocks
 from empriv.measuring.given.calendar import calendar_terms, times_of
 from empriv.measuring.given.choose_known import choose
-from empriv.measuring.given.given_risk import GivenRisk, on_their_days
+from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.iid_tests import iid_tests, same_within
-from empriv.measuring.given.presence import influences_of, influences_of_each, thin, without, without_each
-from empriv.measuring.given.presence_block import block_of, grouped, groups_of
 from empriv.measuring.given.reader_knowledge import as_said
 from empriv.measuring.given.regression import changing, fitted, prefers_logarithm
 from empriv.measuring.given.residuals import regress_out
 from empriv.measuring.given.terms import category_term, number_term, quantity_terms
-from empriv.measuring.line.risk import measure_line
 
 EPSILON = 0.1
 
@@ -117,15 +112,6 @@ def test_the_level_of_a_law_with_two_peaks_is_sharper_than_least_squares():
     assert 2 * ours < least_squares
 
 
-def test_the_level_changes_with_the_results_as_least_squares_say():
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=100)
-    change = rng.normal(size=(2, 100))
-    fit = fitted(rng.normal(size=100), [number_term("x", x)])
-    design = np.column_stack((np.ones(100), x))
-    assert np.allclose(fit.level_change(change), change @ np.linalg.pinv(design).T @ design.T)
-
-
 def test_a_result_that_is_determined_is_told():
     x = np.arange(60.0)
     fit = fitted(1e6 + 3 * x, [number_term("x", x)])
@@ -144,6 +130,19 @@ def test_the_spread_is_found_where_it_is_and_not_where_it_is_not():
     assert fit.spread.least < fit.spread.scale.min()  # the uncertainty of the fit is on the private side
     kept = [fitted(rng.normal(size=600), [number_term("x", x)]).spread is None for _ in range(40)]
     assert np.mean(kept) > 0.8
+
+
+def one_person(others, there, influences, individual="a"):
+    n = len(others)
+    order = np.argsort(there)
+    there, influences = np.asarray(there)[order], np.asarray(influences)[order]
+    q = others.copy()
+    q[there] += influences
+    return empriv.Results(
+        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.array([individual]),
+        starts=np.array([0, len(there)]), entry_database=there.astype(np.int32), entry_q=others[there],
+        entry_outcomes=np.zeros(len(there), np.int8),
+    )  # fmt: skip
 
 
 def test_the_calmest_context_is_one_that_people_are_in():
@@ -337,210 +336,6 @@ def test_rounding_is_no_trend():
 # Presence
 
 
-def one_person(others, there, influences, individual="a"):
-    n = len(others)
-    order = np.argsort(there)
-    there, influences = np.asarray(there)[order], np.asarray(influences)[order]
-    q = others.copy()
-    q[there] += influences
-    return empriv.Results(
-        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.array([individual]),
-        starts=np.array([0, len(there)]), entry_database=there.astype(np.int32), entry_q=others[there],
-        entry_outcomes=np.zeros(len(there), np.int8),
-    )  # fmt: skip
-
-
-def slow_presence(others, influences, h, epsilon):
-    """Hockey stick by brute force, on a fine grid."""
-    x = np.linspace(others.min() - 30 * h - 3, others.max() + 30 * h + 3, 50_001)
-
-    def pdf(points):
-        out = np.zeros_like(x)
-        for point in points:
-            out += np.exp(-np.abs(x - point) / h) / (2 * h)
-        return out / len(points)
-
-    p, q = pdf(others), pdf((others[:, None] + influences).ravel())
-    e, step = np.exp(epsilon), x[1] - x[0]
-    return max(np.maximum(p - e * q, 0).sum(), np.maximum(q - e * p, 0).sum()) * step
-
-
-@pytest.mark.parametrize("influences", [[0.5], [0.1, 0.4, 1.0], [-0.3, 0.6]])
-def test_presence_is_the_law_of_the_others_plus_one_influence(influences):
-    rng = np.random.default_rng(13)
-    others = rng.normal(size=40)
-    risk = empriv.measure(one_person(others, np.arange(len(influences)) * 5, influences))
-    present = on_their_days(risk)
-    for epsilon in (0.0, 0.1, 0.5):
-        slow = slow_presence(others, np.array(influences), present.bandwidth, epsilon)
-        assert present.delta(epsilon) == pytest.approx(slow, abs=2e-5)
-
-
-def test_somebody_seen_once_is_as_exposed_as_their_influence_makes_them():
-    rng = np.random.default_rng(14)
-    risk = empriv.measure(one_person(rng.normal(size=365), [100], [0.5]))
-    assert risk.delta(EPSILON) < 0.003
-    present = on_their_days(risk)
-    assert present.delta(EPSILON) == pytest.approx(normal_delta(0.5), rel=0.15)
-    bounds = empriv.bounds(present, EPSILON)
-    assert normal_delta(0.5) <= bounds.upper <= 1.6 * normal_delta(0.5)
-    assert bounds.lower <= normal_delta(0.5)
-
-
-def test_a_salary_of_five_million_fails():
-    rng = np.random.default_rng(15)
-    others = rng.normal(60_000, 3_000, 100)
-    risk = empriv.measure(one_person(others, [17], [50_000.0]))
-    assert risk.delta(EPSILON) <= 0.011
-    assert on_their_days(risk).delta(EPSILON) > 0.99
-
-
-def test_blocks_agree_with_people_one_by_one():
-    rng = np.random.default_rng(16)
-    n, people = 60, 40
-    there = rng.random((people, n)) < 0.3
-    amounts = np.where(there, rng.lognormal(-1, 1, (people, n)), 0.0)
-    q = rng.normal(0, 3, n) + amounts.sum(axis=0)
-    who, when = np.nonzero(there)
-    results = empriv.Results(
-        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.arange(people),
-        starts=np.concatenate(([0], np.cumsum(there.sum(axis=1)))), entry_database=when.astype(np.int32),
-        entry_q=q[when] - amounts[who, when], entry_outcomes=np.zeros(len(who), np.int8),
-    )  # fmt: skip
-    present = on_their_days(empriv.measure(results))
-    together = present.delta_i(EPSILON)
-    alone = np.array([present.curve_of(row, np.array([EPSILON]), exact=True)[0] for row in range(people)])
-    assert np.allclose(together, alone, atol=2e-3)  # the bound on what grouping changes
-    slow = slow_presence(q - amounts[3], amounts[3][there[3]], present.bandwidth, EPSILON)
-    assert alone[3] == pytest.approx(slow, abs=2e-5)
-
-
-def test_thinning_changes_no_more_than_it_says():
-    rng = np.random.default_rng(17)
-    others, influences = rng.normal(size=80), rng.lognormal(-1, 0.8, 150)
-    h = 0.4
-    exact = slow_presence(others, influences, h, EPSILON)
-    for means, weights, changed in (
-        (*_even(thin(influences, h)),),
-        grouped(influences, h, 0.001, 24),
-        grouped(influences, h, 0.05, 3),
-    ):
-        block = block_of(others[None], (others + means[:, None])[None], weights[None], np.array([h]))
-        assert weights.sum() == pytest.approx(1.0)
-        assert abs(block.sticks(np.array([np.exp(EPSILON)]))[0, 0] - exact) <= np.exp(EPSILON) * changed + 2e-5
-
-
-def _even(thinned):
-    means, changed = thinned
-    return means, np.full(len(means), 1 / len(means)), changed
-
-
-def test_paired_values_average_to_the_hockey_stick():
-    rng = np.random.default_rng(18)
-    others = rng.normal(size=(3, 50))
-    moved = others[:, None, :] + np.array([0.3, 1.0])[None, :, None]
-    weights = np.tile([0.75, 0.25], (3, 1))
-    block = block_of(others, moved, weights, np.array([0.3, 0.4, 0.5]))
-    e = np.exp(np.array([0.2, 0.5]))
-    assert np.allclose(block.values(e).mean(axis=3).max(axis=1).T, block.sticks(e), atol=1e-12)
-
-
-@pytest.mark.skipif(
-    compiled_blocks.compiled is None, reason="empriv was built without a C compiler: install one, and empriv anew"
-)
-@pytest.mark.parametrize("varying", [0.0, 0.3], ids=["one influence in all databases", "by database"])
-def test_compiled_blocks_agree_with_numpy(varying: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups, sticks and values; people with fewer groups than others, and ties."""
-    rng = np.random.default_rng(20)
-    others = np.round(rng.normal(10, 1, (6, 90)), 2)
-    influences = [rng.lognormal(-1, 1, size) for size in (1, 2, 7, 40, 90, 90)]
-    h, e = rng.uniform(0.1, 0.5, 6), np.exp(np.array([0.0, 0.1, 2.0]))
-
-    def looked_at() -> list[np.ndarray]:
-        means, weights, changed = groups_of(influences, h, 0.002, 24)
-        by_database = 1 + varying * np.random.default_rng(1).normal(size=(6, 1, 90))
-        block = block_of(others, others[:, None, :] + means[:, :, None] * by_database, weights, h)
-        narrow = block.narrowed(0.4)
-        return [means, weights, changed, block.sticks(e), block.values(e), narrow.sticks(e), narrow.values(e)]
-
-    fast = looked_at()
-    assert fast[0].shape[1] == 24
-    assert np.count_nonzero(fast[1][0]) == 1
-    monkeypatch.setattr(compiled_blocks, "compiled", None)
-    for mine, numpys in zip(fast, looked_at(), strict=True):
-        assert np.allclose(mine, numpys, rtol=0, atol=1e-11)
-    assert not np.allclose(fast[3], fast[5], rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("draws", [None, 3])
-def test_people_together_are_people_one_by_one(draws):
-    rng = np.random.default_rng(21)
-    n, shape = 40, (40,) if draws is None else (40, 3)
-    q = rng.normal(size=shape)
-    counts = np.array([0, 5, n, 12])
-    at = np.concatenate([np.sort(rng.choice(n, count, replace=False)) for count in counts]).astype(np.int32)
-    change = rng.exponential(size=(len(at), *shape[1:])) * (rng.random((len(at), *shape[1:])) < 0.7)
-    results = empriv.Results(
-        q=q, outcomes=np.zeros(shape, np.int8), databases=np.arange(n), individuals=np.arange(4),
-        starts=np.concatenate(([0], np.cumsum(counts))), entry_database=at, entry_q=q[at] - change,
-        entry_outcomes=np.zeros(change.shape, np.int8), draws=draws,
-    )  # fmt: skip
-    rows = np.array([3, 1, 2])
-    for row, others, influences in zip(
-        rows, without_each(results, rows), influences_of_each(results, rows), strict=True
-    ):
-        assert np.array_equal(others, without(results, row).reshape(-1))
-        own = change[results.starts[row] : results.starts[row + 1]].reshape(-1)
-        assert np.allclose(influences, own[own != 0] if row == 2 else own)  # listed everywhere: away where it is 0
-
-
-def test_presence_of_draws_in_blocks_is_that_of_people_one_by_one():
-    rng = np.random.default_rng(22)
-    n, draws, people = 50, 4, 6
-    rest = rng.normal(size=n)
-    amounts = rng.lognormal(-1, 0.6, (people, n)) * (rng.random((people, n)) < 0.5)
-    noise = rng.laplace(scale=0.3, size=(n, draws))
-    q = (rest + amounts.sum(axis=0))[:, None] + noise
-    made = empriv.Results.from_arrays(q, np.stack([q - own[:, None] for own in amounts]))
-    present = replace(on_their_days(empriv.measure(made)), exact=0)
-    alone = [present.curve_of(row, np.array([EPSILON]), exact=True)[0] for row in range(people)]
-    assert np.allclose(present.delta_i(EPSILON), alone, atol=2e-3)
-    assert np.ptp(alone) > 0.02
-
-
-def test_presence_where_somebody_is_the_only_one():
-    """An average that is NULL without them: on that day everything shows."""
-    rng = np.random.default_rng(19)
-    n = 50
-    q = rng.normal(10, 1, n)
-    results = empriv.Results(
-        q=q, outcomes=np.zeros(n, np.int8), databases=np.arange(n), individuals=np.array(["a"]),
-        starts=np.array([0, 2]), entry_database=np.array([4, 9], np.int32), entry_q=np.array([np.nan, q[9] - 0.01]),
-        entry_outcomes=np.array([empriv.Outcome.NULL, 0], np.int8),
-    )  # fmt: skip
-    present = on_their_days(empriv.measure(results))
-    assert present.delta(EPSILON) > 0.01
-    assert empriv.bounds(present, EPSILON).upper >= present.delta(EPSILON)
-
-
-def test_given_presence_and_what_is_known_together():
-    results, level = shop(n=300, people=1)
-    q = results.q
-    there = np.arange(0, 300, 30)
-    sparse = one_person(q, there, np.full(len(there), 0.5))
-    labelled = empriv.Results(**{**sparse.__dict__, "databases": days(300)})
-    present = on_their_days(empriv.measure(labelled, known="calendar"))
-    assert present.delta(EPSILON) == pytest.approx(normal_delta(0.5), rel=0.3)
-    assert on_their_days(empriv.measure(labelled)).delta(EPSILON) < 0.6 * normal_delta(0.5)
-    assert level.std() > 2
-
-
-def test_influences_of_arrays_leave_out_days_without_a_change():
-    q = np.random.default_rng(20).normal(size=30)
-    results = empriv.Results.from_arrays(q, np.where(np.arange(30) == 3, q - 1, q)[None])
-    assert influences_of(results, 0) == pytest.approx([1.0])
-
-
 # Contexts
 
 
@@ -615,16 +410,3 @@ def test_logarithms_leave_a_hockey_stick_as_it_is():
     assert known.delta(EPSILON) == pytest.approx(logs.delta(EPSILON), rel=0.1)
     assert known.influence()[0] == pytest.approx((q - np.exp(y - 0.05)).max())
     assert not known.without_logarithm().left.logarithm
-
-
-def test_results_with_many_ties_take_the_bandwidth_of_all() -> None:
-    """Of a person whose outcomes have a mass of their own, the bandwidth is not chosen again: close to choosing it."""
-    rng = np.random.default_rng(1)
-    x = rng.exponential(3.0, (20, 40))
-    rounded = [np.round(values / 30.0) * 30.0 for values in (x.sum(axis=0), x.sum(axis=0) - x)]
-    presence = on_their_days(empriv.measure(*rounded))
-    irregular = np.flatnonzero(presence._irregular)
-    assert len(irregular)
-    for row in irregular[:4].tolist():
-        chosen_again = measure_line(presence._written_out(row)).curves(np.array([0.1]))[0, 0]
-        assert presence.curve_of(row, np.array([0.1]))[0] == pytest.approx(chosen_again, abs=0.02)

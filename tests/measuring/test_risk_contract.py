@@ -15,7 +15,6 @@ import pytest
 import empriv
 from empriv.errors import InputError
 from empriv.measuring import RiskContract
-from empriv.measuring.given.given_risk import on_their_days
 from empriv.results import FloatArray, Results
 
 GRID = np.array([0.0, 0.05, 0.2, 1.0])
@@ -110,8 +109,7 @@ def test_the_first_of_a_grid_is_as_if_asked_alone() -> None:
         line, table = empriv.measure(made), empriv.measure(cells)
         buckets = empriv.measure(made, known=empriv.Buckets(np.random.default_rng(1).normal(size=60), 2))
         given = empriv.measure(made, known=empriv.Given(np.random.default_rng(1).normal(size=60)))
-        present = [on_their_days(line), on_their_days(given)]
-        return [line, empriv.measure(several), table, buckets, given, line.repeated(20), *present]
+        return [line, empriv.measure(several), table, buckets, given, line.repeated(20)]
 
     for together, alone in zip(kinds(), kinds(), strict=True):
         first = together.delta_i([0.1, 0.3, 1.0])[:, 0]
@@ -239,7 +237,7 @@ def test_values_can_be_sent_to_a_fresh_process(tmp_path: Path) -> None:
     kept = {
         "risk": empriv.measure(made, density=empriv.Kde("gaussian", "likelihood")),
         "joint": empriv.measure(several),
-        "against": empriv.measure(made, known=np.random.default_rng(1).normal(size=60), notice=lambda _: None),
+        "against": empriv.measure(made, known=np.random.default_rng(1).normal(size=60)),
         "scanned": empriv.scan(made, epsilon=0.1),
         "bounds": audit.bounds(0.1),
         "audit": audit,

@@ -6,7 +6,7 @@ asked is written once, in `contract`.
 """
 
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.given import GivenRisk, PresenceRisk, WorstRisk
+from empriv.measuring.given import GivenRisk, WorstRisk
 from empriv.measuring.line import Risk, measure_line
 from empriv.measuring.measures import measure
 from empriv.measuring.series import RepeatedRisk
@@ -14,7 +14,6 @@ from empriv.measuring.tables import TableRisk, measure_table
 
 __all__ = [
     "GivenRisk",
-    "PresenceRisk",
     "RepeatedRisk",
     "Risk",
     "RiskContract",

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from empriv.base.arguments import epsilon_grid, probability
 from empriv.base.display import table_html
-from empriv.errors import InputError
 from empriv.measuring.densities.selection import Score, spread
 from empriv.results import FloatArray, IntArray, Results
 from empriv.words.sentences import number
@@ -204,13 +203,6 @@ class RiskContract(ABC):
     def usual_level(self) -> float:
         """The confidence of bounds unless another is asked for."""
         return 0.95
-
-    def given_presence(self) -> RiskContract:
-        """The risk on a database that the person is in, of tables and of several publications; of one number the cover
-        says more."""
-        raise InputError(
-            "`given_presence` must be asked of a table or of several publications, got another kind of risk."
-        )
 
     def repeated(self, times: int) -> RiskContract:
         """The risk of so many publications, each from a database of its own; that of one is the risk itself.

@@ -66,5 +66,4 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "nothing-known": what_is_known.nothing_known,
     "presence-not-measured": what_is_known.presence_not_measured,
     "sampled": what_is_known.sampled,
-    "given-presence": what_is_known.given_presence,
 }

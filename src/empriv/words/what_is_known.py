@@ -92,14 +92,6 @@ def nothing_known(why: str, n: int, least: int, p: float) -> str:
     return f"Nothing was counted as known: {reason}.{hint if why == 'no-order' else ''}"
 
 
-def given_presence() -> str:
-    return (
-        "Given presence: the law of the others on all databases, against it plus one of the influences that the person "
-        "had when they were there. Bounds hold for influences as they were seen, if the others do not depend on "
-        "whether the person is there."
-    )
-
-
 def sampled() -> str:
     return "Judged for the answer of one secret sample: who was sampled is protected, not what the whole table says."
 

@@ -2,7 +2,6 @@
 
 from empriv.measuring.given.definition4 import WorstRisk
 from empriv.measuring.given.given_risk import GivenRisk
-from empriv.measuring.given.presence import PresenceRisk
 from empriv.measuring.given.reader_knowledge import Buckets, Given, OwnContribution
 
-__all__ = ["Buckets", "Given", "GivenRisk", "OwnContribution", "PresenceRisk", "WorstRisk"]
+__all__ = ["Buckets", "Given", "GivenRisk", "OwnContribution", "WorstRisk"]

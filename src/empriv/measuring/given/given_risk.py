@@ -20,7 +20,6 @@ from empriv.measuring.contract import largest_influence
 from empriv.measuring.densities.density import Density, density_or_default, is_literal
 from empriv.measuring.given.calendar import Times, calendar_terms, order_of, required_times
 from empriv.measuring.given.choose_known import Step, choose
-from empriv.measuring.given.presence import PresenceRisk, presence_of
 from empriv.measuring.given.reader_knowledge import Given
 from empriv.measuring.given.residuals import Residuals, all_positive, regress_out
 from empriv.measuring.given.terms import Term, quantity_terms
@@ -231,17 +230,6 @@ def _given(
         quantities=tuple(quantities),
         whole=whole,
     )
-
-
-@singledispatch
-def on_their_days(risk: Risk) -> PresenceRisk:
-    """The risk on a database that the person is in, for publishing again and for the cells of tables."""
-    return presence_of(risk)
-
-
-@on_their_days.register
-def _(risk: GivenRisk) -> PresenceRisk:
-    return presence_of(risk, risk.left)
 
 
 @singledispatch

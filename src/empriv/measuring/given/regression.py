@@ -69,7 +69,6 @@ class Fit:
     parameters : of the level
     spread : the fitted spread, or None if it was taken to be the same everywhere
     p_spread : of the test that it is; NaN if it was not tested
-    basis, roots : (n, parameters) and (n,) of the projection on what is known, `level_change`
     """
 
     terms: tuple[Term, ...]
@@ -78,8 +77,6 @@ class Fit:
     parameters: int
     spread: Spread | None
     p_spread: float
-    basis: FloatArray
-    roots: FloatArray
 
     @property
     def calm(self) -> FloatArray:
@@ -105,10 +102,6 @@ class Fit:
     def left(self) -> FloatArray:
         """(n,) the randomness that is left, in the units of the calmest context."""
         return self.residuals * self.calm
-
-    def level_change(self, change: FloatArray) -> FloatArray:
-        """(..., n) by how much the level would change if results changed by ``change``, by least squares."""
-        return np.asarray((change * self.roots) @ self.basis @ self.basis.T / self.roots)
 
     @property
     def determined(self) -> bool:
@@ -152,11 +145,7 @@ def fitted(y: FloatArray, terms: Sequence[Term], *, spread: bool = False) -> Fit
             residuals = _settled(y - level, y)
         level, residuals = _sharpened(y, columns, here, roots)
         modelled = _spread(residuals, known, here)
-        roots = 1.0 / modelled.scale
-    weighted = np.where(here[:, None], columns * roots[:, None], 0.0)
-    left_vectors, sizes, _ = np.linalg.svd(weighted, full_matrices=False)
-    basis = left_vectors[:, sizes > 1e-10 * sizes.max(initial=0.0)]
-    return Fit(tuple(terms), level, residuals, rank, modelled, p, basis, roots)
+    return Fit(tuple(terms), level, residuals, rank, modelled, p)
 
 
 def prefers_logarithm(y: FloatArray, terms: Sequence[Term]) -> bool:

@@ -55,29 +55,10 @@ class Residuals:
             self, original=original, results=_residual_results(original, self.fit, self.units, self.logarithm)
         )
 
-    def moved(self, others: FloatArray, left: FloatArray, influences: FloatArray) -> FloatArray:
-        """(N, influences) what is left of ``others + influence``; ``left`` is what is left of ``others`` (N,)."""
-        if not self.logarithm:
-            return left[:, None] + influences
-        with np.errstate(invalid="ignore", divide="ignore"):
-            change = np.log(np.maximum(others[:, None] + influences, 0.0)) - np.log(others)[:, None]
-        return np.asarray(left[:, None] + change)
-
     def left_of(self, values: FloatArray) -> FloatArray:
         """What is left of results ``values`` (n, draws) on these databases."""
         y = _scaled(values, self.logarithm)
         return np.asarray((y - self.fit.level[:, None]) * self.fit.calm[:, None])
-
-    def others_level(self, others: FloatArray) -> FloatArray:
-        """(n,) by how much the level of the ``others`` (n, draws) differs from that of all, in units of what is left.
-
-        Somebody who comes on Sundays has a share in the level of Sundays: without them it is another one.
-        """
-        n = len(others)
-        change = (_scaled(others, self.logarithm) - _scaled(self.original.q.reshape(n, -1), self.logarithm)).mean(
-            axis=1
-        )
-        return self.fit.level_change(np.where(np.isfinite(change), change, 0.0)) * self.fit.calm
 
 
 def regress_out(

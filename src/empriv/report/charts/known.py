@@ -13,7 +13,6 @@ import numpy as np
 from empriv.base.harmless import shortened
 from empriv.measuring import GivenRisk
 from empriv.measuring.contract import RiskContract
-from empriv.measuring.given.presence import without
 from empriv.report.charts.answers import answer_axis, labelled, value_range
 from empriv.report.charts.chart import BLUE, HEIGHT, VERMILION, Chart, Scale, layer, numbers, records, spec_of
 from empriv.report.gather import Material
@@ -48,7 +47,7 @@ def _(risk: GivenRisk, material: Material) -> Chart | None:
         return None
     row = int(material.curves.worst[material.start])
     rest = risk.results.q.reshape(n, -1).mean(axis=1)
-    others = without(risk.results, row).reshape(n, -1).mean(axis=1)
+    others = risk.results.without_row(row).reshape(n, -1).mean(axis=1)
     labels = [shortened(str(label), 24) for label in left.original.databases]
     drawn = here if len(here) <= _MOST else here[np.linspace(0, len(here) - 1, _MOST).round().astype(int)]
     thinned = f" {len(drawn):,} of {n:,} databases are drawn." if len(drawn) < n else ""

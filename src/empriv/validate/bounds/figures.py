@@ -21,14 +21,12 @@ from empriv.judge.noise_kernels import NoiseKernel
 from empriv.judge.upper import LEAST_DATABASES
 from empriv.measuring.contract import RiskContract, Several, total_risk_of
 from empriv.measuring.given.definition4 import WorstRisk
-from empriv.measuring.given.presence import PresenceRisk
 from empriv.measuring.line.risk import Risk
 from empriv.measuring.series import RepeatedRisk
 from empriv.measuring.tables import TableRisk
 from empriv.results import FloatArray
 from empriv.validate.bounds.line_bounds import draws_averaged, floor, line_bounds
 from empriv.validate.bounds.noise_as_kernel import NoiseGiven, is_noise, kernel_of
-from empriv.validate.bounds.present import presence_lower_bounds, presence_upper_bounds
 from empriv.validate.bounds.table_bounds import table_bounds
 from empriv.words.findings import Finding
 from empriv.words.sentences import number, percent
@@ -202,22 +200,6 @@ def _(risk: Risk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
     judged = line_bounds(risk, grid, asked.level, asked.kernel, asked.reach)
     findings = [*judged.assumes, *other_level(asked.level)]
     return make_bounds(risk, epsilon, asked, judged.lower, judged.upper_i, findings, estimate=judged.estimate)
-
-
-@bounds_of.register
-def _(risk: PresenceRisk, epsilon: float | Several, asked: BoundsAsked) -> Bounds:
-    # kept for the cells of tables and for publishing again, until these are judged by the cover
-    no_noise(asked)
-    grid = np.atleast_1d(np.asarray(epsilon, float))
-    n = risk.results.n_databases
-    findings = [Finding("given-presence")]
-    lower = presence_lower_bounds(risk, grid, asked.level)
-    if n < LEAST_DATABASES:
-        upper_i = _no_upper(risk, grid)
-        findings.append(Finding("no-upper-bound", {"n": n, "least": LEAST_DATABASES}))
-    else:
-        upper_i = np.maximum(presence_upper_bounds(risk, grid, asked.level), risk.delta_i(grid))
-    return make_bounds(risk, epsilon, asked, lower, upper_i, [*findings, *other_level(asked.level)])
 
 
 @bounds_of.register

@@ -11,7 +11,6 @@ import numpy as np
 from empriv.measuring.given.calendar import order_of
 from empriv.measuring.given.given_risk import GivenRisk
 from empriv.measuring.given.iid_tests import same_within
-from empriv.measuring.given.presence import PresenceRisk, without
 from empriv.measuring.given.regression import changing, explained_by
 from empriv.measuring.given.residuals import Residuals
 from empriv.measuring.given.terms import Term, number_term
@@ -40,11 +39,6 @@ def _(risk: GivenRisk, epsilon: float, rng: int) -> list[Check]:
         *(determined if risk.left.fit.determined else _model_checks(risk)),
         others_check(risk.left.original, risk.left, rows),
     ]
-
-
-@checks_of.register
-def _(risk: PresenceRisk, epsilon: float, rng: int) -> list[Check]:
-    return checks_of(risk.on_random_day, epsilon, rng)
 
 
 def _left_check(risk: GivenRisk, rng: int) -> Check:
@@ -91,7 +85,7 @@ def others_check(results: Results, left: Residuals | None, rows: IntArray) -> Ch
         there[results.entry_database[results.starts[row] : results.starts[row + 1]]] = True
         if min(int(there.sum()), int(n - there.sum())) < _LEAST:
             continue
-        base = without(results, row).reshape(n, -1)
+        base = results.without_row(row).reshape(n, -1)
         rest = (base if left is None else left.left_of(base)).mean(axis=1)
         if np.isfinite(rest).all():
             least = min(least, explained_by(_ranked(rest), [number_term("presence", there.astype(float))]))
