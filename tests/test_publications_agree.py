@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from empriv.report.page.noise_page import facts_of_noise
 
 import empriv
 from empriv.auditing.composing import releases_fitting
 from empriv.cli.ledger import left_words
 from empriv.report.charts.publications_chart import publications_chart
 from empriv.report.gather import gather
-from empriv.report.page.audit_page import again_of
+from empriv.report.page.audit_page import again_of, again_with
 
 EPSILON, DELTA, DAYS = 1.0, 0.05, 120
 
@@ -68,7 +67,9 @@ def test_all_say_the_same_number(law: str, tmp_path: Path) -> None:
     noise = empriv.design_noise(audit, epsilon=EPSILON, delta=DELTA, times=6, granularity=0.25)
     fits = noise.how_often().by_bound
     assert 6 <= fits < 40
-    assert number_in(facts_of_noise(noise).often) == fits
+    with_noise = again_with(noise)
+    assert with_noise is not None
+    assert number_in(with_noise.said[0]) == fits
     policy = empriv.Policy(epsilon=EPSILON, delta=DELTA, window=1000)
     assert releases_fitting(noise, policy) == fits
     ledger = empriv.Ledger(tmp_path / "a.ledger", policy=policy)

@@ -216,7 +216,8 @@ def again_of(material: Material, made: Chart | None, first: Chart | None = None)
         (f"{counts[k]:,}", number(float(made.data["estimate"][k])), number(float(made.data["upper figure"][k])))
         for k in places
     )
-    said = [audit.how_often(epsilon=at, delta=delta).sentence for at, delta in material.targets if np.isfinite(at)]
+    often = [audit.how_often(epsilon=at, delta=delta).sentence for at, delta in material.targets if np.isfinite(at)]
+    said = [f"As it is: {sentence[0].lower()}{sentence[1:]}" for sentence in often]
     return Again(tuple(dict.fromkeys(said)), rows, None if made is first else picture_of(made))
 
 
