@@ -112,6 +112,9 @@ def test_days_that_are_missing_are_mentioned_and_weekends_are_not(tmp_path: Path
     assert "2 months" in str(missing_days(np.delete(months, [3, 30])))
     assert missing_days(months) is None
     assert missing_days(np.array(["a", "b"] * 9)) is None
+    zoned = np.array([f"{day} 00:00:00-05" for day in np.delete(days, 7)])
+    assert "2024-01-08" in str(missing_days(zoned))
+    assert missing_days(np.array([f"2024-13-{k:02}" for k in range(20)])) is None
     assert missing_days(days.astype("datetime64[h]") + np.timedelta64(5, "h")) is None
 
 

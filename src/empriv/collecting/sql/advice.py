@@ -44,6 +44,7 @@ _SWAPPED = {
 _MONTHS = 12
 _SERIES = 10  # days from which they are taken for a series
 _UNITS = {1: "day", 7: "week"}
+_MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\d([ T]00:00:00([+-]\d\d(:?\d\d)?)?)?")
 # Numbers as people write them: signs of money and per cent, spaces, and commas between thousands or before decimals.
 _THOUSANDS = "REGEXP_MATCHES(x, '^[^0-9]*[0-9]{1,3}(,[0-9]{3})+([.][0-9]+)?[^0-9]*$')"
 _BARE = "REGEXP_REPLACE(x, '[£$€¥%, ]', '', 'g')"
@@ -117,14 +118,13 @@ def _as_day(database: str, form: str, clock: str) -> str:
 
 def missing_days(labels: npt.NDArray[Any]) -> str | None:
     """What to say of days, weeks or months that are missing in a series of them; weekdays that never come are not."""
-    if labels.dtype.kind not in "MU":
+    if labels.dtype.kind == "U" and all(map(_MIDNIGHT.fullmatch, labels.tolist())):
+        with suppress(ValueError):  # there is no month 13
+            labels = labels.astype("U10").astype("datetime64[s]")
+    if labels.dtype.kind != "M" or len(labels) < _SERIES:
         return None
-    try:
-        moments = labels.astype("datetime64[s]")
-    except ValueError:
-        return None
-    days = np.unique(moments.astype("datetime64[D]"))
-    if len(days) < _SERIES or np.isnat(days).any() or (moments != moments.astype("datetime64[D]")).any():
+    days = np.unique(labels.astype("datetime64[D]"))
+    if np.isnat(days).any() or (labels != labels.astype("datetime64[D]")).any():
         return None
     months = days.astype("datetime64[M]")
     steps, counts = np.unique(np.diff(days).astype(np.int64), return_counts=True)
