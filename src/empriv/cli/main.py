@@ -31,6 +31,7 @@ COMMANDS = {
     "check": "Run an audit.toml as a gate.",
     "compare": "Compare protocols, or saved audits.",
     "demo": "Audit real data that the package carries.",
+    "export": "Write a section of an impact assessment, or an entry of a registry.",
     "explain": "Print the SQL that is run instead of a query.",
     "init": "Look at the data, and write an audit.toml to begin with.",
     "ledger": "Remember what was released.",

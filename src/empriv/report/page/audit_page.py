@@ -38,7 +38,7 @@ from empriv.report.page.rendering import (
 )
 from empriv.words.decision import KINDS, Decision
 from empriv.words.facts import Figure
-from empriv.words.sentences import amount, databases, number, people, percent
+from empriv.words.sentences import amount, databases, number, people, percent, tells_little
 from empriv.words.summary import figure_sentence, tail_sentence
 
 if TYPE_CHECKING:
@@ -180,7 +180,10 @@ def instead_of(decision: Decision, advice: Advice | None) -> str:
     best = advice.best
     if best is None:
         return "Nothing that was tried makes it publishable."
-    return visible(f"Instead: {best.title[0].lower()}{best.title[1:]}: {advice.cost(best)}.")
+    said = f"{best.title[0].lower()}{best.title[1:]}: {advice.cost(best)}"
+    if tells_little(best.error, advice.typical):
+        return visible(f"Hiding everybody leaves little of the answer ({said}). Try larger groups or longer times.")
+    return visible(f"Instead: {said}.")
 
 
 def noise_said(noise: Noise | TableNoise, audit: Audit) -> NoiseSaid:

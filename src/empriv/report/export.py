@@ -1,0 +1,335 @@
+"""Files for the record: a section of a data protection impact assessment, and an entry of a public registry.
+
+Both say what the page says, from the same decision and verdicts. The section is for the file of the controller; the
+entry is public, so that it holds the target and the promise, and no figure of the data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from html import escape
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from empriv.auditing.knowledge import known_to_readers
+from empriv.base.harmless import visible
+from empriv.errors import InputError
+from empriv.report.page.audit_page import listed, unchecked
+from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
+from empriv.words.decision import DAY, NOT, PUBLISH, WITH_NOISE, Decision, Judged
+from empriv.words.sentences import number, percent
+
+if TYPE_CHECKING:
+    from empriv.auditing.audit import Audit
+    from empriv.noise.noise import Noise
+    from empriv.noise.table_noise import TableNoise
+    from empriv.validate.verdict import Verdict
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~])")
+_TO_FILL = "to be filled in"
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Who answers for the release.
+
+    Attributes
+    ----------
+    review : the date by which it is looked at again
+    exception : why something that is not a pass is accepted
+    checker : who checked it
+    command : that repeats the judgement
+    """
+
+    review: str = ""
+    exception: str = ""
+    checker: str = ""
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        if self.review:
+            try:
+                date.fromisoformat(self.review)
+            except ValueError:
+                raise InputError(f"`review` must be a date such as 2030-01-31, got {self.review!r:.40}.") from None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, sentences, and a table if there is one."""
+
+    title: str
+    said: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def impact_assessment(
+    audit: Audit,
+    verdicts: Sequence[tuple[str, Verdict]],
+    *,
+    noise: Noise | TableNoise | None = None,
+    accepted: Accepted | None = None,
+) -> tuple[Section, ...]:
+    """The section of an impact assessment on this release.
+
+    Parameters
+    ----------
+    audit : of the answer
+    verdicts : each target in words, with its verdict
+    noise : that is released with the answer
+    accepted : who answers for it
+
+    Examples
+    --------
+    >>> from empriv.report.export import impact_assessment, markdown_of
+    >>> q = np.random.default_rng(0).normal(100.0, 10.0, 120)
+    >>> audit = empriv.audit(empriv.Results.from_arrays(q, [q - 0.1]), epsilon=0.1)
+    >>> sections = impact_assessment(audit, [("delta <= 0.2 at 0.1", audit.verdict(epsilon=0.1, delta=0.2))])
+    >>> print(markdown_of(sections).splitlines()[0])
+    ## Publication of an answer: decision
+    """
+    accepted = Accepted() if accepted is None else accepted
+    made = audit.decision([verdict for _, verdict in verdicts], noise=noise)
+    nouns = audit.nouns
+    leaks = [check.sentence for check in audit.checks if check.code == "exact-leak" and check.severity == "error"]
+    often = "one publication" if audit.times == 1 else f"{audit.times:,} publications"
+    earlier = 0 if audit.composition is None else len(audit.composition.entries)
+    before = f", together with {earlier:,} earlier releases" if earlier else ""
+    return (
+        Section("Publication of an answer: decision", (f"{made.line}.", made.reason, made.promise)),
+        Section(
+            "Readers, and what they can learn", (),
+            ("Reader", "Knows", "Figure", "Verdict"), tuple(_readers(audit, verdicts, made, noise)),
+        ),
+        Section(
+            "Singling out, linkability, inference",
+            (
+                "Singling out: " + (leaks[0] if leaks else "no outcome gives anybody away for certain."),
+                f"Linkability: {often} of this answer{before}; answers of other queries are not counted.",
+                f"Inference: {made.promise or 'nothing is promised, since it is not to be published so.'}",
+            ),
+        ),
+        Section("What was not considered", unchecked(audit)),
+        Section(
+            "Validity and review",
+            (made.condition, f"To be reviewed by: {accepted.review or _TO_FILL}.",
+             "Sooner, if the kind of data, the query or what readers know changes."),
+        ),
+        Section(
+            "Exception and checker",
+            (
+                f"Reason for accepting what is not a pass: {accepted.exception or _exception(made)}",
+                f"Checked by: {accepted.checker or _TO_FILL}.",
+            ),
+        ),
+        Section(
+            "For the record",
+            (
+                f"Query: {' '.join(audit.query.split())}",
+                f"Data: {nouns.databases(audit.n_databases)}, {audit.n_individuals:,} individuals.",
+                f"Fingerprint of the results: {audit.results.digest[:32]}",
+                f"Made by empriv {version('empriv')} on {date.today().isoformat()}.",
+                *([f"Command: {accepted.command}"] if accepted.command else []),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _exception(made: Decision) -> str:
+    return "none is needed." if made.word == PUBLISH else f"{_TO_FILL}."
+
+
+def _readers(
+    audit: Audit, verdicts: Sequence[tuple[str, Verdict]], made: Decision, noise: Noise | TableNoise | None
+) -> Iterator[tuple[str, ...]]:
+    """A row for each target and each reader; with noise, what the noise keeps."""
+    nouns = audit.nouns
+    known = listed(known_to_readers(audit.measured_against)) if known_to_readers(audit.measured_against) else "nothing"
+    for text, verdict in verdicts:
+        for target in verdict.judged:
+            there = target.where == DAY
+            who = f"One who knows that {nouns.one} was there" if there else "One who does not know who was there"
+            knows = f"{known}; who came and what they did" if there else known
+            yield who, knows, f"{_figure(target, verdict.level)} ({text})", _outcome(target, verdict)
+    if noise is not None:
+        figure = f"delta at most {number(noise.achieved_delta())} (delta <= {noise.delta:g} at {noise.epsilon:g})"
+        yield "The same, of the answer with noise", known, figure, UNRESOLVED if made.word == NOT else PASS
+
+
+def _figure(target: Judged, level: float) -> str:
+    name = target.name.replace("_", " ")
+    if target.upper >= 1:
+        return f"{name} at least {number(target.lower)}, no upper bound"
+    return f"{name} at most {number(target.upper)}, {percent(level)} confidence"
+
+
+def _outcome(target: Judged, verdict: Verdict) -> str:
+    """Of one target and reader, by the verdict's own rule; a check that rules out a pass leaves it open."""
+    if target.lower > target.limit:
+        return FAIL
+    open_ = target.upper > target.limit or any(check.severity == "error" for check in verdict.checks)
+    return UNRESOLVED if open_ else PASS
+
+
+def markdown_of(sections: Sequence[Section]) -> str:
+    """Sections as Markdown in which text from data is no markup."""
+    lines: list[str] = []
+    for section in sections:
+        lines += [f"## {_plain(section.title)}", ""]
+        for sentence in filter(None, section.said):
+            lines += [_plain(sentence), ""]
+        if section.rows:
+            lines += [_row(section.columns), _row(["---"] * len(section.columns), escaped=False)]
+            lines += [*map(_row, section.rows), ""]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str], *, escaped: bool = True) -> str:
+    return f"| {' | '.join(map(_plain, cells) if escaped else cells)} |"
+
+
+def _plain(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", visible(" ".join(text.split())))
+
+
+def html_of(sections: Sequence[Section]) -> str:
+    """Sections as a piece of HTML without style or script, to be pasted into a document."""
+    parts: list[str] = []
+    for section in sections:
+        parts.append(f"<h2>{_safe(section.title)}</h2>")
+        parts += [f"<p>{_safe(sentence)}</p>" for sentence in filter(None, section.said)]
+        if section.rows:
+            head = "".join(f'<th scope="col">{_safe(name)}</th>' for name in section.columns)
+            rows = "".join(f"<tr>{''.join(f'<td>{_safe(cell)}</td>' for cell in row)}</tr>" for row in section.rows)
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
+    return "<section>\n" + "\n".join(parts) + "\n</section>\n"
+
+
+def _safe(text: str) -> str:
+    return escape(visible(text))
+
+
+def registry_entry(
+    audit: Audit,
+    verdicts: Sequence[tuple[str, Verdict]],
+    *,
+    noise: Noise | TableNoise | None = None,
+    curator: str = _TO_FILL,
+    use: str = _TO_FILL,
+) -> dict[str, Any]:
+    """An entry of OpenDP's registry of deployments, of the variant ``Custom`` with its relation stated.
+
+    It is public: it holds the target and the promise, and no figure of the data. What only the curator knows is to be
+    filled in. A target that is not met by what is published is refused.
+    """
+    if not verdicts:
+        raise InputError("`verdicts` must hold a target on delta: an entry states what is promised.")
+    text, verdict = verdicts[0]
+    made = audit.decision([judged for _, judged in verdicts], noise=noise)
+    if made.word not in (PUBLISH, WITH_NOISE):
+        raise InputError(
+            f"The target {text!r} must be met for an entry, got: {made.line}. Hint: --noise, with noise that keeps it."
+        )
+    limit = next((target.limit for target in verdict.targets if target.name == "delta"), None)
+    if limit is None:
+        raise InputError("`verdicts` must hold a target on delta: an entry states epsilon and delta.")
+    nouns = audit.nouns
+    individual, database = nouns.individual or "person", nouns.database or "database"
+    known = known_to_readers(audit.measured_against)
+    query = visible(" ".join(audit.query.split()))
+    many = audit.times > 1
+    return {
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "product": {
+                "name": query[:80],
+                "data_curators": [curator],
+                "intended_use": use,
+                "data_product_type": "Summary statistics",
+                "data_product_region": _TO_FILL,
+                "description": f"{query}, of each {database}.",
+                "publication_date": date.today().isoformat(),
+                "data_product_sector": _TO_FILL,
+            },
+            "dp_flavor": {
+                "name": "Custom",
+                "input_metric": f"One {individual} present in the data of a {database}, or absent from it",
+                "bound_on_input_distance": "1",
+                "output_measure": (
+                    "Hockey-stick divergence between the law of the published answer with and without the "
+                    f"{individual}'s rows; the law is over {database}s like those audited"
+                    + (" and the noise" if noise is not None else "")
+                    + ", and not over worst-case data (empirical differential privacy, (epsilon, delta)_i)"
+                ),
+                "bound_on_output_distance": f"delta {limit:g} at epsilon {verdict.epsilon:g}, certain to "
+                f"{percent(verdict.level)}",
+                "data_domain": f"{database.capitalize()}s of rows of one {individual} each, of one kind",
+                "unprotected_quantities": "Bounds and noise were found on the data themselves, and are not private.",
+            },
+            "privacy_loss": {
+                "privacy_unit": f"{individual}-{database}-level",
+                "privacy_unit_description": f"All rows of one {individual} in one {database}.",
+                "privacy_parameters": {"epsilon": verdict.epsilon, "delta": limit},
+                "privacy_parameters_description": made.promise or _TO_FILL,
+            },
+            "model": {
+                "model_name": "Central",
+                "model_name_description": "A controller holds the rows, and publishes the answer.",
+                "actors": "The controller is trusted. Readers are not; they may know "
+                + (listed(known) if known else "nothing else")
+                + ", who came and what they did, but not the rows of everybody else.",
+                "release_type": "Many releases" if many else "Single release",
+                "release_type_description": f"{audit.times:,} publications, each from a {database} of its own.",
+                "data_source_type": "Dynamic" if many else "Static",
+                "data_source_type_description": f"A further {database} has data of its own.",
+                "access_type": "Non-interactive",
+                "access_type_description": "The answer is published.",
+            },
+            "accounting": {
+                "post_processing": "None.",
+                "composition": f"{audit.times:,} publications of this answer are counted; other releases are not.",
+            },
+            "implementation": {
+                "pre_processing_eda_hyperparameter_tuning": "The query was run with everyone and without each "
+                f"{individual}, and the laws of its answers were compared.",
+                "mechanisms": _mechanism(noise),
+                "justification": "The target was chosen by the controller.",
+            },
+            "resources": {
+                "sources": f"empriv {version('empriv')}; fingerprint of the results {audit.results.digest[:32]}",
+                "registry_authors": [_TO_FILL],
+            },
+        },
+    }
+
+
+def _mechanism(noise: Noise | TableNoise | None) -> str:
+    if noise is None:
+        return "None: the answer varies enough by itself."
+    laws = getattr(noise, "laws", None)
+    words = noise.law.words if laws is None else next(iter(laws.values())).words  # type: ignore[union-attr]
+    return f"Noise added to the answer: {words}"
+
+
+def yaml_of(content: Mapping[str, Any]) -> str:
+    """YAML whose texts are quoted as JSON quotes them, which YAML reads."""
+    return "\n".join(_yaml(content, 0)) + "\n"
+
+
+def _yaml(content: Mapping[str, Any], depth: int) -> Iterator[str]:
+    for key, value in content.items():
+        indent = "  " * depth
+        if isinstance(value, Mapping):
+            yield f"{indent}{key}:"
+            yield from _yaml(value, depth + 1)
+        elif isinstance(value, list):
+            yield f"{indent}{key}:"
+            yield from (f"{indent}  - {json.dumps(member, ensure_ascii=True)}" for member in value)
+        else:
+            yield f"{indent}{key}: {json.dumps(value, ensure_ascii=True)}"
