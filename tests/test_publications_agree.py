@@ -92,6 +92,27 @@ def test_all_say_the_same_number(law: str, tmp_path: Path) -> None:
     assert f"{noise.publications().upper_delta(fits + 1):.4g} at epsilon" in str(refused.value)
 
 
+@pytest.mark.slow
+def test_all_say_the_same_number_of_the_flights(tmp_path: Path) -> None:
+    data = empriv.databases(empriv.datasets.flights(), database="date", individual="aircraft")
+    audit = empriv.audit(data, "avg(delay)", epsilon=EPSILON)  # given the calendar
+    made = gather(audit, targets=[(EPSILON, DELTA)])
+    said = again_of(made, publications_chart(made))
+    assert said is not None
+    assert number_in(said.said[0]) == audit.how_often(epsilon=EPSILON, delta=DELTA).by_bound
+    noise = empriv.design_noise(audit, epsilon=EPSILON, delta=DELTA, times=12, granularity=0.01)
+    fits = noise.how_often().by_bound
+    with_noise = again_with(noise)
+    assert with_noise is not None
+    policy = empriv.Policy(epsilon=EPSILON, delta=DELTA, window=1000)
+    assert number_in(with_noise.said[0]) == releases_fitting(noise, policy) == fits >= 12
+    ledger = empriv.Ledger(tmp_path / "a.ledger", policy=policy)
+    for number, place in enumerate((100, 200), 1):
+        answer, label = float(audit.results.q[place]), audit.results.databases[place]
+        audit.release(answer, noise=noise, ledger=ledger, database=label)
+        assert (ledger.left().releases, ledger.left().more) == (number, fits - number)
+
+
 def test_nothing_goes_on_without_end_but_what_adds_nothing() -> None:
     q = np.random.default_rng(0).normal(100.0, 10.0, 60)
     results = empriv.Results.from_arrays(q, [q, q])

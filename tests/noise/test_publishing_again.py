@@ -10,8 +10,8 @@ import pytest
 
 import empriv
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring.series.composition import between_ends, composed_delta, gaussian_delta
-from empriv.noise.certify.noise_alone import delta_after, pair_of_noise, squares_alone
+from empriv.measuring.series.composition import composed_delta, gaussian_delta
+from empriv.noise.certify.noise_alone import pair_of_noise, squares_alone
 from empriv.noise.law import Law
 from empriv.noise.publications import effects_with_noise
 
@@ -38,6 +38,10 @@ def true_delta(shift, kind, scale, times, epsilon=1.0):
 
 
 # Noise alone, exactly
+
+
+def delta_after(kernel, move, times, epsilon):
+    return float(composed_delta(*pair_of_noise(kernel, move), times, np.array([epsilon]))[0])
 
 
 @pytest.mark.slow
@@ -92,21 +96,10 @@ def test_constants_are_hidden_by_noise_alone():
     assert told.upper().delta(100, 1.0) == pytest.approx(float(gaussian_delta(1.25, 1.0)))
 
 
-def test_splitting_between_ends_keeps_masses_and_never_understates():
-    rng = np.random.default_rng(1)
-    p, q = rng.dirichlet(np.ones(60)), rng.dirichlet(np.ones(60))
-    ratio = p / q
-    split_p, split_q = between_ends(p, q, ratio * 0.9, ratio * 1.2)
-    assert np.isclose(split_p.sum(), 1.0)
-    assert np.isclose(split_q.sum(), 1.0)
-    for epsilon in (0.0, 0.3, 1.0):
-        coarse = np.maximum(p - np.exp(epsilon) * q, 0.0).sum()
-        assert np.maximum(split_p - np.exp(epsilon) * split_q, 0.0).sum() >= coarse - 1e-12
-
-
 # Noise and the answers' law
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "scale"), [("laplace", 0.5), ("laplace", 2.0), ("gaussian", 1.0), ("gaussian", 4.0)])
 def test_the_upper_figure_is_at_least_the_truth_and_near_it(kind, scale):
     law = Law.of(2.0**-10, [(kind, 1.0, scale)])
@@ -117,6 +110,7 @@ def test_the_upper_figure_is_at_least_the_truth_and_near_it(kind, scale):
     assert 0.95 < np.median(ratios) < 1.5
 
 
+@pytest.mark.slow
 def test_a_designed_law_holds_and_less_noise_does_not():
     risk = normal_risk()
     noise = empriv.design_noise(risk, epsilon=1.0, delta=0.05, granularity=G, times=52)

@@ -8,12 +8,8 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-import numpy as np
-
 from empriv.errors import InputError
 from empriv.measuring import GivenRisk, Risk, TableRisk
-
-_NARROW = 0.5
 
 
 @singledispatch
@@ -35,19 +31,6 @@ def _(risk: GivenRisk) -> Risk:
             "given what is known, got some. Hint: design_noise(audit.risk), for somebody who knows nothing."
         )
     return risk.without_logarithm()  # noise is added to the results, not to their logarithms
-
-
-def hidden_by_noise_alone(risk: Risk) -> set[int]:
-    """Individuals, by position, whom no smoothing of the results hides.
-
-    Those are people who change the last digits, and people without whom results spread less than `_NARROW` as much. No
-    bandwidth shows how little noise hides a pattern that is finer. It is asked of several publications alone.
-    """
-    pairs = risk.pairs
-    rows = {row for row, _ in pairs.residues}
-    if pairs.ratios is not None:
-        rows |= set(np.flatnonzero(pairs.ratios < _NARROW).tolist())
-    return rows - {row for row, _ in pairs.own}
 
 
 @singledispatch

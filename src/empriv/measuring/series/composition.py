@@ -107,19 +107,6 @@ def composed_delta(p: FloatArray, q: FloatArray, times: int, epsilons: FloatArra
     return np.asarray(np.maximum(*both))
 
 
-def between_ends(p: FloatArray, q: FloatArray, first: FloatArray, last: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Masses split so that all of a cell's has the ratio of one of its ends, p and q unchanged in total."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        own = np.where(q > 0, p / q, np.inf)
-        low = np.minimum(np.minimum(first, last), own)
-        high = np.maximum(np.maximum(first, last), own)
-        apart = np.isfinite(high) & (high > low * (1 + 1e-12))
-        at_low = np.where(apart, (q * high - p) / np.where(apart, high - low, 1.0), q)
-    at_low = np.clip(at_low, 0.0, q)
-    p_low = np.where(apart, np.minimum(at_low * np.where(apart, low, 0.0), p), p)
-    return np.concatenate((p_low, p - p_low), axis=-1), np.concatenate((at_low, q - at_low), axis=-1)
-
-
 def certain_after(share: npt.ArrayLike, times: npt.ArrayLike) -> FloatArray:
     """``1 - (1 - share)^times``: what tells for certain in a share of looks, after so many."""
     with np.errstate(divide="ignore"):

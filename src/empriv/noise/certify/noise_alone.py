@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from empriv.judge.noise_kernels import NoiseKernel
-from empriv.measuring.series.composition import composed_delta, gaussian_size, losses_of
+from empriv.measuring.series.composition import composed_delta, gaussian_size
 from empriv.results import FloatArray
 
 _CELLS = 256  # between the two centres: more are taken together
@@ -48,13 +48,6 @@ def pair_of_noise(kernel: NoiseKernel, move: float) -> tuple[FloatArray, FloatAr
     return p, q
 
 
-def delta_after(kernel: NoiseKernel, move: float, times: int, epsilon: float) -> float:
-    """delta of so many publications with this noise of an answer that somebody moves, whatever its law is."""
-    if not move > 0:
-        return 0.0
-    return float(composed_delta(*pair_of_noise(kernel, move), times, np.array([epsilon]))[0])
-
-
 def squares_alone(kernel: NoiseKernel, epsilon: float, largest: float) -> Callable[[FloatArray], FloatArray]:
     """mu² that the noise alone leaves of moves of at most ``largest``, at an epsilon."""
 
@@ -85,13 +78,13 @@ def squares_alone(kernel: NoiseKernel, epsilon: float, largest: float) -> Callab
 
 def _price(kernel: NoiseKernel, loss: float, epsilon: float) -> float:
     """The largest square, over numbers of publications, whose Gaussian curve meets the exact composition."""
-    once = losses_of(*pair_of_noise(kernel, loss * kernel.scale))  # the same in both directions
+    p, q = pair_of_noise(kernel, loss * kernel.scale)
     last = math.ceil((10.0 + 8.0 * epsilon) / loss**2)
     first = max(2, math.floor(epsilon / loss))  # fewer tell nothing: the loss of each is at most `loss`
     best = 0.0
     counts = {first, first + 1, first + 2, *np.geomspace(first, max(last, first), 6).astype(int).tolist()}
     for times in sorted(counts):
-        delta = once.composed(times).delta(np.array([epsilon]))
+        delta = composed_delta(p, q, times, np.array([epsilon]))
         if delta[0] > _TELLING[1]:
             break
         if delta[0] > _TELLING[0]:
