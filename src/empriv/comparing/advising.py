@@ -130,7 +130,7 @@ def advise(
         if as_it_is.meets:
             left_out = (*no_noise, words.nothing_needed())
         else:
-            actions += _tried(bases, trial.rounding, advance)
+            actions += [_no_more_told(action, as_it_is) for action in _tried(bases, trial.rounding, advance)]
             left_out = (*left_out, *(() if rounding else (words.no_rounding(),)), *not_on_rows)
             for way in on_rows:
                 try:
@@ -175,6 +175,16 @@ def _tried(bases: Iterable[float], attempt: Any, advance: Advance) -> Iterable[A
     for base in bases:
         yield attempt(base)
         advance()
+
+
+def _no_more_told(action: Action, source: Action) -> Action:
+    """A function of the answer tells no more than the answer: its figures are at most those of what it is made from."""
+    assert action.upper is not None
+    assert source.upper is not None
+    return replace(
+        action, delta=min(action.delta, source.delta), total_risk=min(action.total_risk, source.total_risk),
+        upper=min(action.upper, source.upper), over=min(action.over, source.over),
+    )  # fmt: skip
 
 
 def _as_it_is(asked: Audit, goal: Goal, verdict: Verdict, saved: str) -> Action:

@@ -12,6 +12,7 @@ from typing import Any
 from empriv.base.harmless import visible
 from empriv.validate.verdict import PASS
 from empriv.words import what_to_do as words
+from empriv.words.sentences import leaves_little, tells_little
 
 JSON_VERSION = 1
 
@@ -151,7 +152,8 @@ class Advice:
         """What to do, in a sentence."""
         aim = words.target(self.epsilon, self.delta, self.total_risk)
         if self.best is not None:
-            return words.best(self.best.title, self.cost(self.best), aim)
+            little = tells_little(self.best.error, self.typical)
+            return words.best(self.best.title, self.cost(self.best), aim) + (f" {leaves_little()}" if little else "")
         wait = next((action.title for action in self.options if action.code == "waiting"), None)
         near = self.nearest
         tried = sum(action.code != "waiting" for action in self.options)
