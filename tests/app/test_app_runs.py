@@ -79,7 +79,10 @@ def test_the_page_the_command_and_the_script_give_the_same_figures(
     (tmp_path / "shop.py").write_text(script.text)
     runpy.run_path("shop.py")
     told["script"] = (tmp_path / "shop.json").read_bytes()
-    assert told["page"] == told["command"] == told["script"]
+    figures = {name: json.loads(text) for name, text in told.items()}
+    for name in ("page", "command"):  # under pseudonyms of each run
+        assert figures[name].pop("most_exposed")
+    assert figures["page"] == figures["command"] == figures["script"]
     assert json.loads(told["page"])["decision"]["word"] == "Do not publish"
     assert audited.saved("shop")
     command = re.search(r"<code>(empriv audit[^<]*)</code>", visitor.get("/audits/shop/run").text)

@@ -223,8 +223,15 @@ def test_the_first_hour(make: Callable[[], Panel], tmp_path: Path, monkeypatch: 
         "show", "a.empriv", "--target", TARGET, "--report", "a.html", "--json", "s.json", codes=any_verdict
     )
     assert VERDICTS[shown.exit_code] == found
-    assert json.loads(Path("s.json").read_text())["decision"] == decision
-    assert decision["line"] in Path("a.html").read_text()
+    again, page = json.loads(Path("s.json").read_text()), Path("a.html").read_text()
+    assert again["decision"] == decision
+    assert decision["line"] in page
+    # terminal, page and JSON list the same people in the same order, under the same names
+    listed = [person["individual"] for person in again["most_exposed"]]
+    on_screen = [word for line in shown.output.splitlines() for word in line.split()[:1] if word in listed]
+    on_page = re.findall(r'<th scope="row">([0-9a-f]{8,})</th>', page)
+    assert on_screen == listed
+    assert on_page[: len(listed)] == [name for name in listed if name in on_page]
     advised = user.run(
         "advise", *asked, "--target", TARGET, "--save", "audit.empriv", "--json", "advice.json", codes=(0, 3)
     )

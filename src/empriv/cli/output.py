@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from empriv.base.harmless import pseudonyms
 from empriv.cli.targets import Target
 from empriv.errors import InputError
 from empriv.words.decision import NO_TARGET, PUBLISH
@@ -44,15 +42,6 @@ def exit_by(verdicts: Sequence[tuple[str, Verdict]]) -> None:
         click.get_current_context().exit(POLICY_FAILED)
     if "unresolved" in given:
         click.get_current_context().exit(UNRESOLVED)
-
-
-def ranking(columns: Mapping[str, Any], show_ids: bool) -> dict[str, Sequence[Any]]:
-    """The riskiest individuals as they are printed, under pseudonyms of this run unless they should be named."""
-    shown = {name: column.tolist() for name, column in columns.items()}
-    if not show_ids:
-        names = pseudonyms(shown["individual"], secrets.token_bytes(32), shortest=4)
-        shown["individual"] = [f"individual {name}" for name in names]
-    return shown
 
 
 def judged(decision: Decision, verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, Any]:

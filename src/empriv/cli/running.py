@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,7 +23,6 @@ from empriv.cli.output import (
     judged,
     next_step,
     printing,
-    ranking,
     verdict_on,
     write_json,
     write_to,
@@ -63,6 +63,7 @@ class Wanted:
     config: str | None = None
     verbose: bool = False
     saved: str | None = None
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(32))  # of the pseudonyms of this run
 
     @staticmethod
     def of(
@@ -192,7 +193,7 @@ def write_files(
 def _write_report(finished: Finished, wanted: Wanted, path: str) -> list[str]:
     """Write the page of an audit; what to say of the key to its pseudonyms."""
     page = finished.audit.report(
-        path, show_ids=wanted.show_ids, public=wanted.public, verdicts=finished.verdicts,
+        path, show_ids=wanted.show_ids, salt=wanted.salt, public=wanted.public, verdicts=finished.verdicts,
         config=None if wanted.public else wanted.config, beside=wanted.beside, advice=finished.advice,
         answers=wanted.answers,
     )  # fmt: skip
@@ -241,21 +242,28 @@ def judged_audit(
         bar.begin(_WAYS)
         worst = [verdict for _, verdict in worst_first(verdicts)]
         advice = quick_advice(audit, worst, save or wanted.saved or "audit.empriv")
+    asked_at = wanted.epsilons or audit.epsilons
+    ranked_at = asked_at[0] if not given else max(given, key=("pass", "unresolved", "fail").index).epsilon
+    exposed = None
+    if wanted.top and not (wanted.quiet and figures is None):
+        from empriv.auditing.ranking import most_exposed, names_of
+
+        names = names_of(audit.results, None if wanted.show_ids else wanted.salt)
+        exposed = most_exposed(audit, ranked_at, names, wanted.top)
     if figures is not None:
         figures |= judged(decision, verdicts)
+        figures |= {} if exposed is None or wanted.show_ids else {"most_exposed": exposed.to_json()}
     if wanted.quiet:
         return Finished(audit, figures, verdicts, None, advice)
     often = _how_often(audit, verdicts, wanted.presence) if audit.times > 1 else ()
     summary = audit.with_validity(summary)
     from empriv.words.summary import tail_sentence
 
-    asked_at = [figure.epsilon for figure in summary.figures]
-    ranked_at = asked_at[0] if not given else max(given, key=("pass", "unresolved", "fail").index).epsilon
     single = audit.results.components is None  # influence on several is in spreads of each
     page = Page(
         decision=decision, verdicts=verdicts, summary=summary,
         curve=_curve(audit, asked_at[-1]) if curve and wanted.verbose else ((), ()),
-        ranking=ranking(audit.individuals(ranked_at, top=wanted.top), wanted.show_ids) if wanted.top else None,
+        exposed=exposed,
         ranked_at=ranked_at, pseudonyms=not wanted.show_ids, n_individuals=audit.n_individuals,
         tail=tail_sentence(audit.epsilon(0.0)) if wanted.verbose and audit.measured.tells_epsilon(0.0) else "",
         next_step=next_step(audit, given, decision, save or wanted.saved),

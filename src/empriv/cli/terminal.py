@@ -6,9 +6,9 @@ Words come from `words`; this module lays them out. rich is imported when someth
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from empriv.base.harmless import visible
 from empriv.cli.hints import as_typed, with_options
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from empriv.auditing.ranking import MostExposed
     from empriv.validate.verdict import Verdict
     from empriv.words.decision import Decision
     from empriv.words.summary import Summary
@@ -45,8 +46,8 @@ class Page:
     verdicts : each target in words, with its verdict
     summary : the words
     curve : epsilons, and delta at each
-    ranking : columns of the riskiest individuals, under the names shown; None shows none
-    ranked_at : the epsilon of the ranking
+    exposed : the most exposed individuals, under the names shown; None shows none
+    ranked_at : the epsilon of their delta_i
     pseudonyms : whether the names are pseudonyms
     n_individuals : how many there are
     tail : sentence about epsilon at delta = 0, or nothing
@@ -60,7 +61,7 @@ class Page:
     verdicts: Sequence[tuple[str, Verdict]]
     summary: Summary
     curve: tuple[Sequence[float], Sequence[float]]
-    ranking: Mapping[str, Sequence[Any]] | None
+    exposed: MostExposed | None
     ranked_at: float
     pseudonyms: bool
     n_individuals: int
@@ -186,7 +187,7 @@ def show(page: Page, console: Console, *, verbose: bool = False) -> None:
     console.print()
     say(summary.asked)
     console.print(_figures(page, console))
-    if page.ranking is not None:
+    if page.exposed is not None:
         names = "pseudonyms of this run; --show-ids names them" if page.pseudonyms else "by their identifiers"
         say(f"Most exposed at epsilon {page.ranked_at:g} ({names})", "bold")
         console.print(_ranking(page, console))
@@ -255,10 +256,11 @@ def _figures(page: Page, console: Console) -> Table:
 def _ranking(page: Page, console: Console) -> Table:
     from empriv.words.sentences import amount, percent
 
-    assert page.ranking is not None
+    assert page.exposed is not None
     table = _table("individual", "delta_i", f"moves {page.answer} by up to", "in databases")
     table.columns[0].justify = "left"
-    columns = (page.ranking[name] for name in ("individual", "delta_i", "largest_influence", "databases"))
+    shown = page.exposed
+    columns = (shown.names, shown.delta_i.tolist(), shown.moved.tolist(), shown.databases.tolist())
     for individual, delta, influence, databases in zip(*columns, strict=True):
         change = "number or not" if math.isnan(influence) else amount(float(influence), page.unit)
         table.add_row(

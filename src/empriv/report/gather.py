@@ -8,7 +8,7 @@ what it kept, at the epsilons that it was made for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from empriv.auditing.audit import Audit
+from empriv.auditing.ranking import most_exposed
 from empriv.base.arguments import one_epsilon
 from empriv.errors import InputError
 from empriv.judge.noise_kernels import NoiseKernel
@@ -31,10 +32,10 @@ from empriv.validate.covering import Covered
 GRID = 40
 MOST_ROWS = 12_000  # up to this many individuals, the file beside the page lists all
 TOP_ROWS = 5_000  # of more, it lists this many
+MOST_LISTED = 5  # on the page
 _AT_ONCE = 20_000_000  # delta_i held in memory
 _BOUNDS = 8  # asked-for epsilons with bounds of their own, which take longer than a whole curve of estimates
 
-Naming = Callable[[Sequence[Any]], list[str]]
 HISTOGRAM_EDGES = np.concatenate(([0.0], 10.0 ** (np.arange(-18, 1) / 3.0)))
 
 
@@ -71,7 +72,7 @@ class Material:
     audit : what is reported
     epsilons : the grid, rising; its last may be infinite
     start : position of the page's epsilon: the first target's, or the first asked for
-    naming : names of individuals, from their labels, as the page shows them; None where nobody is named
+    names : of all individuals, as the page shows them; None where nobody is named
     targets : pairs of epsilon and the delta that is allowed there
     day : what is hidden of what people did, by the verdict that decides; None where that was not judged
     kernel : of the noise that is published with the answer; None as it is
@@ -80,7 +81,7 @@ class Material:
     audit: Audit
     epsilons: FloatArray
     start: int
-    naming: Naming | None = None
+    names: Sequence[str] | None = None
     targets: tuple[tuple[float, float], ...] = ()
     day: Covered | None = None
     kernel: NoiseKernel | None = None
@@ -111,17 +112,22 @@ class Material:
             return np.arange(n)
         delta_i = _listed_delta_i(self.audit.measured, self.epsilons[self.start : self.start + 1])[:, 0]
         size = np.where(np.isnan(self.influence), np.inf, self.influence)
-        return np.lexsort((-size, -delta_i))[:TOP_ROWS]
+        riskiest = np.lexsort((-size, -delta_i))[:TOP_ROWS]
+        if self.names is None:
+            return riskiest
+        # whom the page lists are among them
+        listed = most_exposed(self.audit, self.epsilon, self.names, MOST_LISTED).rows
+        return np.append(listed, riskiest[~np.isin(riskiest, listed)])
 
     @cached_property
     def labels(self) -> list[Any]:
         """Labels of the individuals in the table, in a form that JSON can hold."""
         return [_plain(label) for label in self.audit.results.individuals[self.rows]]
 
-    @cached_property
-    def names(self) -> list[str] | None:
+    @property
+    def names_listed(self) -> list[str] | None:
         """Names of the individuals in the table, as they are shown."""
-        return None if self.naming is None else self.naming(self.labels)
+        return None if self.names is None else [self.names[row] for row in self.rows]
 
     @cached_property
     def curves(self) -> Curves:
@@ -189,7 +195,7 @@ def gather(
     epsilons: Iterable[float] | None = None,
     *,
     at: float | None = None,
-    naming: Naming | None = None,
+    names: Sequence[str] | None = None,
     targets: Iterable[tuple[float, float]] = (),
     day: Covered | None = None,
     kernel: NoiseKernel | None = None,
@@ -202,7 +208,7 @@ def gather(
     epsilons : where curves are measured; default: about 40 from 0 on, the epsilons asked for among them; of a scan,
         those that it was made for
     at : the epsilon at which charts are first drawn; default: that of the first target, or the first asked for
-    naming : names of individuals, from their labels, if charts may name them
+    names : of all individuals, if charts may name them
     targets : pairs of epsilon and the delta that is allowed there
     day, kernel : as of `Material`
     """
@@ -219,7 +225,7 @@ def gather(
             raise InputError("`epsilons` must hold at least one finite number, got none.")
         grid = np.unique(np.concatenate((grid, stops)))
     first = audit.epsilons[0] if at is None else float(at)
-    return Material(audit, grid, int(np.searchsorted(grid, first)), naming, targets, day, kernel)
+    return Material(audit, grid, int(np.searchsorted(grid, first)), names, targets, day, kernel)
 
 
 def _plain(label: Any) -> Any:

@@ -391,6 +391,7 @@ def moved(risk: RiskContract, *, top: int | None = 10, key: bytes | None = None)
 
 @singledispatch
 def results_of(risk: Any) -> Any:
+    """The answers themselves, also where what is left of them is judged."""
     return risk.results
 
 

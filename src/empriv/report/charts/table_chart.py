@@ -199,7 +199,7 @@ def _listed(
         "people beyond": [int(beyond[c]) for c in order],
         "in databases": [int(numbers_seen[c]) for c in order],
     }
-    if material.names is not None:
+    if material.names_listed is not None:
         listed["moved it most"] = [_whom(int(c), movers, material) for c in order]
     risky = [int(c) for c in order[:_MOST_REMEDIES] if ratio[c] > 1]
     remedied = remedies(results, risky, float(material.epsilons[material.start])) if risky else {}
@@ -215,10 +215,10 @@ def _helps(remedy: Remedy, said: Sequence[str]) -> str:
 
 def _whom(cell: int, movers: Movers, material: Material) -> str:
     """Names of those who moved a cell most, as the page shows them."""
-    assert material.names is not None
+    assert material.names_listed is not None
     here = np.flatnonzero(movers.cell == cell)
     here = here[np.argsort(-movers.moved[here], kind="stable")]
-    shown = {int(row): name for row, name in zip(material.rows, material.names, strict=True)}
+    shown = {int(row): name for row, name in zip(material.rows, material.names_listed, strict=True)}
     named = [shown[row] for row in movers.individual[here].tolist() if row in shown][:_MOST_NAMED]
     more = len(here) - len(named)
     return ", ".join(named) + (f" and {more:,} more" if named and more else "") or "nobody"

@@ -14,7 +14,7 @@ from empriv.comparing.ways import Action, Advice
 from empriv.errors import InputError
 from empriv.noise.noise import Noise
 from empriv.validate.verdict import FAIL, PASS, UNRESOLVED
-from empriv.words.sentences import amount, leaves_little, number, percent, tells_little
+from empriv.words.sentences import amount, number, percent, tells_little
 
 if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
@@ -81,8 +81,7 @@ def actions_of(advice: Advice, unit: str) -> Actions:
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
         if action.code != "noise" or action.error > 0
     )  # fmt: skip
-    little = advice.best is not None and tells_little(advice.best.error, advice.typical)
-    return Actions(rows, (leaves_little(),) if little else ())
+    return Actions(rows)
 
 
 def _delta(action: Action) -> str:
@@ -99,5 +98,5 @@ def _error(action: Action, unit: str) -> str:
         return missing or "not known"
     said = "none" if action.error == 0 else f"±{amount(action.error, unit)}"
     if action.error and math.isfinite(action.share):
-        said += f" ({percent(action.share)})"
+        said += f" ({percent(action.share)}{', which tells little' if tells_little(action.share, 1.0) else ''})"
     return f"{said}, {missing}" if missing else said

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from empriv.base.harmless import shortened, visible
-from empriv.report.gather import Material
+from empriv.report.gather import MOST_LISTED, Material
 from empriv.results import Results
 from empriv.validate.covering import has_moves, hiding_of, results_of
 from empriv.words.sentences import amount, number
 from empriv.words.table_words import cells_in_words
-
-MOST_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def _by_moves(material: Material, names: Sequence[str]) -> People:
     worst = moves.worst[material.rows]
     size = np.where(worst >= 0, moves.relative[worst], 0.0) if len(moves.sizes) else np.zeros(len(worst))
     order = np.lexsort((np.asarray(names, dtype=str), -size))
-    shown = [int(k) for k in order[:MOST_SHOWN] if size[k] > 0]
+    shown = [int(k) for k in order[:MOST_LISTED] if size[k] > 0]
     presence = audit.results.presence[material.rows]
     cover = None if material.day is None else material.day.cover
     rows = []
@@ -82,7 +80,7 @@ def _by_delta(material: Material, names: Sequence[str]) -> People:
             _influence(audit.results, int(material.rows[k]), float(material.influence[material.rows[k]]), audit.unit),
             f"{int(presence[k]):,} of {audit.n_databases:,}",
         )
-        for k in order[:MOST_SHOWN]
+        for k in order[:MOST_LISTED]
         if delta[k] > 0
     )  # fmt: skip
     where = nouns.database or "database"

@@ -10,13 +10,13 @@ import os
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from empriv.auditing.audit import Audit
-from empriv.base.harmless import pseudonyms, visible
+from empriv.auditing.ranking import names_of
+from empriv.base.harmless import visible
 from empriv.base.storage import write_atomically
 from empriv.comparing.ways import Advice
 from empriv.errors import InputError, MissingExtraError
@@ -65,6 +65,7 @@ def write_report(
     beside: bool = False,
     title: str | None = None,
     advice: Advice | None = None,
+    salt: bytes | None = None,
 ) -> Written:
     """Write an audit as one self-contained HTML page.
 
@@ -83,6 +84,7 @@ def write_report(
         ``<name>.toml`` beside the page
     title : of the page; default: the query
     advice : from `advise`, what can be done; default, where there are ``verdicts``: what can be tried on the results
+    salt : of the pseudonyms; default: a new one
 
     Returns
     -------
@@ -109,14 +111,14 @@ def write_report(
         )  # fmt: skip
         write_atomically(target, text.encode("utf-8", "backslashreplace"), mode=0o644)
         return Written(target)
-    salt = secrets.token_bytes(32)
-    naming = _identified if show_ids else partial(pseudonyms, salt=salt)
+    salt = secrets.token_bytes(32) if salt is None else salt
+    every_name = names_of(audit.results, None if show_ids else salt)
     if noise is not None and not verdicts:
         target_said = f"delta <= {noise.delta:g} at {noise.epsilon:g}"
         verdicts = [(target_said, audit.verdict(epsilon=noise.epsilon, delta=noise.delta))]
     day, kernel = hidden_by(audit, verdicts, noise)
-    material = gather(audit, epsilons, naming=naming, targets=targets_of(verdicts), day=day, kernel=kernel)
-    labels, names = material.labels, material.names or []
+    material = gather(audit, epsilons, names=every_name, targets=targets_of(verdicts), day=day, kernel=kernel)
+    labels, names = material.labels, material.names_listed or []
     key = None
     names_said = "By their identifiers."
     if not show_ids:
@@ -213,10 +215,6 @@ def _write_parquet(path: Path, material: Material, names: Sequence[str]) -> None
     sink = arrow.BufferOutputStream()
     parquet.write_table(arrow.table(columns), sink)
     write_atomically(path, sink.getvalue().to_pybytes())
-
-
-def _identified(labels: Sequence[Any]) -> list[str]:
-    return [visible(str(label)) for label in labels]
 
 
 def _json(content: Any) -> bytes:
