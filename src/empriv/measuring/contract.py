@@ -183,9 +183,11 @@ class RiskContract(ABC):
         names = self.results.components
         if names is None:
             return largest_influence(self.results)
-        parts = [self.results.component(name) for name in names]
-        columns = [largest_influence(part) / (spread(part.q[part.outcomes == 0].ravel()) or 1.0) for part in parts]
-        return np.asarray(np.max(columns, axis=0))  # NaN if one is
+        out = np.zeros(self.results.n_individuals)
+        for cell in range(len(names)):
+            numbers = self.results.q[..., cell][self.results.outcomes[..., cell] == 0]
+            out = np.maximum(out, largest_influence(self.results, cell) / (spread(numbers.ravel()) or 1.0))
+        return out  # NaN if one is
 
     # What else is known of a kind
 
@@ -284,13 +286,15 @@ def table_of(
     }
 
 
-def largest_influence(results: Results) -> FloatArray:
-    """Largest change that each individual makes to the results of one number, as in `RiskContract.influence`."""
+def largest_influence(results: Results, cell: int | None = None) -> FloatArray:
+    """Largest change that each individual makes to one number, or to a cell: see `RiskContract.influence`."""
+    at = ... if cell is None else (..., cell)
+    entries, outcomes, before = results.entry_q[at], results.entry_outcomes[at], results.outcomes[at]
     with np.errstate(invalid="ignore"):
-        change = np.abs(results.entry_q - results.q[results.entry_database])
-    if results.entry_outcomes.any():
-        same = results.entry_outcomes == results.outcomes[results.entry_database]
-        change = np.where(same & (results.entry_outcomes != 0), 0.0, change)
+        change = np.abs(entries - results.q[at][results.entry_database])
+    if outcomes.any():
+        same = outcomes == before[results.entry_database]
+        change = np.where(same & (outcomes != 0), 0.0, change)
     return largest_of(change.reshape(len(change), math.prod(change.shape[1:])), results.starts)  # of nobody, too
 
 

@@ -200,13 +200,6 @@ class TableRisk(RiskContract):
         return out
 
     @cached_property
-    def days_there(self) -> FloatArray:
-        """(individuals,) databases in which each changes something."""
-        entries = np.concatenate((self.influences.rows // self.influences.draws, self.influences.turns[:, 0]))
-        owner = self.influences.owner[np.unique(entries)]
-        return np.bincount(owner, minlength=self.results.n_individuals).astype(float)
-
-    @cached_property
     def kept_values(self) -> FloatArray:
         """(N, r) the kept cells themselves, their mean where they are no number."""
         d = len(self.fit.cells)
