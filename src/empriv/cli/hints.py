@@ -39,7 +39,7 @@ def with_options(text: str) -> str:
     return before + advice
 
 
-_OPTION = re.compile(r"--([a-z][a-z-]*) ([\w./-]+)")
+_OPTION = re.compile(r"--([a-z][a-z-]*) ([\w./-]*\w)")
 
 
 def with_keys(text: str) -> str:
