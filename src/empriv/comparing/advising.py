@@ -111,27 +111,23 @@ def advise(
     bases = rounding_bases(numbers) if rounding else ()
     run = Run(rng=rng, engine=engine, memory_limit=memory_limit, timeout=timeout, progress=False)
     on_rows: list[RowWay] = []
-    not_on_rows: tuple[str, ...] = (words.no_rows(),)
     if data is not None:
-        on_rows, not_on_rows = ways_on_rows(asked, data, run)
+        on_rows = ways_on_rows(asked, data, run)
     steps = 3 + len(bases) + len(on_rows)
     with progress_bar(steps, "Trying ways to publish", show=progress) as advance:
         before = asked.verdict(**goal.asked, presence=presence, level=level)
         as_it_is = _as_it_is(asked, goal, before, saved)
         advance()
         trial = _Trial(asked, goal, before, typical, saved, config, rng)
-        capped, left_out = trial.capped()
-        noisy, no_noise = trial.noise(granularity, noise)
-        left_out = (*left_out, *no_noise)
+        capped = trial.capped()
+        noisy, left_out = trial.noise(granularity, noise)
         advance()
         classical = trial.classical(granularity)
         advance()
         actions = [as_it_is, *capped, *noisy, *trial.waiting(as_it_is)]
-        if as_it_is.meets:
-            left_out = (*no_noise, words.nothing_needed())
-        else:
+        if not as_it_is.meets:
             actions += [_no_more_told(action, as_it_is) for action in _tried(bases, trial.rounding, advance)]
-            left_out = (*left_out, *(() if rounding else (words.no_rounding(),)), *not_on_rows)
+            left_out = left_out if data is not None else (*left_out, words.no_rows())
             for way in on_rows:
                 try:
                     actions += trial.on_rows(way, run)
@@ -231,28 +227,28 @@ class _Trial:
     config: str
     rng: int
 
-    def capped(self) -> tuple[list[Action], tuple[str, ...]]:
-        """What each person adds, capped at what the answer hides, and dither; or nothing, and why."""
+    def capped(self) -> list[Action]:
+        """What each person adds, capped at what the answer hides, and dither; or nothing."""
         if self.goal.delta is None or self.asked.times > 1 or not can_be_capped(self.asked):
-            return [], (words.no_cap(),)
+            return []
         found = largest_cap(
             self.asked.results, lambda published: audited_alike(self.asked, published), self.goal.epsilon,
             self.goal.delta,
         )  # fmt: skip
         if found is None:
-            return [], ()
+            return []
         at, published = found
         try:
             capped = audited_alike(self.asked, published)
             designed = self._designed(None, capped, bound=at)
         except (CertificateError, InputError):
-            return [], ()
+            return []
         individual = () if self.asked.origin is None else self.asked.origin.individual
         toml = ""
         if self.asked.text is not None and individual:
             text = capped_people_text(queries_in(self.asked.text)[0], individual, at)
             toml = f"query = {json.dumps(text, ensure_ascii=False)}\n"
-        return [self._after(capped, designed, "cap", {"at": at}, toml, bound=at)], ()
+        return [self._after(capped, designed, "cap", {"at": at}, toml, bound=at)]
 
     def noise(self, granularity: float | None, given: Noise | None) -> tuple[list[Action], tuple[str, ...]]:
         """Noise designed for the target, now or before; or nothing, and why."""

@@ -20,7 +20,6 @@ from empriv.measuring.given.calendar import Times, order_of
 from empriv.protocols.places import capped_text, summed_columns, value_quantiles
 from empriv.protocols.ready import k_threshold, top_coded, winsorised
 from empriv.results import FloatArray, Results
-from empriv.words import what_to_do as words
 
 _HIGH, _LOW = (0.8, 0.95, 0.99), 0.05  # of the values of a column
 _MOST_COLUMNS = 2
@@ -57,29 +56,22 @@ class RowWay:
         return run_query(self.data, self.query, run)
 
 
-def ways_on_rows(asked: Audit, data: Databases, run: Run) -> tuple[list[RowWay], tuple[str, ...]]:
-    """Ways that need the rows, and what cannot be tried and why."""
+def ways_on_rows(asked: Audit, data: Databases, run: Run) -> list[RowWay]:
+    """Ways that need the rows."""
     texts = [] if asked.text is None else queries_in(asked.text)
     if len(texts) != 1 or asked.component is not None:
-        return [], (words.not_one_text(),)
+        return []
     (query,) = texts
-    left_out = []
     columns = summed_columns(query)[:_MOST_COLUMNS]
     quantiles = value_quantiles(data, columns, (_LOW, *_HIGH), run) if columns else {}
-    if not quantiles:
-        left_out.append(words.no_columns())
     ways = [way for column, values in quantiles.items() for way in _clipped(query, data, column, values)]
     count = _minimum(asked.results)
     toml = f'[protocols.minimum]\nkind = "k_threshold"\nk = {count}\n'
     ways.append(RowWay("minimum", {"k": count}, toml, k_threshold(query, k=count), data))
     times = order_of(asked.results)
-    if data.database is None or times is None or times.unit != "days" or not _daily(times):
-        left_out.append(words.no_days())
-    else:
-        coarser = list(_coarser(query, data, data.database, times, asked.results.q))
-        ways += coarser
-        left_out += [] if coarser else [words.too_few_weeks(LEAST_DATABASES)]
-    return ways, tuple(left_out)
+    if data.database is not None and times is not None and times.unit == "days" and _daily(times):
+        ways += _coarser(query, data, data.database, times, asked.results.q)
+    return ways
 
 
 def _clipped(query: str, data: Databases, column: str, values: tuple[float, ...]) -> Iterator[RowWay]:

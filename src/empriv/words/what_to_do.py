@@ -130,32 +130,8 @@ def promises(largest: float, n: int, delta: float | None, present: bool, unit: s
     )
 
 
-def nothing_needed() -> str:
-    return "Nothing need be done to the answer, so that nothing else was tried."
-
-
-def no_rounding() -> str:
-    return "Rounding was not tried here: `empriv advise` does."
-
-
 def no_rows() -> str:
     return "Clipping, a minimum count and coarser databases were not tried: they need the rows, which are not here."
-
-
-def not_one_text() -> str:
-    return "Clipping, a minimum count and coarser databases were not tried: they need one query in SQL."
-
-
-def no_columns() -> str:
-    return "Clipping was not tried: the query adds up no column of numbers of the rows."
-
-
-def no_days() -> str:
-    return "Coarser databases were not tried: the databases are not days that one column or expression tells."
-
-
-def too_few_weeks(least: int) -> str:
-    return f"Coarser databases were not tried: there would be fewer than {least}, from which there is no upper bound."
 
 
 def other_databases() -> str:
@@ -164,10 +140,6 @@ def other_databases() -> str:
 
 def refused(title_said: str, reason: str) -> str:
     return f"{title_said} was not tried to the end. {reason}"
-
-
-def no_cap() -> str:
-    return "Capping what each person adds was not tried: it needs one sum or count in SQL, and a limit on delta."
 
 
 def no_noise(reason: str) -> str:
