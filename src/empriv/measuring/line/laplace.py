@@ -66,7 +66,7 @@ class Knots(ABC):
         right = self.ratio[np.minimum(cell, last), column]
         low, high = np.minimum(left, right), np.maximum(left, right)
         if direction == 1:
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", over="ignore"):
                 low, high = 1.0 / high, 1.0 / low
         left_a, left_b, right_a, right_b, decay = self.sums_at(cell, column, direction)
         half_width = 0.5 * self.weight * (1.0 - decay)
