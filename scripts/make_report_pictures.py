@@ -1,13 +1,14 @@
 """Pictures of pages, and how long and large they are. Run: python scripts/make_report_pictures.py [NAME ...]
 
-Needs Chromium and playwright. Writes docs/images/gallery-NAME.png, the first screen of a page for each case of the
-gallery (docs/gallery.md), and report-phone.png, report-print.png and table.png. With --sizes it prints times and sizes
-of pages instead, and writes nothing into docs.
+Needs Chromium and playwright. Writes docs/images/screen-NAME.png and screen-NAME-phone.png, the first screen of a page
+for each case of the gallery (docs/gallery.md), report-print.png and table.png, and counts words and numbers. With
+--sizes it prints times and sizes of pages instead, and writes nothing into docs.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import tempfile
 import time
@@ -20,10 +21,10 @@ import pyarrow as arrow
 
 import empriv
 from empriv import datasets
-from empriv.report import noise_report, write_report
+from empriv.report import write_report
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-WIDTH, PHONE, PAPER = 1000, 390, 688
+WIDTH, PHONE, PAPER = 1280, 390, 688
 FLIGHTS = {"database": "date", "individual": "aircraft"}
 
 
@@ -42,14 +43,25 @@ def wards() -> empriv.Audit:
     return empriv.audit(rows, "SELECT ward, age, count(*) AS patients FROM data GROUP BY ward, age", epsilon=1.0)
 
 
-# each case of the gallery: how the audit is made, and the target
-CASES: dict[str, tuple[Callable[[], empriv.Audit], float, float]] = {
-    "pass": (delays, 0.1, 0.2),
-    "noise": (delays, 0.1, 0.05),
-    "stop": (longest, 0.1, 0.05),
-    "few": (lambda: delays("SELECT * FROM flights WHERE date < DATE '2013-01-26'"), 0.1, 0.05),
-    "table": (wards, 1.0, 0.1),
-    "known": (lambda: delays(known=("count(*)", "calendar", "previous")), 0.1, 0.05),
+def takings() -> empriv.Audit:
+    """Takings of a (synthetic) shop: many clients, none of whom moves the sum by much."""
+    rng = np.random.default_rng(0)
+    spent = rng.exponential(10.0, (400, 365)) * (rng.random((400, 365)) < 0.3)
+    q = spent.sum(axis=0) + rng.normal(0.0, 400.0, 365)
+    days = np.datetime64("2024-01-01") + np.arange(365)
+    found = empriv.Results.from_arrays(q, q - spent, databases=days)
+    return empriv.audit(found, epsilon=0.1, unit="€", noun="client", known="nothing")
+
+
+# each first screen: how the audit is made, the target, and whether noise is added
+CASES: dict[str, tuple[Callable[[], empriv.Audit], float, float, bool]] = {
+    "pass": (takings, 0.1, 0.2, False),
+    "noise": (takings, 0.1, 0.05, True),
+    "fail": (delays, 0.1, 0.05, False),
+    "few": (lambda: delays("SELECT * FROM flights WHERE date < DATE '2013-01-26'"), 0.1, 0.05, False),
+    "table": (wards, 1.0, 0.1, False),
+    "series": (lambda: delays().repeated(52), 1.0, 0.05, False),
+    "leak": (longest, 0.1, 0.05, False),
 }
 
 
@@ -63,35 +75,33 @@ def revenue() -> empriv.Audit:
 
 
 def pictures(names: list[str], folder: Path) -> None:
-    """Make the pages in ``folder``, and pictures of their first screens in docs."""
+    """Make the pages in ``folder``, and pictures of their first screens in docs; count their words and figures."""
     from playwright.sync_api import sync_playwright
 
     pages = {}
     for name in names:
-        make, epsilon, delta = CASES[name]
+        make, epsilon, delta, noisy = CASES[name]
         audit = make()
-        verdict = audit.verdict(epsilon=epsilon, delta=delta)
-        text = f"delta <= {delta:g} at {epsilon:g}"
-        pages[name] = write_report(audit, folder / f"{name}.html", verdicts=[(text, verdict)]).page
+        noise = empriv.design_noise(audit, epsilon=epsilon, delta=delta, granularity=0.5) if noisy else None
+        verdicts = [(f"delta <= {delta:g} at {epsilon:g}", audit.verdict(epsilon=epsilon, delta=delta))]
+        pages[name] = write_report(audit, folder / f"{name}.html", verdicts=verdicts, noise=noise).page
         if name == "table":
             audit.chart("table").save(IMAGES / "table.png", scale=1.25)
-        if name == "noise":
-            noise = empriv.design_noise(audit, epsilon=epsilon, delta=delta, granularity=0.125)
-            pages["with-noise"] = noise_report(noise, folder / "with-noise.html", audit=audit)
     with sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
         for name, path in pages.items():
-            page = browser.new_page(viewport={"width": WIDTH, "height": 1000})
+            page = browser.new_page(viewport={"width": WIDTH, "height": 800})
             page.goto(path.as_uri())
-            last = page.locator("#cells ~ figure svg, #who ~ table, #answers ~ div figure").first.bounding_box()
-            _save(page, f"gallery-{name}", {"width": WIDTH, "height": last["y"] + last["height"] + 20})
-            if name == "noise":
-                page.set_viewport_size({"width": PHONE, "height": 900})
-                _save(page, "report-phone", {"width": PHONE, "height": 1500})
+            said = " ".join(page.locator(".decision p:not(.small)").all_inner_texts())
+            print(f"{name}: {len(said.split())} words, {len(re.findall(r'[0-9][0-9.,]*', said))} numbers")
+            _save(page, f"screen-{name}", {"width": WIDTH, "height": 660})
+            page.set_viewport_size({"width": PHONE, "height": 844})
+            _save(page, f"screen-{name}-phone", {"width": PHONE, "height": 844})
+            if name == "fail":
                 page.set_viewport_size({"width": PAPER, "height": 1017})
                 page.emulate_media(media="print")
-                _save(page, "report-print", {"width": PAPER, "height": page.locator("#who").bounding_box()["y"] - 10})
+                _save(page, "report-print", {"width": PAPER, "height": 1017})
             page.close()
         browser.close()
 

@@ -6,6 +6,7 @@ decision in words is `words.decision.decide`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -82,12 +83,19 @@ def noisy_answer(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[Ver
     against = reasons_against(noise, audit, verdicts)
     if isinstance(noise, Noise):
         typical = typical_answer(audit.alone.results)
-        return NoisyAnswer(noise.expected_error, typical, noise.achieved_delta(), against, audit.unit)
+        return NoisyAnswer(
+            noise.expected_error, typical, noise.achieved_delta(), against, audit.unit, cover=cover_with(noise)
+        )
     parts = audit.alone.components
     errors: Mapping[str, float] = noise.expected_error
     sizes = {name: typical_answer(parts[name].results) for name in errors}
     name = max(errors, key=lambda name: errors[name] / max(sizes[name], np.finfo(float).tiny))
     return NoisyAnswer(errors[name], sizes[name], noise.achieved_delta(), against, audit.unit, name)
+
+
+def cover_with(noise: Noise) -> float:
+    """What the answer with noise hides of what people did; NaN where the noise was not asked for that."""
+    return noise.cover if noise.times == 1 and noise.presence == "both" and noise.expected_error > 0 else math.nan
 
 
 def reasons_against(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[Verdict] = ()) -> tuple[str, ...]:

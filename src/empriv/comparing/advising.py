@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from empriv.auditing.audit import Audit
-from empriv.auditing.deciding import reasons_against
+from empriv.auditing.deciding import cover_with, reasons_against
 from empriv.auditing.knowledge import infer_public_knowledge, known_from_parts, known_to_parts
 from empriv.auditing.make_audit import audit as audit_results
 from empriv.base.progress import Advance
@@ -190,6 +190,7 @@ def _as_it_is(asked: Audit, goal: Goal, verdict: Verdict, saved: str) -> Action:
         code="as-is", parameters={}, delta=figures.delta, total_risk=figures.total_risk, upper=figures.upper,
         error=0.0, share=0.0, unanswered=0.0, over=figures.over, verdict=figures.verdict, note=verdict.sentence,
         command=f"empriv show {shlex.quote(saved)} --epsilon {goal.epsilon:g} {targets}",
+        cover=math.nan if verdict.day is None else verdict.day.typical,
     )  # fmt: skip
 
 
@@ -277,7 +278,7 @@ class _Trial:
             upper=achieved, error=designed.expected_error, share=self._share(designed.expected_error), unanswered=0.0,
             over=achieved / designed.delta if held and designed.delta else 0.0 if held else math.inf,
             verdict=PASS if held else UNRESOLVED, note=" ".join((*against, designed.law.words, *designed.notes)),
-            command=self._noise_command(designed, self.saved),
+            command=self._noise_command(designed, self.saved), cover=cover_with(designed),
         )  # fmt: skip
 
     def classical(self, granularity: float | None) -> Action | None:

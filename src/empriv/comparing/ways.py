@@ -39,6 +39,7 @@ class Action:
     note : what the row rests on, in a sentence, or nothing
     command : what does it on the command line
     toml : what to add to the audit.toml of the run, so that the command redoes the row; nothing if the command is all
+    cover : the largest move that is hidden after it, in the answer's units; NaN if it is not known
 
     Examples
     --------
@@ -62,6 +63,7 @@ class Action:
     note: str
     command: str
     toml: str = ""
+    cover: float = math.nan
 
     @property
     def meets(self) -> bool:

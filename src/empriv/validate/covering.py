@@ -262,7 +262,7 @@ def _covered(risk: RiskContract, epsilon: float, delta: float, kernel: NoiseKern
     shown = _shown(hiding, relative[beyond], epsilon, delta, level) if low > delta else math.inf
     worst = int(np.argmax(relative)) if len(relative) else -1
     finite = moves.sizes[np.isfinite(moves.sizes)]
-    unit = float(np.median(moves.units)) if len(moves.units) else 1.0
+    unit = moves.typical_unit
     return Covered(
         cover=hidden,
         shown=shown,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from empriv.base.display import lines_html
 from empriv.words.nouns import Nouns
@@ -78,6 +78,7 @@ class NoisyAnswer:
     against : why it must not be released so, in sentences; nothing if it may be
     unit : of the answer
     component : the number of several that these are of
+    cover : the largest move that is hidden with it; NaN where that was not asked
     """
 
     error: float
@@ -86,6 +87,7 @@ class NoisyAnswer:
     against: tuple[str, ...] = ()
     unit: str = ""
     component: str | None = None
+    cover: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -182,9 +184,21 @@ def decide(case: Case) -> Decision:
     cost += "" if noise.component is None else f" for {noise.component}"
     little = f" {leaves_little()}" if tells_little(noise.error, noise.typical) else ""
     with_it = f"With the noise, delta is at most {number(noise.achieved)} for the most exposed."
-    before = reason if case.hidden is None else hides(case.hidden, case.nouns)
-    reason = f"As it is: {before[0].lower()}{before[1:]}{little}"
+    reason = f"{_with_noise(case, noise, reason)}{little}"
     return Decision(WITH_NOISE, f"{WITH_NOISE} ({cost})", reason, f"{with_it} {condition}", _promise(case))
+
+
+def _with_noise(case: Case, noise: NoisyAnswer, reason: str) -> str:
+    """What the noisy answer hides, and what it hides as it is."""
+    hidden = case.hidden
+    if hidden is None or math.isnan(noise.cover):
+        before = reason if hidden is None else hides(hidden, case.nouns)
+        return f"As it is: {before[0].lower()}{before[1:]}"
+    before = (
+        "nothing shows that it hides anybody" if hidden.cover <= 0 else f"up to {amount(hidden.cover, hidden.unit)}"
+    )
+    after = hides(replace(hidden, cover=noise.cover, beyond=0, varies=False), case.nouns)
+    return f"{after} As it is, {before}."
 
 
 def _figures(case: Case) -> str:
@@ -241,7 +255,8 @@ def _reason(case: Case) -> str:
         return f"By the estimate, {figure} {at} is {number(target.estimate)}; {allowed}."
     if case.outcome == "pass":
         return hides(case.hidden, nouns) if case.hidden is not None else f"{_bounded(case)}."
-    if case.hidden is not None and target.where == DAY:
+    unhidden = case.outcome == "unresolved" and case.hidden is not None and case.hidden.beyond > 0
+    if case.hidden is not None and (target.where == DAY or unhidden):
         return _reason_of_day(case, case.hidden, target)
     if case.outcome == "fail":
         return f"{figure.capitalize()} {at} is at least {number(target.lower)} {sure}; {allowed}."
@@ -269,7 +284,7 @@ def _reason(case: Case) -> str:
 
 def _reason_of_day(case: Case, hidden: Hidden, target: Judged) -> str:
     """What people did on the days they did it decided."""
-    if case.outcome != "fail" and target.upper <= target.limit and case.obstacles:
+    if case.outcome != "fail" and case.obstacles and (target.upper <= target.limit or hidden.cover <= 0):
         return case.obstacles[0]
     said = f"{hides(hidden, case.nouns)}{beyond_cover(hidden, case.nouns)}"
     return said if case.outcome == "fail" else f"{said} It cannot be told whether those are hidden.{_more(case)}"

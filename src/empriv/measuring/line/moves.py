@@ -45,6 +45,13 @@ class Moves:
         return np.asarray(self.sizes / self.units)
 
     @property
+    def typical_unit(self) -> float:
+        """What one unit of the law is in the answer's units, on a typical day that somebody moved the answer."""
+        moved = (self.sizes > 0) & np.isfinite(self.sizes)
+        units = self.units[moved] if moved.any() else self.units
+        return float(np.median(units)) if len(units) else 1.0
+
+    @property
     def owner(self) -> IntArray:
         """(person-days,) position of the person."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))

@@ -31,6 +31,7 @@ _DECADES = 4  # the least of these below the largest move is the left end
 _WIDE = 30.0  # moves that span more than this factor are drawn on a logarithmic scale
 _LETTER = 6.5  # pixels of a label's letter
 _WIDTH = 324
+_NAMED = 6  # bars that a name at the right end is above
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,7 @@ def moved_of(audit: Audit, kernel: NoiseKernel | None = None, day: Covered | Non
     if not has_moves(risk):
         return None
     moves = hiding_of(risk, kernel).moves
-    unit = float(np.median(moves.units)) if len(moves.units) else 1.0
+    unit = moves.typical_unit
     varies = len(moves.units) > 0 and bool(np.ptp(moves.units) > 1e-9 * unit)
     return MovesDrawn(moves.relative * unit, moves.owner, None if day is None else day.typical, varies)
 
@@ -112,15 +113,11 @@ def drawn(moved: MovesDrawn, *, unit: str = "", nouns: Nouns = Nouns(), furthest
             "color": {"field": "what", "type": "nominal", "legend": None,
                       "scale": {"domain": ["hidden", "moved", "beyond"], "range": [BLUE, BLUE, VERMILION]}}}),
     ]  # fmt: skip
+    # a name at the right end stands above the bars that are under it
+    under = counts[-_NAMED:] if len(finite) else np.zeros(1, int)
     layers += _labels(
-        moved,
-        axis,
-        x,
-        furthest,
-        float(none or counts[np.flatnonzero(counts)[-1]]) if len(finite) or none else 0.0,
-        ends if none else None,
-        unit,
-    )
+        moved, axis, x, furthest, float(max(none, under.max(), 1)), ends if none else None, unit
+    )  # fmt: skip
     beyond = int(np.count_nonzero(_beyond(sizes, cover))) if cover is not None else 0
     return Chart(
         name="moves",

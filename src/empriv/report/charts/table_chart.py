@@ -19,7 +19,7 @@ from empriv.report.gather import Material
 from empriv.report.remedies import Remedy, remedies
 from empriv.results import Cell, FloatArray, Results
 from empriv.validate.table_cover import CoverByCell, cover_by_cell, days_of
-from empriv.words.sentences import quantity
+from empriv.words.sentences import amount, quantity
 from empriv.words.table_words import ALL, cells_in_words, remedy_sentence
 
 _LEAST_CELLS = 3  # fewer are seen at a glance, in words
@@ -128,7 +128,7 @@ def _view(
     steps = np.searchsorted(_STEPS, ratio, side="left")
     drawn = records(
         row=[down_names[place[rows[k]]] for k in kept], column=[right_names[across[k]] for k in kept],
-        heat=[_STEP_WORDS[steps[k]] for k in kept], text=[quantity(float(cover[k])) for k in kept],
+        heat=[_STEP_WORDS[steps[k]] for k in kept], text=[amount(float(cover[k])) for k in kept],
         step=[str(steps[k]) for k in kept],
     )  # fmt: skip
     y = {

@@ -39,7 +39,7 @@ class Actions:
     """Rows, best first, and what is said below them."""
 
     rows: tuple[ActionRow, ...]
-    heads: tuple[str, ...] = ("Action", "delta after it", "Error of an answer", "Verdict")
+    heads: tuple[str, ...] = ("Action", "Hides up to", "Error of an answer", "Verdict")
 
 
 def worst_first(verdicts: Sequence[tuple[str, Verdict]]) -> list[tuple[str, Verdict]]:
@@ -74,7 +74,7 @@ def actions_of(advice: Advice, unit: str) -> Actions:
     """What each kind of action gives and costs, classical noise last."""
     rows = tuple(
         ActionRow(
-            visible(action.title), _delta(action), _error(action, unit), action.verdict,
+            visible(action.title), _hides(action, unit), _error(action, unit), action.verdict,
             "" if action.toml else visible(action.command),
             action is advice.best,
         )
@@ -84,12 +84,11 @@ def actions_of(advice: Advice, unit: str) -> Actions:
     return Actions(rows)
 
 
-def _delta(action: Action) -> str:
-    estimate = "" if math.isnan(action.delta) else number(action.delta)
-    if action.upper is None:
-        return estimate or "not measured"
-    bound = "no upper bound" if action.upper >= 1 else f"at most {number(action.upper)}"
-    return f"{estimate}, {bound}" if estimate else bound
+def _hides(action: Action, unit: str) -> str:
+    """The largest move that is hidden after it; delta where that was not asked."""
+    if not math.isnan(action.cover):
+        return "nothing that is shown" if action.cover <= 0 else amount(action.cover, unit)
+    return "not measured" if action.upper is None or action.upper >= 1 else f"delta at most {number(action.upper)}"
 
 
 def _error(action: Action, unit: str) -> str:

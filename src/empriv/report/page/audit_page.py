@@ -168,8 +168,8 @@ def _called(noun: str) -> str:
 
 
 def warnings_said(count: int) -> str:
-    return "" if not count else "1 warning: read it before signing." if count == 1 else (
-        f"{count} warnings: read them before signing."
+    return "" if not count else "1 warning: read before signing." if count == 1 else (
+        f"{count} warnings: read before signing."
     )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def instead_of(decision: Decision, advice: Advice | None) -> str:
         return "Nothing that was tried makes it publishable."
     said = f"{best.title[0].lower()}{best.title[1:]}: {advice.cost(best)}"
     if tells_little(best.error, advice.typical):
-        return visible(f"Hiding everybody leaves little of the answer ({said}). Try larger groups or longer times.")
+        return visible(f"Hiding everybody takes {advice.cost(best)}: try larger groups or longer times.")
     return visible(f"Instead: {said}.")
 
 
