@@ -134,7 +134,7 @@ class TestSummary:
 
     def test_top_bounds_the_list(self, run: Run) -> None:
         assert len(re.findall(r"^[0-9a-f]{8}\b", run(*AUDIT, "--top", "2").stdout, re.MULTILINE)) == 2
-        assert "Most exposed" not in run(*AUDIT, "--top", "0").stdout
+        assert "Moved the answer furthest" not in run(*AUDIT, "--top", "0").stdout
 
     def test_markup_and_control_characters_in_a_query_do_nothing(self, run: Run) -> None:
         shown = run(*AUDIT[:-1], "avg(amount) + 0 * length('[bold]x\x1b[2J')").stdout

@@ -33,10 +33,10 @@ The query was asked of 400 databases, with everyone and without each of 2
 individuals.
 epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
     0.1                     0                     0               0 of 2
-Most exposed at epsilon 0.1 (by their identifiers)
-individual  delta_i  moves the answer by up to  in databases
-0                0%                  0.304 min           400
-1                0%                  0.267 min           400
+Moved the answer furthest (by their identifiers)
+individual  delta_i  moved the answer by  in databases
+0                0%            0.304 min           400
+1                0%            0.267 min           400
 1 thing to know before you rely on this: --verbose lists it.
 Next: if you publish it again and again, ask for that, such as --times 30.
 """
@@ -52,10 +52,10 @@ The query was asked of 400 databases, with everyone and without each of 2
 individuals.
 epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
     0.1                 0.312                 0.312               1 of 2
-Most exposed at epsilon 0.1 (by their identifiers)
-individual  delta_i  moves the answer by up to  in databases
-0               31%                   8.25 min           400
-1                0%                  0.267 min           400
+Moved the answer furthest (by their identifiers)
+individual  delta_i  moved the answer by  in databases
+0               31%             8.25 min           400
+1                0%            0.267 min           400
 1 thing to know before you rely on this: --verbose lists it.
 Next: see what you can do, and what it costs:
   empriv advise audit.empriv --target 'delta <= 0.05 at 0.1'
@@ -73,10 +73,10 @@ The query was asked of 100 databases, with everyone and without each of 2
 individuals.
 epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
     0.1                0.0102                0.0102               1 of 2
-Most exposed at epsilon 0.1 (by their identifiers)
-individual  delta_i  moves the answer by up to  in databases
-0                1%                   1.02 min           100
-1                0%                  0.315 min           100
+Moved the answer furthest (by their identifiers)
+individual  delta_i  moved the answer by  in databases
+0                1%             1.02 min           100
+1                0%            0.315 min           100
 1 thing to know before you rely on this: --verbose lists it.
 Next: see what you can do, and what it costs:
   empriv advise audit.empriv --target 'delta <= 0.05 at 0.1'
@@ -92,9 +92,9 @@ The query was asked of 12 databases, with everyone and without each of 1
 individual.
 epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
     0.1                     0                     0               0 of 1
-Most exposed at epsilon 0.1 (by their identifiers)
-individual  delta_i  moves the answer by up to  in databases
-0                0%                       0.14            12
+Moved the answer furthest (by their identifiers)
+individual  delta_i  moved the answer by  in databases
+0                0%                 0.14            12
 2 things to know before you rely on this: --verbose lists them.
 Next: collect more databases: at least 30 give an upper bound.
 """
@@ -128,10 +128,10 @@ The query was asked of 400 databases, with everyone and without each of 2
 individuals.
 epsilon  delta (most exposed)  total risk (anybody)  individuals exposed
     0.1                 0.312                 0.312               1 of 2
-Most exposed at epsilon 0.1 (by their identifiers)
-individual  delta_i  moves the answer by up to  in databases
-0               31%                   8.25 min           400
-1                0%                  0.267 min           400
+Moved the answer furthest (by their identifiers)
+individual  delta_i  moved the answer by  in databases
+0               31%             8.25 min           400
+1                0%            0.267 min           400
 1 thing to know before you rely on this: --verbose lists it.
 Next: say what is private enough, such as --target "delta <= 0.05 at 0.1", for a
 decision.

@@ -189,7 +189,9 @@ def show(page: Page, console: Console, *, verbose: bool = False) -> None:
     console.print(_figures(page, console))
     if page.exposed is not None:
         names = "pseudonyms of this run; --show-ids names them" if page.pseudonyms else "by their identifiers"
-        say(f"Most exposed at epsilon {page.ranked_at:g} ({names})", "bold")
+        by_moves = page.exposed.database is not None
+        what = "Moved the answer furthest" if by_moves else f"Most exposed at epsilon {page.ranked_at:g}"
+        say(f"{what} ({names})", "bold")
         console.print(_ranking(page, console))
     if verbose:
         _show_everything(page, console)
@@ -257,7 +259,8 @@ def _ranking(page: Page, console: Console) -> Table:
     from empriv.words.sentences import amount, percent
 
     assert page.exposed is not None
-    table = _table("individual", "delta_i", f"moves {page.answer} by up to", "in databases")
+    moves = f"moves {page.answer} by up to" if page.exposed.database is None else f"moved {page.answer} by"
+    table = _table("individual", "delta_i", moves, "in databases")
     table.columns[0].justify = "left"
     shown = page.exposed
     columns = (shown.names, shown.delta_i.tolist(), shown.moved.tolist(), shown.databases.tolist())
