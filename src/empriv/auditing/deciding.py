@@ -123,9 +123,8 @@ def reasons_against(noise: Noise | TableNoise, audit: Audit, verdicts: Sequence[
 def _keeps(noise: Noise | TableNoise, verdict: Verdict) -> bool:
     """Whether noise was designed for these targets, or for stricter ones."""
     met = all(target.name == "delta" and noise.delta <= target.limit for target in verdict.targets)
-    # several publications are composed for all databases; one is asked where people are too
-    there = noise.presence == "both" or (isinstance(noise, Noise) and noise.times > 1)
-    return met and (there or verdict.presence == "random") and noise.epsilon <= verdict.epsilon
+    there = noise.presence == "both" or verdict.presence == "random"
+    return met and there and noise.epsilon <= verdict.epsilon
 
 
 def typical_answer(results: Results) -> float:
