@@ -124,6 +124,17 @@ class TestCover:
         both = hiding.upper_of_day(np.array([0, 3]), np.array([0.5, 0.5]), AT, 0.95)
         assert both > hiding.upper_of_moves(np.array([0]), np.array([0.5]), AT, 0.95)
 
+    def test_of_counts_it_is_a_whole_number_also_where_some_are_missing(self) -> None:
+        q = np.random.default_rng(11).poisson(400, (N, 3)).astype(float)
+        codes = np.zeros(q.shape, np.int8)
+        codes[::40, 1] = Outcome.NULL
+        day = (np.array([1]), cell(3, 0)[None])
+        found = empriv.cover_by_cell(measure_table(table(q, [day], codes)), 0.1, 0.05)
+        assert np.all(found.cover % 1 == 0)
+        assert found.cover.min() >= 1
+        half = (np.array([1]), 0.5 * cell(3, 0)[None])  # who moves a count by a half leaves the lattice
+        assert empriv.cover_by_cell(measure_table(table(q, [half], codes)), 0.1, 0.05).cover[0] % 1 != 0
+
     def test_one_number_is_refused(self) -> None:
         risk = measure_table(table(related(np.random.default_rng(4), 3), [always(cell(3, 0))]))
         with pytest.raises(empriv.InputError, match="several numbers"):

@@ -62,7 +62,7 @@ def cover(
     delta: float,
     kernel: NoiseKernel | None = None,
     *,
-    step: float | None = None,
+    step: npt.ArrayLike | None = None,
     draws: int = 1,
     level: float = 0.95,
     tests: int | None = None,
@@ -70,7 +70,8 @@ def cover(
 ) -> FloatArray:
     """(laws, epsilons) D*, the largest move that each law ``x`` (laws, N) or (N,) hides at (epsilon, delta).
 
-    ``step`` makes it a multiple, for moves on a lattice (counts); without noise it is found where it is not given.
+    ``step`` makes it a multiple, for moves on a lattice (counts), one for all laws or one for each; without noise it is
+    found where it is not given.
     ``known_smooth`` : the gate was passed before. 0 where smoothness is refuted, where all results are equal, and below
     30 databases; noise hides what it hides alone.
     """
@@ -82,10 +83,10 @@ def cover(
         few = laws.shape[1] // draws < LEAST_DATABASES
         refuted = np.zeros(len(laws), bool) if known_smooth else gate.refuted(laws[:, ::draws], h, tests)
         rows = np.flatnonzero((h > 0) & ~refuted & (not few))
-        steps = np.array([gate.lattice_step(laws[row]) for row in rows]) if step is None else np.full(len(rows), step)
+        steps = np.array([gate.lattice_step(laws[row]) for row in rows]) if step is None else _steps(step, laws)[rows]
     else:
         rows = np.arange(len(laws))
-        steps = np.full(len(rows), step or 0.0)
+        steps = _steps(0.0 if step is None else step, laws)
     spread = np.array([_spread(laws[row]) for row in rows])
     for column, epsilon in enumerate(grid.tolist()):
 
@@ -120,6 +121,10 @@ def _largest(
         here = hidden(active, middle[active])
         good[active[here]], bad[active[~here]] = middle[active[here]], middle[active[~here]]
     return _multiple(good, steps, up=False)
+
+
+def _steps(step: npt.ArrayLike, laws: FloatArray) -> FloatArray:
+    return np.asarray(np.broadcast_to(np.asarray(step, float), len(laws)))
 
 
 def _spread(x: FloatArray) -> float:

@@ -148,10 +148,28 @@ class TableHiding:
             out = np.ones(r, bool)
             out[objected_places(self.risk)] = False
             return out
-        both = np.concatenate((self.risk.kept_values[:: self.draws].T, fit.given_rest[:: self.draws].T))
+        both = np.concatenate((self._answers[:, :: self.draws], fit.given_rest[:: self.draws].T))
         widths = row_bandwidths(both, 1)
         refuted = gate.refuted(both, widths, 2 * r)
         return np.asarray((widths[r:] > 0) & ~refuted[:r] & ~refuted[r:])
+
+    @cached_property
+    def _answers(self) -> FloatArray:
+        """(kept, N) the answers of each kept cell, NaN where there is none."""
+        numbers = (self.risk.results.outcomes == 0).reshape(-1, len(self.place))[:, self.risk.fit.kept]
+        return np.where(numbers, self.risk.kept_values, np.nan).T
+
+    @cached_property
+    def steps(self) -> FloatArray:
+        """(cells,) of the lattice that a cell keeps to, and all moves of it: of counts 1. 0 where there is none."""
+        out = np.zeros(len(self.place))
+        out[self.risk.fit.kept] = [gate.lattice_step(row) for row in self._answers]
+        days = self.days
+        own = out[days.cells]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.abs(days.moves / own - np.rint(days.moves / own)) > 1e-6
+        out[days.cells[off & (own > 0)]] = 0.0
+        return out
 
     @cached_property
     def laws(self) -> tuple[IntArray, FloatArray]:
@@ -248,7 +266,14 @@ class TableHiding:
                 continue
             units = scale[own[chosen]]
             hidden = judged.cover(
-                laws[chosen] / units[:, None], epsilon, delta, kernel, draws=self.draws, level=level, known_smooth=True
+                laws[chosen] / units[:, None],
+                epsilon,
+                delta,
+                kernel,
+                step=self.steps[own[chosen]] / units,
+                draws=self.draws,
+                level=level,
+                known_smooth=True,
             )
             found[chosen] = hidden[:, 0] * units
         if self.kernels is None:

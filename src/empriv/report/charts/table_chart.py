@@ -141,7 +141,7 @@ def _view(
                  "labelAngle": 0 if len(right_names) <= 8 else -40, "labelPadding": 6, "labelLimit": 110},
     }  # fmt: skip
     key = {
-        "title": "most that anybody moved it, of what is hidden",
+        "title": "most moved, of the cover",
         "columns": 6,
         "columnPadding": 16,
         "symbolStrokeWidth": 0,
