@@ -17,7 +17,7 @@ from empriv.report.charts.all_charts import chart
 from empriv.report.charts.table_chart import table_chart
 from empriv.report.gather import gather
 from empriv.results import Cell, Results
-from empriv.words.sentences import quantity
+from empriv.words.sentences import amount
 from empriv.words.table_words import cells_in_words
 from report.cases import NASTY
 
@@ -58,7 +58,7 @@ def test_two_columns_make_a_map_with_their_margins_beside_it() -> None:
     assert list(boxes(made)) == [
         ("A", "0-59"), ("A", "60+"), ("B", "60+"), ("A", "all"), ("B", "all"), ("all", "all")
     ]  # fmt: skip
-    assert list(boxes(made).values()) == [quantity(hidden) for hidden in found.cover.tolist()]
+    assert list(boxes(made).values()) == [amount(hidden) for hidden in found.cover.tolist()]
     assert made.data["cell"][0] == "ward A, age 60+"
     assert made.data["most that anybody moved it"][:2] == ["5", "1"]
     assert made.data["people beyond"] == [int(far) for far in found.beyond[[1, 5, 4, 3, 0, 2]]]
