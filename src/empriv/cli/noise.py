@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from empriv.noise.table_noise import TableNoise
 
 
+_NOT_SAVED = "The noise is not saved: answers must not be released with it."
+
+
 @dataclass(frozen=True)
 class _Designed:
     """A design beside classical noise, and the verdict without it; ``against`` says why it may not be released."""
@@ -148,7 +151,9 @@ def noise(
         from empriv.cli.terminal import console_for
 
         _show(outcome, console_for(sys.stdout))
-    if save is not None and not outcome.against:
+    if save is not None and outcome.against and not quiet:
+        click.echo(_NOT_SAVED)
+    elif save is not None and not outcome.against:
         outcome.made.save(save, density=audit.density)
         _say_next(path, save, outcome.made, quiet=quiet)
     if report is not None:
@@ -298,7 +303,9 @@ def _design_for_table(
     bar.pause()
     if not quiet:
         _show_table(designed, against)
-    if save is not None and not against:
+    if save is not None and against and not quiet:
+        click.echo(_NOT_SAVED)
+    elif save is not None and not against:
         designed.save(save)
         _say_next(path, save, designed, quiet=quiet)
     if report is not None:

@@ -36,8 +36,7 @@ from empriv.noise.measured import one_number
 from empriv.noise.publications import effects_with_noise
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
-from empriv.validate.checks import checks
-from empriv.validate.checks.check import outlasts_noise
+from empriv.validate.checks.check import outlasting_noise
 from empriv.validate.checks.robustness import subset
 from empriv.validate.covering import cover
 from empriv.words.sentences import amount
@@ -282,7 +281,7 @@ class Noise:
                 "Noise must have a granularity that you declare, since one taken from the data would reveal something "
                 f"about them. Hint: design it with a granularity of {decimal_at_most(self.law.granularity):.12g}."
             )
-        lasting = [check.sentence for check in checks(self.risk, self.epsilon) if outlasts_noise(check)]
+        lasting = outlasting_noise(self.risk, self.epsilon)
         if lasting:
             raise CertificateError(f"It cannot be told whether the noisy answer is private enough. {lasting[0]}")
 

@@ -31,6 +31,7 @@ from empriv.noise.law import Law
 from empriv.noise.measured import several_numbers
 from empriv.results import FloatArray, Results
 from empriv.validate.bounds import bounds
+from empriv.validate.checks.check import outlasting_noise
 from empriv.validate.table_cover import hiding_of_table, table_upper
 from empriv.words.sentences import amount
 
@@ -182,6 +183,9 @@ class TableNoise:
                 "`granularity` must be declared for a release, since one taken from the data may reveal something "
                 "about them. Hint: design_noise(..., granularity=0.25)."
             )
+        lasting = outlasting_noise(self.risk, self.epsilon)
+        if lasting:
+            raise CertificateError(f"It cannot be told whether the noisy answers are private enough. {lasting[0]}")
 
     def release(self, values: Mapping[str, float]) -> dict[str, float]:
         """Noisy answers, drawn from the operating system's entropy; all numbers at once, and once."""

@@ -178,3 +178,8 @@ def _by_database(results: Results) -> FloatArray:
 def outlasts_noise(check: Check) -> bool:
     """Whether a check rules out a pass whatever noise is added."""
     return check.severity == "error" and check.code in _OUTLAST_NOISE
+
+
+def outlasting_noise(risk: RiskContract, epsilon: float) -> tuple[str, ...]:
+    """What rules out a pass whatever noise is added, in sentences."""
+    return tuple(check.sentence for check in checks(risk, epsilon) if outlasts_noise(check))
