@@ -164,8 +164,7 @@ def covers(risk: RiskContract) -> bool:
 
 def has_moves(risk: RiskContract) -> bool:
     """Whether everybody's moves stand beside one law: not where databases are told apart by what is known of them."""
-    parts = parts_of(risk)
-    return len(parts) == 1 and hiding_of.dispatch(type(parts[0])) is not hiding_of.dispatch(object)
+    return hiding_of.dispatch(type(risk)) is not hiding_of.dispatch(object)
 
 
 def cover(
