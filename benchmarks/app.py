@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 PAGES = ("/", "/new", *(f"/audits/demo/{step}" for step in (
-    "data", "people", "statistic", "promise", "run", "decision", "improve", "release",
+    "data", "promise", "decision",
 )))  # fmt: skip
 LISTED = 200
 START, PAINT = 1.5, 0.3  # seconds, the goals
@@ -39,7 +39,7 @@ AUDIT = (
 
 def demo_folder(folder: Path) -> None:
     """A desk with the demo's data and its audit."""
-    from empriv.app.choose_data import put_demo
+    from empriv.app.demo import put_demo
     from empriv.app.folder import Folder
 
     put_demo(Folder.opened(folder))

@@ -35,9 +35,10 @@ COMMANDS = (
 # each picture: the page, how wide, and where it ends
 PICTURES = {
     "desk": ("/", WIDTH, "#releases ~ div table"),
-    "people": ("/audits/delays/people", WIDTH, ".beside"),
+    "data": ("/audits/delays/data", WIDTH, ".beside"),
+    "decision": ("/audits/delays/decision", WIDTH, "#release"),
 }
-_READY = """() => !document.querySelector('[data-load], [data-poll], .busy')
+_READY = """() => !document.querySelector('[data-load]:not(details:not([open]) *), [data-poll], .busy')
     && !/(Looking|Counting|Measuring|Reading)[^.]*…/.test(document.body.innerText)"""
 
 
@@ -73,7 +74,7 @@ def pictures(names: list[str], folder: Path) -> None:
         for name in names:
             path, width, end = PICTURES[name]
             tab.set_viewport_size({"width": width, "height": 1000})
-            tab.goto(address.partition("/?")[0] + path)
+            tab.goto(address.partition("/audits")[0] + path)
             tab.wait_for_selector(end, timeout=MINUTES)
             # until everything that the page asks for by itself is there
             tab.wait_for_function(_READY, timeout=MINUTES)

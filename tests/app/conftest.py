@@ -22,6 +22,7 @@ import pytest
 pytest.importorskip("starlette", reason="install the app's packages: pip install 'empriv[app]'")
 pytest.importorskip("uvicorn", reason="install the app's packages: pip install 'empriv[app]'")
 
+_OF_DECISION = re.compile(r"^(/audits/[^/]+)/(?:run|run/stop|page|actions|release|release/[a-z-]+|review)$")
 PATIENCE = 60.0
 """Seconds that a test waits for what must come; a shared machine may be slow."""
 
@@ -77,8 +78,8 @@ class Visitor:
         return self.get(answer.headers["location"]) if answer.status == 303 else answer
 
     def post(self, path: str, fields: Any, *, page: str | None = None, follow: bool = True) -> Answer:
-        """Fill in a form of a page (the one at the same address unless named) and send it."""
-        shown = self.get(path if page is None else page)
+        """Fill in a form of a page (the one that has it unless named) and send it."""
+        shown = self.get(_OF_DECISION.sub(r"\1/decision", path) if page is None else page)
         given = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
         for name in ("mark", "seen"):
             if all(key != name for key, _ in given):

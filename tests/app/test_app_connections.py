@@ -87,8 +87,7 @@ def test_an_upload_that_takes_longer_than_a_request_arrives(
 ) -> None:
     monkeypatch.setattr(connections, "BYTES_A_SECOND", 1_000)
     visitor = quick.visitor()
-    visitor.post("/new", {"name": "sales"})
-    mark = visitor.get("/audits/sales/data")
+    mark = visitor.get("/new")
     edge, content = "edge", b"day,who,x\n" + b"1,2,3\n" * 20_000
     fields = {"way": "upload", "mark": mark.field("mark"), "seen": mark.field("seen")}
     body = b"".join(
@@ -99,7 +98,7 @@ def test_an_upload_that_takes_longer_than_a_request_arrives(
     body += content + f"\r\n--{edge}--\r\n".encode()
     cookie = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
     head = (
-        f"POST {visitor.root}/audits/sales/data HTTP/1.1\r\nHost: 127.0.0.1:{quick.port}\r\nCookie: {cookie}\r\n"
+        f"POST {visitor.root}/new HTTP/1.1\r\nHost: 127.0.0.1:{quick.port}\r\nCookie: {cookie}\r\n"
         f"Origin: http://127.0.0.1:{quick.port}\r\nContent-Type: multipart/form-data; boundary={edge}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )

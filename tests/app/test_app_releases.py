@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 import empriv
 from app.conftest import Answer, RunningDesk, Visitor, wait_for
 from empriv.app.folder import Folder
-from empriv.app.release_answer import RELEASE, limits_of, noise_arguments, release_arguments
-from empriv.app.see_decision import page_arguments
-from empriv.app.work import latest
+from empriv.app.jobs import latest
+from empriv.app.release import RELEASE, limits_of, noise_arguments, release_arguments
+from empriv.app.written_pages import page_arguments
 from empriv.auditing.composing import releases_fitting
 from empriv.cli.config import Settings
 from empriv.errors import InputError
@@ -53,18 +54,18 @@ def released(desk: RunningDesk) -> Folder:
 def after(visitor: Visitor, name: str) -> str:
     """The page of releases once nothing is under way."""
     assert wait_for(lambda: "data-reload" in visitor.get(f"/audits/{name}/run/progress").text)
-    return visitor.get(f"/audits/{name}/release").text
+    return visitor.get(f"/audits/{name}/decision").text
 
 
 def ask(visitor: Visitor, form: dict[str, str]) -> Answer:
     """Fill in the form of a release, unless one is under way, and send it."""
-    page = visitor.get("/audits/shop/release")
+    page = visitor.get("/audits/shop/decision")
     offer = page.field("offered") if 'name="offered"' in page.text else ""
     return visitor.post("/audits/shop/release", {"offered": offer, **form})
 
 
 def entries(folder: Folder) -> list[ReleaseEntry]:
-    ledger = empriv.Ledger(folder.ledger, create=False)
+    ledger = empriv.Ledger(folder.path / "releases.ledger", create=False)
     return [entry for entry in ledger.entries() if isinstance(entry, ReleaseEntry)]
 
 
@@ -85,7 +86,7 @@ def test_an_answer_is_released_once_however_often_it_is_asked_for(released: Fold
     assert "Released from day 7." in page
     (entry,) = entries(released)
     assert f'<p class="line">{entry.answer} eur</p>' in page
-    assert f"entry {entry.id} of releases.ledger" in page
+    assert f"entry {entry.id} of the ledger" in page
     ask(visitor, asked)
     assert "Released before" in after(visitor, "shop")
     assert len(entries(released)) == 1
@@ -127,26 +128,27 @@ def test_noise_and_ledger_come_first_and_both_can_be_made_here(desk: RunningDesk
     audited(desk.folder, "plain")
     Folder.opened(desk.folder).write("plain", replace(SETTINGS, ledger="own.ledger"))
     own = desk.folder / "own.ledger"
-    assert "Noise and ledger come first." in visitor.get("/audits/plain/release").text
+    assert "Prepare answers" in visitor.get("/audits/plain/decision").text
     early = {"way": "database", "database": "day 1", "confirm": "yes"}
     assert visitor.post("/audits/plain/release", early).status == 400
-    page = "/audits/plain/release"
-    wrong = visitor.post(f"{page}/as-it-is", {"granularity": "much"}, page=page)
+    page = "/audits/plain/decision"
+    forms = "/audits/plain/release"
+    wrong = visitor.post(f"{forms}/as-it-is", {"granularity": "much"}, page=page)
     assert 'id="wrong-granularity"' in wrong.text
-    assert visitor.post(f"{page}/ledger", {"limits": "series", "window": "-3"}, page=page).status == 400
+    assert visitor.post(f"{forms}/ledger", {"limits": "series", "window": "-3"}, page=page).status == 400
     assert not own.exists()
-    visitor.post(f"{page}/ledger", {"limits": "series", "window": "12"}, page=page)
-    visitor.post(f"{page}/ledger", {"limits": "none"}, page=page)  # there is one already: its limits stay
+    visitor.post(f"{forms}/ledger", {"limits": "series", "window": "12"}, page=page)
+    visitor.post(f"{forms}/ledger", {"limits": "none"}, page=page)  # there is one already: its limits stay
     assert empriv.Ledger(own).policy == empriv.Policy(epsilon=1.0, delta=0.5, window=12)
-    visitor.post(f"{page}/as-it-is", {"granularity": "0.01"}, page=page)
-    assert "The answer" in after(visitor, "plain")
-    assert "No noise: answers are rounded to multiples of 0.01." in visitor.get(f"{page}/noise").text
-    assert 'value="day 39"' in visitor.get(f"{page}/labels").text
+    visitor.post(f"{forms}/as-it-is", {"granularity": "0.01"}, page=page)
+    assert "I release this answer" in after(visitor, "plain")
+    assert "No noise: answers are rounded to multiples of 0.01." in visitor.get(f"{forms}/noise").text
+    assert 'value="day 39"' in visitor.get(f"{forms}/labels").text
     assert "design_noise(audit" in visitor.get("/audits/plain/files/script").text
     audited(desk.folder, "leaky", decision="Do not publish as it is")
     refused = visitor.post("/audits/leaky/release/as-it-is", {"granularity": "1"}, page=page)
     assert refused.status == 400
-    assert "not private enough as they are" in visitor.get("/audits/leaky/release").text
+    assert "not private enough as they are" in visitor.get("/audits/leaky/decision").text
 
 
 @pytest.mark.slow
@@ -156,7 +158,7 @@ def test_papers_are_handed_out_and_no_other_file(released: Folder, visitor: Visi
     assert json.loads(visitor.get("/audits/shop/files/json").text)["decision"] == DECISION
     for other in ("empriv", "key.json", "noise.empriv", "html"):
         assert visitor.get(f"/audits/shop/files/{other}").status == 404
-    visitor.post("/audits/shop/release/public", {}, page="/audits/shop/release")
+    visitor.post("/audits/shop/release/public", {}, page="/audits/shop/decision")
     assert "shop.public.html" in after(visitor, "shop")
     assert "Publish" in visitor.get("/audits/shop/written/public").text
 
@@ -168,7 +170,7 @@ def test_an_audit_that_somebody_saved_without_a_page_can_have_one(released: Fold
     assert "empriv show bare.empriv --json bare.json --report bare.html" in page
     assert "--target" in page_arguments("shop", SETTINGS)
     assert visitor.get("/audits/nothing/decision").status == 200
-    assert "Nothing is decided yet." in visitor.get("/audits/nothing/decision").text
+    assert "What will be run" in visitor.get("/audits/nothing/decision").text
 
 
 def test_a_release_whose_process_is_gone_can_be_asked_for_again(released: Folder, visitor: Visitor) -> None:
@@ -177,17 +179,19 @@ def test_a_release_whose_process_is_gone_can_be_asked_for_again(released: Folder
     place.mkdir(parents=True)
     asked = {"audit": "gone", "title": RELEASE, "arguments": [], "began": 0.0}
     (place / "asked.json").write_text(json.dumps(asked))
-    assert "ended before its answer was shown" in visitor.get("/audits/gone/release").text
+    assert "ended before its answer was shown" in visitor.get("/audits/gone/decision").text
 
 
 def test_release_of_rows_names_the_file_and_of_nothing_is_refused(released: Folder) -> None:
     (released.path / "today.csv").write_text("day,client,amount\n")
-    arguments, private = release_arguments(released, "shop", {"way": "rows", "rows": "today.csv", "confirm": "yes"})
+    arguments, private = release_arguments(
+        released, "shop", "releases.ledger", {"way": "rows", "rows": "today.csv", "confirm": "yes"}
+    )
     assert "--rows=today.csv" in arguments
     assert private is None
     for form in ({}, {"way": "database"}, {"way": "rows", "rows": "../x.csv"}, {"way": "rows", "rows": "none.csv"}):
         with pytest.raises(InputError):
-            release_arguments(released, "shop", {**form, "confirm": "yes"})
+            release_arguments(released, "shop", "releases.ledger", {**form, "confirm": "yes"})
 
 
 def test_limits_are_those_of_the_promise() -> None:
@@ -209,29 +213,68 @@ def test_what_fits_is_said_before_and_agrees_with_the_promise(desk: RunningDesk,
     Folder.opened(desk.folder).write("fits", replace(SETTINGS, ledger="fits.ledger", target=("delta <= 0.01 at 0.05",)))
     noise = empriv.design_noise(audit, epsilon=0.05, delta=0.01, method="classical", granularity=0.25)
     noise.save(desk.folder / "fits.noise.empriv")
-    page = "/audits/fits/release"
+    page, forms = "/audits/fits/decision", "/audits/fits/release"
     assert visitor.get(page).field("window") == "1"  # the promise is for each publication alone
     asked = {"limits": "series", "window": "1"}
-    assert "What more than 1 release tell together has no limit" in visitor.post(f"{page}/fits", asked, page=page).text
-    assert visitor.post(f"{page}/fits", {"limits": "none"}, page=page).text.strip() == ""
-    visitor.post(f"{page}/ledger", asked, page=page)
+    assert "What more than 1 release tell together has no limit" in visitor.post(f"{forms}/fits", asked, page=page).text
+    assert visitor.post(f"{forms}/fits", {"limits": "none"}, page=page).text.strip() == ""
+    visitor.post(f"{forms}/ledger", asked, page=page)
     ledger = empriv.Ledger(desk.folder / "fits.ledger")
     assert ledger.policy.window == 1
-    visitor.post(f"{page}/ledger", {**asked, "window": "200", "change": "yes"}, page=page)
+    visitor.post(f"{forms}/ledger", {**asked, "window": "200", "change": "yes"}, page=page)
     policy = ledger.policy
     assert policy.window == 200
     fitting = releases_fitting(noise, policy)
     assert fitting is not None
     assert 1 < fitting < 40
-    assert f"{fitting} releases with this noise fit" in visitor.get(f"{page}/fits").text
+    assert f"{fitting} releases with this noise fit" in visitor.get(f"{forms}/fits").text
     # what is said is what the ledger does
     answers = audit.results.q
     for place in range(fitting):
         audit.release(float(answers[place]), noise=noise, database=f"day {place}", ledger=ledger)
     with pytest.raises(empriv.RefusalError):
         audit.release(float(answers[fitting]), noise=noise, database=f"day {fitting}", ledger=ledger)
-    wrong = visitor.post(page, {"offered": visitor.get(page).field("offered"), "way": "database",
+    wrong = visitor.post(forms, {"offered": visitor.get(page).field("offered"), "way": "database",
                                 "database": "yesterday", "confirm": "yes"})  # fmt: skip
     assert wrong.status == 400
     assert "The database must be one of those that were audited, from day 0 to day 39." in wrong.text
     assert 'value="yesterday"' in wrong.text
+
+
+def test_what_a_checker_refused_is_not_released_until_it_is_approved(released: Folder, visitor: Visitor) -> None:
+    before = len(entries(released))
+    said = {"checker": "R. Voss", "role": "data protection", "reason": "<b>too few days</b>", "outcome": "refused"}
+    offer = visitor.get("/audits/shop/decision").field("offered")
+    for wrong in ({**said, "reason": " "}, {**said, "outcome": "maybe"}, {**said, "offered": "another"}):
+        assert visitor.post("/audits/shop/review", {"offered": offer, **wrong}).status == 400
+    assert not (released.path / "shop.review.json").exists()
+    page = visitor.post("/audits/shop/review", {"offered": offer, **said}).text
+    assert "<b>Refused</b> by R. Voss, data protection" in page
+    assert "&lt;b&gt;too few days" in page
+    refused = ask(visitor, {"way": "database", "database": "day 9", "confirm": "yes"})
+    assert (refused.status, "A checker refused this release." in refused.text) == (400, True)
+    visitor.post("/audits/shop/review", {"offered": offer, **said, "outcome": "approved", "reason": "talked about"})
+    kept = json.loads((released.path / "shop.review.json").read_text())["reviews"]
+    assert [review["outcome"] for review in kept] == ["refused", "approved"]
+    assert kept[0]["audit"] == hashlib.sha256((released.path / "shop.empriv").read_bytes()).hexdigest()
+    noise = released.path / "shop.noise.empriv"
+    noise.write_bytes(noise.read_bytes())  # the same noise: still approved
+    assert "<b>Approved</b>" in visitor.get("/audits/shop/decision").text
+    assert len(entries(released)) == before
+
+
+def test_each_promise_has_a_ledger_of_its_own(desk: RunningDesk, visitor: Visitor) -> None:
+    audited(desk.folder, "strict")
+    Folder.opened(desk.folder).write("strict", replace(SETTINGS, target=("delta <= 0.001 at 0.1",)))
+    with_other = empriv.Ledger(desk.folder / "a.ledger", policy=empriv.Policy(epsilon=1.0, delta=0.5, window=1))
+    hidden = desk.folder / "releases.ledger"
+    away = hidden.rename(desk.folder / "away") if hidden.exists() else None
+    try:
+        visitor.post("/audits/strict/release/ledger", {"limits": "series", "window": "3"})
+        made = empriv.Ledger(hidden, create=False)
+        assert made.policy == empriv.Policy(epsilon=0.1, delta=0.001, window=3)
+    finally:
+        hidden.unlink(missing_ok=True)
+        with_other.path.unlink()
+        if away is not None:
+            away.rename(hidden)

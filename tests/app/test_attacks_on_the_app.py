@@ -16,14 +16,14 @@ import pytest
 
 from app.conftest import Answer, RunningDesk, Visitor, running, sales
 from app.test_app_releases import audited
+from empriv.app.export_script import script_of
 from empriv.app.folder import Folder
-from empriv.app.redo_script import script_of
-from empriv.app.work import all_work
+from empriv.app.jobs import all_jobs
 from empriv.cli.config import Settings
 from empriv.errors import InputError
 
 WHOLE = 'files = "rows.csv"\nindividual = "client"\ndatabase = "day"\nquery = "avg(amount)"\n'
-PAGES = ("data", "data/preview", "people/form", "promise", "promise/ledger", "run", "decision", "improve", "release")
+PAGES = ("data", "data/preview", "data/form", "promise", "decision", "delete")
 SECRET = "somebody"  # in the files outside
 ENDLESS = "9" * 5000
 
@@ -116,7 +116,7 @@ class TestSettingsOfSomebodyElse:
 
     def test_settings_behind_a_link_are_not_read(self, visitor: Visitor, outside: Path, hostile: Path) -> None:
         hostile.symlink_to(outside / "settings.toml")
-        assert SECRET not in visitor.get("/audits/hostile/run").text
+        assert SECRET not in visitor.get("/audits/hostile/decision").text
 
     @pytest.mark.parametrize(
         "text",
@@ -140,7 +140,7 @@ class TestSettingsOfSomebodyElse:
         hostile.write_text(text, encoding="utf-8")
         for page in PAGES:
             assert visitor.get(f"/audits/hostile/{page}").status < 500, page
-        assert sent(visitor, "/audits/hostile/statistic/shown", {"measure": "count"}).status < 500
+        assert sent(visitor, "/audits/hostile/data/live", {"measure": "count"}).status < 500
 
     def test_settings_without_end_are_named_and_not_read(self, visitor: Visitor, hostile: Path) -> None:
         with hostile.open("wb") as file:
@@ -148,7 +148,7 @@ class TestSettingsOfSomebodyElse:
         shown = visitor.get("/")
         assert shown.status == 200
         assert "hostile.toml" in shown.text  # told of, and not opened
-        assert all(visitor.get(f"/audits/hostile/{page}").status == 200 for page in ("data", "run", "decision"))
+        assert all(visitor.get(f"/audits/hostile/{page}").status == 200 for page in ("data", "decision"))
 
     def test_the_name_of_a_ledger_writes_no_line_of_the_script(self) -> None:
         settings = Settings(files=("a.csv",), individual=("who",), database="day", query=("avg(x)",))
@@ -196,7 +196,7 @@ class TestFilesOfResults:
         self, visitor: Visitor, figures: Path, facts: dict[str, Any]
     ) -> None:
         figures.write_text(json.dumps({"format": "empriv audit figures", **facts}), encoding="utf-8")
-        for path in ("/", "/audits.csv", *(f"/audits/told/{step}" for step in ("decision", "improve", "release"))):
+        for path in ("/", "/audits.csv", *(f"/audits/told/{step}" for step in ("decision", "data"))):
             assert visitor.get(path).status == 200, path
 
     def test_a_file_whose_name_is_no_text_is_listed(self, desk: RunningDesk, visitor: Visitor) -> None:
@@ -233,7 +233,7 @@ class TestFilesOfResults:
         place = folder.own / "work" / f"{'2' * 20}-{'0' * 8}"
         place.mkdir(parents=True)
         os.mkfifo(place / "asked.json")
-        assert list(all_work(folder)) == []
+        assert list(all_jobs(folder)) == []
 
     def test_damaged_work_is_passed_over(self, tmp_path: Path) -> None:
         whole = {"audit": "told", "title": "Audit", "arguments": [], "began": 1.0}
@@ -255,7 +255,7 @@ class TestFilesOfResults:
                 place.mkdir(parents=True)
                 (place / "asked.json").write_text(json.dumps(whole), encoding="utf-8")
                 (place / file).write_text(json.dumps(facts), encoding="utf-8")
-                for path in ("/", "/state/told", "/audits/told/run", "/audits/told/release"):
+                for path in ("/", "/state/told", "/audits/told/decision", "/audits/told/data"):
                     assert visitor.get(path).status == 200, (file, facts, path)
                 shutil.rmtree(place)
 

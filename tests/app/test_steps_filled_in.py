@@ -1,4 +1,4 @@
-"""Who and when, the statistic and the promise: what their forms write, show live, keep and refuse."""
+"""The steps Data and Promise: what their forms write, show live, keep and refuse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ledger.asking import asked
 
 HOSTILE = "<img src=x onerror=alert(1)> \"q\" 's' -- " + "very long " * 20 + "end"
 WHO = {
-    "individual": "client", "way": "day", "time": "day", "column": "", "expression": "", "subsamples": "365",
+    "individual": "client", "way": "day", "time": "day", "each": "", "expression": "", "subsamples": "365",
     "fraction": "0.5", "unidentified": "error", "timezone": "",
 }  # fmt: skip
 MEAN = {
@@ -70,11 +70,20 @@ def waiting(visitor: Visitor, path: str) -> str:
 
 def live(visitor: Visitor, path: str, page: str, fields: Any) -> str:
     """What is shown beside the form, as people read it."""
-    return unescape(re.sub(r"<[^>]+>", "", visitor.post(path, fields, page=page).text))
+    return unescape(re.sub(r"<[^>]+>", "", visitor.post(path, whole(path, fields), page=page).text))
+
+
+def whole(path: str, fields: Any) -> Any:
+    """What the form of the step Data sends, if some of its fields are these."""
+    given = list(fields.items()) if isinstance(fields, dict) else list(fields)
+    if "/data" not in path:
+        return given
+    names = {key for key, _ in given}
+    return [*given, *((key, value) for key, value in {**WHO, **MEAN}.items() if key not in names)]
 
 
 def send(visitor: Visitor, path: str, fields: Any, **more: Any) -> Any:
-    return visitor.post(path, fields, page=f"{path}{'&' if '?' in path else '?'}wait=1", **more)
+    return visitor.post(path, whole(path, fields), page=f"{path}{'&' if '?' in path else '?'}wait=1", **more)
 
 
 def chosen(text: str, field: str) -> list[str]:
@@ -89,21 +98,21 @@ class TestWhoAndWhen:
         self, desk: RunningDesk, visitor: Visitor, name: str
     ) -> None:
         before = (desk.folder / f"{name}.toml").read_bytes()
-        first = visitor.get(f"/audits/{name}/people")
+        first = visitor.get(f"/audits/{name}/data")
         assert first.status == 200
-        page = waiting(visitor, f"/audits/{name}/people")
+        page = waiting(visitor, f"/audits/{name}/data")
         assert chosen(page, "individual") == ["client"]
         assert chosen(page, "way") == ["day"]
         assert (desk.folder / f"{name}.toml").read_bytes() == before
 
     def test_counts_and_the_smallest_delta_that_they_support(self, visitor: Visitor, name: str) -> None:
-        path = f"/audits/{name}/people"
-        said = live(visitor, f"{path}/counts", f"{path}?wait=1", WHO)
+        path = f"/audits/{name}/data"
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", WHO)
         assert "40 days, 8 people: enough for delta ≥ 0.072." in said  # 1 - 0.05^(1/40) = 0.0722
-        weeks = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "way": "week"})
+        weeks = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "way": "week"})
         assert "6 weeks, 8 people" in weeks
         assert "6 databases give no upper bound" in weeks
-        samples = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "way": "samples", "subsamples": "59"})
+        samples = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "way": "samples", "subsamples": "59"})
         assert "59 random samples, 8 people: enough for delta ≥ 0.05." in samples
         assert "secret" in samples or "who was sampled" in samples
 
@@ -112,7 +121,7 @@ class TestWhoAndWhen:
         [
             ({}, {"individual": ("client",), "database": "day"}),
             ({"way": "month"}, {"database": "date_trunc('month', day)"}),
-            ({"way": "column", "column": "region"}, {"database": "region"}),
+            ({"way": "column", "each": "region"}, {"database": "region"}),
             ({"way": "samples", "subsamples": "50", "fraction": "0.25"}, {"subsamples": 50, "fraction": 0.25}),
             ({"way": "sql", "expression": "dayofyear(day)"}, {"database": "dayofyear(day)"}),
             (
@@ -124,25 +133,25 @@ class TestWhoAndWhen:
     def test_what_is_chosen_is_written_and_shown_again(
         self, desk: RunningDesk, visitor: Visitor, name: str, fields: dict[str, str], written: dict[str, Any]
     ) -> None:
-        path = f"/audits/{name}/people"
+        path = f"/audits/{name}/data"
         answer = send(visitor, path, {**WHO, **fields}, follow=False)
-        assert answer.headers["location"] == f"/audits/{name}/statistic"
+        assert answer.headers["location"] == f"/audits/{name}/promise"
         settled = settings(desk, name)
         assert {key: getattr(settled, key) for key in written} == written
         assert chosen(waiting(visitor, path), "way") == [fields.get("way", "day")]
 
     def test_several_columns_may_say_who(self, desk: RunningDesk, visitor: Visitor, name: str) -> None:
         fields = [*WHO.items(), ("individual", "region")]
-        send(visitor, f"/audits/{name}/people", fields)
+        send(visitor, f"/audits/{name}/data", fields)
         assert settings(desk, name).individual == ("client", "region")
-        assert set(chosen(waiting(visitor, f"/audits/{name}/people"), "individual")) == {"client", "region"}
+        assert set(chosen(waiting(visitor, f"/audits/{name}/data"), "individual")) == {"client", "region"}
 
     @pytest.mark.parametrize(
         ("fields", "field", "says"),
         [
             ({"individual": "absent"}, "individual", "Whom a row belongs to must be"),
             ({"way": "day", "time": "client"}, "time", "must be a column of dates"),
-            ({"way": "column", "column": "client"}, "column", "each person would be a database"),
+            ({"way": "column", "each": "client"}, "each", "each person would be a database"),
             ({"way": "samples", "subsamples": "1"}, "subsamples", "from 2 to"),
             ({"way": "samples", "fraction": "<b>2"}, "fraction", "between 0 and 1"),
             ({"way": "sql", "expression": "absent + 1"}, "database", "must name a column"),
@@ -156,7 +165,7 @@ class TestWhoAndWhen:
         self, desk: RunningDesk, visitor: Visitor, name: str, fields: dict[str, str], field: str, says: str
     ) -> None:
         before = (desk.folder / f"{name}.toml").read_bytes()
-        answer = send(visitor, f"/audits/{name}/people", {**WHO, "subsamples": "77", **fields})
+        answer = send(visitor, f"/audits/{name}/data", {**WHO, "subsamples": "77", **fields})
         assert answer.status == 400
         wrong = re.search(rf'id="wrong-{field}"[^>]*>([^<]*)<', answer.text)
         assert wrong
@@ -171,8 +180,8 @@ class TestWhoAndWhen:
 
     def test_rows_without_a_person_are_a_choice(self, desk: RunningDesk, visitor: Visitor) -> None:
         name = audit_of(desk, sales(days=35, people=4) + b"2024-01-03,,5.0,north\n")
-        path = f"/audits/{name}/people"
-        said = live(visitor, f"{path}/counts", f"{path}?wait=1", WHO)
+        path = f"/audits/{name}/data"
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", WHO)
         assert "1 of" in said
         assert "rows have no person" in said
         answer = send(visitor, path, WHO)
@@ -183,50 +192,50 @@ class TestWhoAndWhen:
     def test_ids_that_look_like_row_numbers(self, desk: RunningDesk, visitor: Visitor) -> None:
         rows = b"transaction_id,day,x\n" + b"".join(b"%d,2024-01-%02d,1\n" % (k, 1 + k % 28) for k in range(56))
         name = audit_of(desk, rows)
-        path = f"/audits/{name}/people"
-        said = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "individual": "transaction_id"})
+        path = f"/audits/{name}/data"
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "individual": "transaction_id"})
         assert "does it number rows, rather than people?" in said
 
-    @pytest.mark.parametrize(("first", "starts"), [("day", "2026-01-"), ("month", "2026-0")])
-    def test_dates_that_could_be_swapped(self, desk: RunningDesk, visitor: Visitor, first: str, starts: str) -> None:
+    def test_dates_that_could_be_swapped_are_refused_with_a_hint(self, desk: RunningDesk, visitor: Visitor) -> None:
         rows = b"client;day;x\n" + b"".join(b"p%d;0%d/01/2026;1,5\n" % (k % 5, 1 + k % 9) for k in range(40))
         name = audit_of(desk, rows)
-        for step in ("data/preview", "people/form", "statistic/form"):
-            shown = visitor.get(f"/audits/{name}/{step}").text
-            assert "Dates must tell the day from the month" in unescape(shown)
-            assert f'action="/audits/{name}/dates"' in shown
-        wrong = send(visitor, f"/audits/{name}/people", WHO)
-        assert wrong.status == 400
-        page = f"/audits/{name}/people?wait=1"
-        answer = visitor.post(f"/audits/{name}/dates", {"first": first, "column": "day"}, page=page, follow=False)
-        assert answer.headers["location"] == f"/audits/{name}/people"
-        (copy,) = settings(desk, name).files
-        lines = (desk.folder / copy).read_text().splitlines()
-        assert len(lines) == 41
-        assert lines[0] == "client,day,x"
-        assert all(line.split(",")[1].startswith(starts) for line in lines[1:])
-        said = live(visitor, f"/audits/{name}/people/counts", page, WHO)
-        assert "9 days, 5 people" in said
-        again = visitor.post(f"/audits/{name}/dates", {"first": "year", "column": "day"}, page=page)
-        assert again.status == 400
+        for step in ("data/preview", "data/form"):
+            shown = unescape(visitor.get(f"/audits/{name}/{step}").text)
+            assert "Dates must tell the day from the month" in shown
+            assert "Hint:" in shown
+        assert send(visitor, f"/audits/{name}/data", WHO).status == 400
+
+    def test_values_that_are_in_one_database_each_are_no_people(self, desk: RunningDesk, visitor: Visitor) -> None:
+        """A basket is bought once, a household comes back: the one that comes back is suggested."""
+        rows = [f"{40 * day + k},2024-01-{1 + day:02d},h{k},1.5" for day in range(31) for k in range(20) for _ in "ab"]
+        name = audit_of(desk, "\n".join(["basket_id,day,household,amount", *rows]).encode())
+        path = f"/audits/{name}/data"
+        assert chosen(waiting(visitor, path), "individual") == ["household"]
+        right = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "individual": "household"})
+        assert "31 days, 20 people" in right
+        assert "A person is in 31 of them on average." in right
+        assert "rather than people" not in right
+        wrong = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "individual": "basket_id"})
+        assert "620 people" in wrong
+        assert "Nobody is in more than one database." in wrong
 
     def test_each_file_may_be_a_database(self, desk: RunningDesk, visitor: Visitor) -> None:
         for number in range(3):
             (desk.folder / f"ward-{number}.csv").write_text("client,x\n" + "".join(f"p{k},{k}\n" for k in range(9)))
         (desk.folder / "wards.toml").write_text('files = ["ward-*.csv"]')
-        path = "/audits/wards/people"
+        path = "/audits/wards/data"
         assert "Each file (3)" in waiting(visitor, path)
-        assert "3 files, 9 people" in live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "way": "files"})
-        send(visitor, path, {**WHO, "way": "files"})
+        assert "3 files, 9 people" in live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "way": "files"})
+        send(visitor, path, {**WHO, "way": "files", "column": "x"})
         assert settings(desk, "wards").database is None
         assert chosen(waiting(visitor, path), "way") == ["files"]
 
     def test_moments_need_a_time_zone(self, desk: RunningDesk, visitor: Visitor) -> None:
         rows = b"client,at,x\n" + b"".join(b"p%d,2024-01-%02dT23:30:00Z,1\n" % (k % 5, 1 + k % 28) for k in range(99))
         name = audit_of(desk, rows)
-        path = f"/audits/{name}/people"
+        path = f"/audits/{name}/data"
         assert "Europe/Paris" in waiting(visitor, path)
-        said = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "time": "at"})
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "time": "at"})
         assert "Days begin at midnight in UTC" in said
 
     @pytest.mark.parametrize(
@@ -238,27 +247,26 @@ class TestWhoAndWhen:
     )
     def test_a_table_without_rows(self, desk: RunningDesk, visitor: Visitor, content: bytes, says: str) -> None:
         name = audit_of(desk, content)
-        for step in ("people", "statistic"):
-            assert says in visitor.get(f"/audits/{name}/{step}/form").text
-            assert says in waiting(visitor, f"/audits/{name}/{step}")
+        assert says in visitor.get(f"/audits/{name}/data/form").text
+        assert says in waiting(visitor, f"/audits/{name}/data")
 
     def test_one_row_and_no_column_that_fits(self, desk: RunningDesk, visitor: Visitor) -> None:
         name = audit_of(desk, b"a,a\ntrue,false\n")
-        path = f"/audits/{name}/people"
+        path = f"/audits/{name}/data"
         page = waiting(visitor, path)
         assert "No column looks like it" in page
         assert "No column holds dates" in page
-        said = live(visitor, f"{path}/counts", f"{path}?wait=1", {**WHO, "individual": "a", "way": "samples"})
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", {**WHO, "individual": "a", "way": "samples"})
         assert "365 random samples, 1 person" in said
         assert "several people" in said
-        assert "No column holds numbers" in waiting(visitor, f"/audits/{name}/statistic")
+        assert "No column holds numbers" in waiting(visitor, f"/audits/{name}/data")
 
     def test_files_outside_the_folder_are_not_read(self, desk: RunningDesk, visitor: Visitor, tmp_path: Path) -> None:
         outside = tmp_path / "secret.csv"
         outside.write_text("client,day\nmrs-secret,2024-01-01\n")
         for number, source in enumerate([str(outside), f"SELECT * FROM '{outside}'", f"{tmp_path}/*.csv"]):
             (desk.folder / f"evil-{number}.toml").write_text(f"files = [{json.dumps(source)}]")
-            for step in ("data/preview", "people/form", "statistic/form"):
+            for step in ("data/preview", "data/form"):
                 shown = visitor.get(f"/audits/evil-{number}/{step}").text
                 assert "must be" in shown
                 assert "mrs-secret" not in shown
@@ -266,12 +274,11 @@ class TestWhoAndWhen:
 
     def test_nothing_chosen_yet(self, desk: RunningDesk, visitor: Visitor) -> None:
         (desk.folder / "bare.toml").write_text("top = 3\n")
-        for step in ("people", "statistic"):
-            assert "must be chosen first" in visitor.get(f"/audits/bare/{step}/form").text
+        assert "must be chosen first" in visitor.get("/audits/bare/data/form").text
         assert visitor.get("/audits/bare/promise").status == 200
 
     def test_an_audit_that_was_changed_elsewhere(self, visitor: Visitor, name: str) -> None:
-        for step, fields in (("people", WHO), ("statistic", MEAN), ("promise", USUAL)):
+        for step, fields in (("data", WHO), ("promise", USUAL)):
             answer = send(visitor, f"/audits/{name}/{step}", {**fields, "seen": "0" * 16})
             assert answer.status == 409
             assert "changed elsewhere" in answer.text
@@ -295,8 +302,8 @@ class TestStatistic:
     def test_the_sql_is_shown_written_and_its_choices_are_remembered(
         self, desk: RunningDesk, visitor: Visitor, ready: str, fields: dict[str, str], sql: str, gives: str
     ) -> None:
-        path = f"/audits/{ready}/statistic"
-        said = live(visitor, f"{path}/shown", f"{path}?wait=1", {**MEAN, **fields})
+        path = f"/audits/{ready}/data"
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", {**MEAN, **fields})
         assert sql in said
         assert gives in said
         answer = send(visitor, path, {**MEAN, **fields, "unit": "€"}, follow=False)
@@ -311,7 +318,7 @@ class TestStatistic:
             assert f'value="{fields["holds_value"]}"' in unescape(page)
 
     def test_a_query_of_another_hand_is_shown_as_sql(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
-        path = f"/audits/{ready}/statistic"
+        path = f"/audits/{ready}/data"
         send(visitor, path, MEAN)
         toml = desk.folder / f"{ready}.toml"
         toml.write_text(toml.read_text().replace('"avg(amount)"', '"max(amount) </textarea>"'))
@@ -325,7 +332,7 @@ class TestStatistic:
             assert chosen(waiting(visitor, path), "mode") == ["sql"]
 
     def test_conditions(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
-        path = f"/audits/{ready}/statistic"
+        path = f"/audits/{ready}/data"
         rows = [("region", "is one of", "north, south"), ("", "=", ""), ("day", "≥", "2024-01-05")]
         conditions = [
             (f"where_{part}", row[place]) for row in rows for place, part in enumerate(("column", "operator", "value"))
@@ -347,7 +354,7 @@ class TestStatistic:
         before = (desk.folder / f"{ready}.toml").read_bytes()
         rows = [("where_column", "region"), ("where_operator", "="), ("where_value", "kept")]
         fields = [(key, value) for key, value in MEAN.items() if key != "do"]
-        answer = send(visitor, f"/audits/{ready}/statistic", [*fields, *rows, ("do", "more")])
+        answer = send(visitor, f"/audits/{ready}/data", [*fields, *rows, ("do", "more")])
         assert answer.status == 200
         assert answer.text.count('name="where_value"') == 2
         assert 'value="kept"' in answer.text
@@ -371,7 +378,7 @@ class TestStatistic:
         self, desk: RunningDesk, visitor: Visitor, ready: str, fields: dict[str, str], field: str, says: str
     ) -> None:
         before = (desk.folder / f"{ready}.toml").read_bytes()
-        answer = send(visitor, f"/audits/{ready}/statistic", {**MEAN, "holds_value": "kept", **fields})
+        answer = send(visitor, f"/audits/{ready}/data", {**MEAN, "holds_value": "kept", **fields})
         assert answer.status == 400
         wrong = re.search(rf'id="wrong-{field}"[^>]*>([^<]*)<', answer.text)
         assert wrong
@@ -381,7 +388,7 @@ class TestStatistic:
         assert fields.get("query", "") in unescape(answer.text)
 
     def test_a_list_of_statistics(self, desk: RunningDesk, visitor: Visitor, ready: str) -> None:
-        path = f"/audits/{ready}/statistic"
+        path = f"/audits/{ready}/data"
         first = send(visitor, path, {**MEAN, "do": "another"}, follow=False)
         assert first.headers["location"] == f"{path}?which=1"
         twice = send(visitor, f"{path}?which=1", MEAN)
@@ -402,40 +409,28 @@ class TestStatistic:
         send(visitor, f"{path}?which=0", {"do": "remove"})
         assert settings(desk, ready).query == ("count(*)",)
 
-    def test_before_it_is_said_who_and_when(self, desk: RunningDesk, visitor: Visitor, name: str) -> None:
-        path = f"/audits/{name}/statistic"
-        said = live(visitor, f"{path}/shown", f"{path}?wait=1", MEAN)
-        assert "avg(amount)" in said
-        assert "who and when" in said
-        assert send(visitor, path, {**MEAN, "measure": "people"}).status == 400
-        send(visitor, path, MEAN)
-        assert settings(desk, name).query == ("avg(amount)",)
-
     def test_names_of_several_lines(self, desk: RunningDesk, visitor: Visitor) -> None:
-        rows = "".join(f"p{k % 7},2024-01-{1 + k % 28:02},{k},{k % 2}\n" for k in range(60))
+        rows = "".join(f"p{k % 5},2024-01-{1 + k % 28:02},{k},{k % 2}\n" for k in range(60))
         name = audit_of(desk, f'"the\nclient",day,"the\namount"," kind "\n{rows}'.encode())
-        send(visitor, f"/audits/{name}/people", {**WHO, "individual": "the\r\nclient"})
+        send(visitor, f"/audits/{name}/data", {**WHO, "individual": "the\r\nclient", "column": "the\r\namount"})
         assert settings(desk, name).individual == ("the\nclient",)
-        assert chosen(waiting(visitor, f"/audits/{name}/people"), "individual") == ["the\nclient"]
-        fields = {**MEAN, "column": "the\r\namount", "by": settings(desk, name).individual[0]}
-        refused = send(visitor, f"/audits/{name}/statistic", fields)
+        assert chosen(waiting(visitor, f"/audits/{name}/data"), "individual") == ["the\nclient"]
+        fields = {**WHO, **MEAN, "individual": "the\r\nclient", "column": "the\r\namount", "by": "the\r\nclient"}
+        refused = send(visitor, f"/audits/{name}/data", fields)
         assert "identifies" in refused.text
-        send(visitor, f"/audits/{name}/statistic", {**fields, "by": ""})
+        send(visitor, f"/audits/{name}/data", {**fields, "by": ""})
         assert settings(desk, name).query == ('avg("the\namount")',)
-        assert chosen(waiting(visitor, f"/audits/{name}/statistic"), "mode") == ["build"]
+        assert chosen(waiting(visitor, f"/audits/{name}/data"), "mode") == ["build"]
 
     def test_hostile_names(self, desk: RunningDesk, visitor: Visitor) -> None:
         quoted = HOSTILE.replace('"', '""')
         rows = f'"{quoted}",client,day,x,x\n' + "".join(
-            f'"</option>{k % 2}",p{k % 7},2024-01-{1 + k % 28:02},{k},1\n' for k in range(200)
+            f'"</option>{k % 3}",p{k % 7},2024-01-{1 + k % 28:02},{k},1\n' for k in range(200)
         )
         name = audit_of(desk, rows.encode())
-        path = f"/audits/{name}/people"
-        columns = [*WHO.items(), ("individual", HOSTILE)]
-        send(visitor, path, columns)
+        path = f"/audits/{name}/data"
+        send(visitor, path, [*WHO.items(), ("individual", HOSTILE), ("column", "x")])
         assert settings(desk, name).individual == ("client", HOSTILE)
-        send(visitor, path, WHO)
-        path = f"/audits/{name}/statistic"
         fields = {
             **MEAN,
             "column": "x",
@@ -444,13 +439,13 @@ class TestStatistic:
             "where_operator": "≠",
             "where_value": "'",
         }
-        said = live(visitor, f"{path}/shown", f"{path}?wait=1", fields)
-        assert "a table of 2 numbers" in said
+        said = live(visitor, f"{path}/live", f"{path}?wait=1", fields)
+        assert "a table of 3 numbers" in said
         send(visitor, path, fields)
         (query,) = settings(desk, name).query
         assert f'"{quoted}"' in query
-        pages = [waiting(visitor, f"/audits/{name}/{step}") for step in ("people", "statistic")]
-        pages.append(visitor.post(f"{path}/shown", fields, page=f"{path}?wait=1").text)
+        pages = [waiting(visitor, path)]
+        pages.append(visitor.post(f"{path}/live", whole(path, fields), page=f"{path}?wait=1").text)
         for page in pages:
             assert "<img" not in page
             assert "</option>0" not in page
@@ -460,11 +455,11 @@ def test_one_column_is_not_taken_for_another(desk: RunningDesk, visitor: Visitor
     rows = "".join(f"p{k % 7},a{k % 3},b{k % 5}\n" for k in range(60))
     name = audit_of(desk, f'client,x y,"""x y"""\n{rows}'.encode())
     for column, count in (("x y", 3), ('"x y"', 5)):
-        fields = {**WHO, "way": "column", "column": column}
-        said = live(visitor, f"/audits/{name}/people/counts", f"/audits/{name}/people?wait=1", fields)
+        fields = {**WHO, "way": "column", "each": column, "measure": "count"}
+        said = live(visitor, f"/audits/{name}/data/live", f"/audits/{name}/data?wait=1", fields)
         assert f"{count} databases, 7 people" in said
-        send(visitor, f"/audits/{name}/people", fields)
-        assert chosen(waiting(visitor, f"/audits/{name}/people"), "column") == [column]
+        send(visitor, f"/audits/{name}/data", fields)
+        assert chosen(waiting(visitor, f"/audits/{name}/data"), "each") == [column]
 
 
 @pytest.mark.parametrize("way", ["day", "column", "samples"])
@@ -474,16 +469,17 @@ def test_the_command_line_takes_what_was_filled_in(
     quoted = HOSTILE.replace('"', '""')
     rows = "".join(f'"{k % 2}",p{k % 7},2024-01-{1 + k % 28:02},{k}\n' for k in range(100))
     name = audit_of(desk, f'"{quoted}",client,Jour de l\'année,x\n{rows}'.encode())
-    who = {**WHO, "time": "Jour de l'année", "column": HOSTILE, "subsamples": "40"}
-    send(visitor, f"/audits/{name}/people", {**who, "way": way})
+    who = {**WHO, "time": "Jour de l'année", "each": HOSTILE, "subsamples": "40", "way": way}
     condition = {"where_column": HOSTILE, "where_operator": "≥", "where_value": "0"}
-    send(visitor, f"/audits/{name}/statistic", {**MEAN, "column": "x", **condition})
-    visitor.post(f"/audits/{name}/promise", USUAL, follow=False)
+    send(visitor, f"/audits/{name}/data", {**who, **MEAN, "column": "x", **condition})
+    (desk.folder / f"{name}.toml").write_text(
+        (desk.folder / f"{name}.toml").read_text() + 'target = ["delta <= 0.05 at 0.1"]\n'
+    )
     monkeypatch.chdir(desk.folder)
     outcome = CliRunner().invoke(check, [f"{name}.toml", "--dry-run"])
     assert outcome.exception is None, outcome.output
     assert "is valid" in outcome.output
-    assert chosen(waiting(visitor, f"/audits/{name}/people"), "way") == [way]
+    assert chosen(waiting(visitor, f"/audits/{name}/data"), "way") == [way]
 
 
 class TestPromise:
@@ -509,7 +505,7 @@ class TestPromise:
     ) -> None:
         path = f"/audits/{ready}/promise"
         answer = visitor.post(path, {**USUAL, **fields}, follow=False)
-        assert answer.headers["location"] == f"/audits/{ready}/run"
+        assert answer.headers["location"] == f"/audits/{ready}/decision"
         settled = settings(desk, ready)
         assert {key: getattr(settled, key) for key in written} == written
         settled.check_known()
@@ -588,30 +584,29 @@ class TestPromise:
         path = f"/audits/{ready}/promise"
         assert "Nothing was released" in visitor.get(path).text
         ledger = empriv.Ledger(desk.folder / "releases.ledger", policy=empriv.Policy(queries=3))
-        (desk.folder / "evil.toml").write_text('ledger = "../releases.ledger"')
-        assert "must be in the folder" in visitor.get("/audits/evil/promise/ledger").text
         try:
             page = visitor.get(path).text
-            assert chosen(page, "ledger") == ["yes"]
-            held = visitor.get(f"{path}/ledger").text
-            assert "no release yet" in held
-            assert "at most 3 queries" in held
-            said = live(visitor, f"{path}/said", path, {**USUAL, "ledger": "yes"})
+            assert chosen(page, "ledger") == ["releases.ledger"]
+            said = live(visitor, f"{path}/said", path, {**USUAL, "ledger": "releases.ledger"})
+            assert "no release yet" in said
+            assert "at most 3 queries" in said
+            outside = {**USUAL, "ledger": "../releases.ledger"}
+            assert "must be in the folder" in visitor.post(path, outside).text
             assert "No earlier release is from these databases" in said
-            more = {**USUAL, "ledger": "yes", "known": "some", "calendar": "yes"}
+            more = {**USUAL, "ledger": "releases.ledger", "known": "some", "calendar": "yes"}
             assert 'id="wrong-known"' in visitor.post(path, more).text
             (source,) = settings(desk, ready).files
             data = empriv.databases(source, database="day", individual="client")
             for day, origin in (("2024-01-01", describe(data)), ("elsewhere", None)):
                 release = asked("<b>count(*)", identity=identity_of([day], origin), database=day)
                 ledger.release(release, lambda: 1.0)
-            held = visitor.get(f"{path}/ledger").text
+            held = visitor.post(f"{path}/said", {**USUAL, "ledger": "releases.ledger"}, page=path).text
             assert "holds 2 releases, 1 of them from these databases" in held
             assert "&lt;b&gt;count(*)" in held
-            said = live(visitor, f"{path}/said", path, {**USUAL, "ledger": "yes"})
+            said = live(visitor, f"{path}/said", path, {**USUAL, "ledger": "releases.ledger"})
             assert "counted with 1 earlier release (" in said
             assert "the calendar is not counted as known" in said
-            visitor.post(path, {**USUAL, "ledger": "yes", "scope": "shop"}, follow=False)
+            visitor.post(path, {**USUAL, "ledger": "releases.ledger", "scope": "shop"}, follow=False)
             assert (settings(desk, ready).ledger, settings(desk, ready).scope) == ("releases.ledger", "shop")
             visitor.post(path, USUAL, follow=False)
             assert settings(desk, ready).ledger is None
@@ -631,14 +626,12 @@ def test_a_database_file_asks_which_of_its_tables(desk: RunningDesk, visitor: Vi
         page = visitor.post("/new", {"way": "files", "files": path.name})
         assert page.status == 200
     assert settings(desk, "ward1").table == "stays"
-    asked = visitor.get("/audits/ward2/data/preview").text
+    asked = visitor.get("/audits/ward2/data/form").text
     assert 'value="patients"' in asked
     assert "stays &lt;b&gt;" in asked
-    assert "Next: who and when" not in asked
-    visitor.post("/audits/ward2/data", {"way": "table", "table": "stays <b>"})
+    visitor.post("/audits/ward2/data/source", {"way": "table", "table": "stays <b>"}, page="/audits/ward2/data")
     assert settings(desk, "ward2").table == "stays <b>"
     seen = visitor.get("/audits/ward2/data/preview").text
-    assert "Next: who and when" in seen
     assert '<td data-l="From">2.5</td>' in seen
 
 
@@ -656,15 +649,15 @@ def test_tables_of_a_duckdb_file_are_those_that_hold_rows(tmp_path: Path) -> Non
 def test_readings_are_cut_into_hours_and_days_are_not(desk: RunningDesk, visitor: Visitor) -> None:
     rows = [f"2024-03-{day:02d} {hour:02d}:30:00,m{k},1.5" for day in range(1, 4) for hour in range(24) for k in (1, 2)]
     hourly = audit_of(desk, "\n".join(["t,meter,kwh", *rows]).encode())
-    form = {**WHO, "individual": "meter", "way": "hour", "time": "t"}
-    assert 'value="hour"' in visitor.get(f"/audits/{hourly}/people?wait=1").text
-    told = visitor.post(f"/audits/{hourly}/people/counts", form, page=f"/audits/{hourly}/people?wait=1").text
+    form = {**WHO, **MEAN, "individual": "meter", "way": "hour", "time": "t", "column": "kwh"}
+    assert 'value="hour"' in visitor.get(f"/audits/{hourly}/data?wait=1").text
+    told = visitor.post(f"/audits/{hourly}/data/live", form, page=f"/audits/{hourly}/data?wait=1").text
     assert "72 hours, 2 people" in told
     assert "From 2024-03-01 to 2024-03-03 23:00:00." in told
-    visitor.post(f"/audits/{hourly}/people", form, page=f"/audits/{hourly}/people?wait=1")
+    visitor.post(f"/audits/{hourly}/data", form, page=f"/audits/{hourly}/data?wait=1")
     assert settings(desk, hourly).database == "date_trunc('hour', t)"
     daily = audit_of(desk, sales(days=40, people=8))
-    assert 'value="hour"' not in visitor.get(f"/audits/{daily}/people?wait=1").text
-    page = f"/audits/{daily}/people"
-    wrong = visitor.post(page, {**WHO, "way": "hour"}, page=f"{page}?wait=1")
+    assert 'value="hour"' not in visitor.get(f"/audits/{daily}/data?wait=1").text
+    page = f"/audits/{daily}/data"
+    wrong = visitor.post(page, {**WHO, **MEAN, "way": "hour"}, page=f"{page}?wait=1")
     assert (wrong.status, 'id="wrong-time"' in wrong.text) == (400, True)

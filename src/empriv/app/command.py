@@ -17,7 +17,7 @@ from empriv.errors import InputError
 @click.option(
     "--folder", metavar="DIR", default="empriv-desk", show_default=True, help="Where it keeps audits, noise and ledger."
 )
-@click.option("--demo", is_flag=True, help="Put the demo's data in the folder.")
+@click.option("--demo", is_flag=True, help="Open on the decision about the demo's data.")
 def app(source: str | None, port: int, no_browser: bool, folder: str, demo: bool) -> None:
     """Open a desk in the browser, on this machine alone: audits and releases without code.
 
@@ -42,13 +42,14 @@ def app(source: str | None, port: int, no_browser: bool, folder: str, demo: bool
             raise InputError(f"FILE must be there, got {source!r}.")
         named = (source if is_address(source) else os.path.realpath(source),)
     desk = Folder.opened(folder, named)
+    page = "/"
     if demo:
-        from empriv.app.choose_data import put_demo
+        from empriv.app.demo import start_demo
 
-        put_demo(desk)
+        page = f"/audits/{start_demo(desk)}/decision"
     browse = None
     if not no_browser:
         import webbrowser
 
         browse = webbrowser.open
-    serve(desk, port, browse=browse, say=lambda line: click.echo(line))
+    serve(desk, port, browse=browse, say=lambda line: click.echo(line), page=page)

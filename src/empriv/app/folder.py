@@ -28,8 +28,13 @@ AT_ONCE = 2.0
 """Seconds between files that one command writes, which a copy may put in another order."""
 _ELSEWHERE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:")  # somebody's home, a URL, or a drive
 _SERVERS = "servers.json"
-_FIGURES = (".json", ".key.json", ".noise.json", ".advice.json")  # of an audit
+_FIGURES = (".json", ".key.json", ".noise.json", ".advice.json", ".review.json")  # of an audit
 _MOST_BYTES = {".toml": 1 << 20, ".html": 1 << 26, ".json": 1 << 26}  # of what is read as a whole
+_MADE = (
+    ".toml", ".empriv", ".json", ".html", ".key.json", ".public.html", ".noise.empriv", ".noise.html", ".noise.json",
+    ".noise.key.json", ".advice.json", ".review.json",
+)  # fmt: skip
+_HEAD = 1 << 16  # bytes
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
 
@@ -62,9 +67,10 @@ class Folder:
     def own(self) -> Path:
         return self.path / OWN
 
-    @property
-    def ledger(self) -> Path:
-        return self.path / LEDGER
+    def ledgers(self) -> tuple[str, ...]:
+        """Names of the ledgers in the folder; no link, which may lead out of it."""
+        paths = (path for path in self.path.glob("*.ledger") if path.is_file() and not path.is_symlink())
+        return tuple(sorted(path.name for path in paths))
 
     def file(self, name: str, ending: str) -> Path:
         """A file of an audit: ``folder.file("sales", ".empriv")``."""
@@ -103,6 +109,11 @@ class Folder:
                 if _NAME.fullmatch(name) and self.written(name, ending) is not None:
                     latest[name] = max(latest.get(name, 0.0), path.stat().st_mtime)
         return tuple(sorted(latest, key=lambda name: (-latest[name], name)))
+
+    def made_files(self, name: str) -> tuple[Path, ...]:
+        """The files that commands and the app wrote of an audit: no rows, no ledger, nothing of somebody else."""
+        paths = (self.written(name, ending) for ending in _MADE)
+        return tuple(path for path in paths if path is not None and _is_made(path))
 
     def new_name(self, title: str) -> str:
         """A name for a new audit, made of a title."""
@@ -216,6 +227,17 @@ class Folder:
             return path is not None and kind_of(path) == kind
         except EmprivError:
             return False
+
+
+def _is_made(path: Path) -> bool:
+    """Whether a file is one that empriv wrote, by what it says of itself: sales.json may be somebody's table."""
+    if path.suffix == ".toml":
+        return True
+    with path.open("rb") as file:
+        start = file.read(_HEAD)
+    if path.suffix == ".json":
+        return b'"format": "empriv' in start or path.name.endswith(".key.json")
+    return path.suffix == ".empriv" or (b"Content-Security-Policy" in start and b"empriv" in start)
 
 
 def _numbered(stem: str) -> Iterator[str]:

@@ -37,7 +37,7 @@ _WRITTEN_PAGE = (
 """Of a report, whose file may come from anybody: its script belongs to no site, so that it reads and does nothing here,
 and it reaches no network. What it brings along, a Content-Security-Policy of its own, holds besides."""
 _LINK = re.compile(r"""( (?:href|src|action|data-(?:load|poll|live|reload))=")(/[^"]*)""")
-_WRITTEN = re.compile(r"/audits/[^/]+/written/|/compare/page(?:\?|$)")
+_WRITTEN = re.compile(r"/audits/[^/]+/written/")
 """Addresses of pages that commands wrote."""
 _CLOSED = "This desk is closed to you. Open the address that `empriv app` printed in its terminal."
 
@@ -62,7 +62,11 @@ class Key:
     @property
     def address(self) -> str:
         """What to open."""
-        return f"http://127.0.0.1:{self.port}{self.root}/?{urlencode({'token': self.token})}"
+        return self.address_of("/")
+
+    def address_of(self, page: str) -> str:
+        """What to open to see a page first."""
+        return f"http://127.0.0.1:{self.port}{self.root}{page}?{urlencode({'token': self.token})}"
 
     @property
     def hosts(self) -> tuple[str, ...]:

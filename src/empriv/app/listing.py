@@ -7,6 +7,7 @@ or have been put there by somebody hostile: what cannot be read is listed with a
 from __future__ import annotations
 
 import json
+import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from empriv.app.folder import Folder
-from empriv.app.work import Work, all_work, changed_since
+from empriv.app.jobs import Job, all_jobs, changed_since
 from empriv.base.harmless import shortened, visible
 from empriv.base.storage import kind_of
+from empriv.cli.targets import parse_target
+from empriv.errors import EmprivError
+from empriv.words.decision import KINDS
 
 NOT_RUN, RUNNING, AUDITED, CHANGED, DAMAGED = "not run yet", "running", "audited", "settings changed since", "damaged"
 ENDINGS = (".toml", ".empriv")
 _FIGURES = "empriv audit figures"
 _MOST_BYTES = 1 << 24  # of a file with figures: those of ten thousand cells fit
 _SHOWN = 300
+KINDS_SHOWN = {"publish": "Publish", "change": "Publish changed", "stop": "Do not publish", "open": "Nothing decided"}
+"""What the list can be filtered by."""
 _NOT_AN_AUDIT = {
     "noise": "Saved noise, which `empriv release` takes.",
     "scan": "A scan, which `empriv show` takes.",
@@ -40,6 +46,8 @@ class Listed:
     state : one of `NOT_RUN`, `RUNNING`, `AUDITED`, `CHANGED`, `DAMAGED`, or how its last work ended
     asked : the query
     line : the decision in one line; of what is damaged, why
+    kind : of the decision: "publish", "change", "stop", or "open" where there is none
+    promise : what was promised, in figures
     figures : what NAME.json holds, or nothing
     saved : whether NAME.empriv holds an audit
     work : the latest piece of work on it
@@ -50,17 +58,21 @@ class Listed:
     state: str
     asked: str
     line: str
+    kind: str
+    promise: str
     figures: Mapping[str, Any]
     saved: bool
-    work: Work | None
+    job: Job | None
     when: float
 
     @property
     def step(self) -> str:
         """Where a click on it leads."""
-        if self.state == RUNNING:
-            return "run"
-        return "decision" if self.saved else "data"
+        return "decision" if self.saved or self.job is not None else "data"
+
+    @property
+    def day(self) -> str:
+        return time.strftime("%Y-%m-%d", time.localtime(self.when)) if self.when else ""
 
     @property
     def databases(self) -> str:
@@ -84,23 +96,23 @@ class Listed:
 
     def matches(self, search: str) -> bool:
         """Whether all words of a search are in what is listed."""
-        text = " ".join((self.name, self.state, self.asked, self.line)).casefold()
+        text = " ".join((self.name, self.state, self.asked, self.line, self.promise, self.day)).casefold()
         return all(word in text for word in search.casefold().split())
 
 
 def listed(folder: Folder, search: str = "") -> tuple[Listed, ...]:
     """All audits that a search finds, latest first."""
-    works: dict[str, list[Work]] = {}
-    for work in all_work(folder):
-        works.setdefault(work.audit, []).append(work)
-    seen = (look_at(folder, name, works.get(name, ())) for name in folder.audits())
+    jobs: dict[str, list[Job]] = {}
+    for job in all_jobs(folder):
+        jobs.setdefault(job.audit, []).append(job)
+    seen = (look_at(folder, name, jobs.get(name, ())) for name in folder.audits())
     return tuple(audit for audit in seen if audit.matches(search))
 
 
-def look_at(folder: Folder, name: str, works: Sequence[Work] | None = None) -> Listed:
-    """One audit as it stands; ``works`` are all pieces of work on it, latest first, if they are known."""
-    works = tuple(all_work(folder, name)) if works is None else works
-    work = works[0] if works else None
+def look_at(folder: Folder, name: str, jobs: Sequence[Job] | None = None) -> Listed:
+    """One audit as it stands; ``jobs`` are all pieces of work on it, latest first, if they are known."""
+    jobs = tuple(all_jobs(folder, name)) if jobs is None else jobs
+    job = jobs[0] if jobs else None
     settings, damage = _settings(folder, name)
     figures = figures_of_file(folder, name)
     asked = figures.get("query") or settings.get("query") or ""
@@ -114,11 +126,13 @@ def look_at(folder: Folder, name: str, works: Sequence[Work] | None = None) -> L
     if ".empriv" in written and kind != "audit":
         damage = damage or _NOT_AN_AUDIT.get(str(kind), f"{name}.empriv is damaged, or not a file that empriv wrote.")
     decision = figures.get("decision")
-    line = str(decision.get("line", "")) if isinstance(decision, dict) else ""
+    decision = decision if isinstance(decision, dict) else {}
+    line, kind_shown = str(decision.get("line", "")), KINDS.get(str(decision.get("word")), "open")
     done = kind == "audit" or bool(figures)
-    state = _state(work, damage, done=done, changed=changed_since(folder, name, works))
+    state = _state(job, damage, done=done, changed=changed_since(folder, name, jobs))
     return Listed(
-        name, state, _short(asked), _short(damage if state == DAMAGED else line), figures, kind == "audit", work,
+        name, state, _short(asked), _short(damage if state == DAMAGED else line), kind_shown,
+        _short(_promise(settings)), figures, kind == "audit", job,
         max(written.values(), default=0.0),
     )  # fmt: skip
 
@@ -162,16 +176,27 @@ def _settings(folder: Folder, name: str) -> tuple[dict[str, Any], str]:
         return {}, f"{name}.toml cannot be read: it is not TOML."
 
 
-def _state(work: Work | None, damage: str, *, done: bool, changed: bool) -> str:
-    if work is not None and work.running:
+def _state(job: Job | None, damage: str, *, done: bool, changed: bool) -> str:
+    if job is not None and job.running:
         return RUNNING
     if damage:
         return DAMAGED
     if done:
         return CHANGED if changed else AUDITED
-    if work is not None and work.state in ("failed", "cancelled", "lost"):
-        return work.state
+    if job is not None and job.state in ("failed", "cancelled", "lost"):
+        return job.state
     return NOT_RUN
+
+
+def _promise(settings: Mapping[str, Any]) -> str:
+    """The promise of settings that nobody has checked."""
+    target = settings.get("target") or ()
+    texts = [target] if isinstance(target, str) else [text for text in target if isinstance(text, str)]
+    try:
+        parsed = [parse_target(text) for text in texts]
+    except EmprivError:
+        return "; ".join(texts)
+    return "; ".join(f"{p.figure.replace('_', ' ')} {p.limit:g} at epsilon {p.epsilon:g}" for p in parsed)
 
 
 def _count(number: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import traceback
 from collections.abc import Mapping
 from functools import cache
@@ -14,27 +13,16 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from empriv.app.aside import Aside
 from empriv.app.folder import Folder
 from empriv.app.guard import Key
-from empriv.app.work import changed_since
-from empriv.errors import EmprivError
+from empriv.app.jobs import changed_since
+from empriv.app.workers import WorkerPool
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# The steps of an audit in their order: the end of the address, and the name on the page.
-STEPS = {
-    "data": "Data",
-    "people": "Who and when",
-    "statistic": "The statistic",
-    "promise": "The promise",
-    "run": "Run",
-    "decision": "Decision",
-    "improve": "Improve",
-    "release": "Release",
-}
-_OF_RESULTS = ("run", "decision", "improve", "release")  # steps that show what a run gave
+STEPS = {"data": "Data", "promise": "Promise", "decision": "Decision"}
+"""The steps of an audit in their order: the end of the address, and the name on the page."""
 ELSEWHERE = "This audit was changed elsewhere since you opened the page. Here is what it says now."
 # By their place: to ask the package for them would import the report, and the first page would wait for numerics.
 _OWN, _OF_THE_REPORT = (Path(__file__).parents[1] / room / "templates" for room in ("app", "report"))
@@ -45,9 +33,9 @@ def folder_of(request: Request) -> Folder:
     return folder
 
 
-def aside_of(request: Request) -> Aside:
-    aside: Aside = request.app.state.aside
-    return aside
+def workers_of(request: Request) -> WorkerPool:
+    workers: WorkerPool = request.app.state.workers
+    return workers
 
 
 def show(request: Request, template: str, *, status: int = 200, **content: Any) -> Response:
@@ -60,7 +48,7 @@ def show(request: Request, template: str, *, status: int = 200, **content: Any) 
     everything = {
         "errors": {}, "step": None, "name": name, "mark": key.mark, "steps": STEPS, "folder": folder_of(request),
         "seen": "" if name is None else folder_of(request).seen(name),
-        "outdated": content.get("step") in _OF_RESULTS and changed_since(folder_of(request), str(name)), **content,
+        "outdated": content.get("step") == "decision" and changed_since(folder_of(request), str(name)), **content,
     }  # fmt: skip
     text = key.rooted(_environment().get_template(template).render(**everything))
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status_code=status)  # half a character may be named
@@ -87,25 +75,6 @@ class Forged(Exception):
 def changed_elsewhere(request: Request, form: Mapping[str, Any]) -> bool:
     """Whether the audit's settings have changed since the page was made that this form is on."""
     return str(form.get("seen", "")) != folder_of(request).seen(request.path_params["name"])
-
-
-def by_field(error: EmprivError, *fields: str) -> dict[str, str]:
-    """An error's sentence beside the field that it names, if it names one of these; else for the whole page."""
-    sentence = str(error)
-    for name in re.findall(r"`(?:--)?(\w+)`", sentence):
-        if name in fields:
-            return {name: sentence}
-    return {"": sentence}
-
-
-def by_label(error: EmprivError, labels: Mapping[str, str]) -> dict[str, str]:
-    """`by_field`, with the labels that people read in the place of names."""
-    return {field: in_words(sentence, labels) for field, sentence in by_field(error, *labels).items()}
-
-
-def in_words(sentence: object, labels: Mapping[str, str]) -> str:
-    """A sentence with labels in the place of names of fields."""
-    return re.sub(r"`(\w+)`", lambda name: labels.get(name[1], name[0]), str(sentence))
 
 
 async def forged(request: Request, error: Exception) -> Response:

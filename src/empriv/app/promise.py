@@ -12,10 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app.aside import engine_beside
 from empriv.app.folder import LEDGER
-from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
-from empriv.app.table_at_hand import databases_of, reach_of_audit, remembered
+from empriv.app.forms import by_label, number, whole_number
+from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show, workers_of
+from empriv.app.run import start_if_ready
+from empriv.app.source_preview import databases_of, reach_of_audit, remembered
+from empriv.app.workers import engine_beside
 from empriv.cli.config import NOTHING, Settings
 from empriv.cli.targets import goal_of
 from empriv.errors import EmprivError, InputError
@@ -63,21 +65,23 @@ async def promise(request: Request) -> Response:
     folder, name = folder_of(request), request.path_params["name"]
     settings = folder.settings(name)
     if request.method == "GET":
-        return _page(request, settings, typed_from(settings, there=folder.ledger.is_file()))
+        return _page(request, settings, typed_from(settings, ledgers=folder.ledgers()))
     form = await form_of(request)
     if changed_elsewhere(request, form):
-        return _page(request, settings, typed_from(settings, there=folder.ledger.is_file()), {"": ELSEWHERE}, 409)
+        return _page(request, settings, typed_from(settings, ledgers=folder.ledgers()), {"": ELSEWHERE}, 409)
     typed = typed_in(form)
     try:
         chosen = settings_from(settings, typed)
+        folder.check_inside(chosen.ledger or LEDGER)
         quantities = statistics_in(chosen.known)
         if quantities and settings.individual and settings.files:
             folder.check_sources(settings)
-            await aside_of(request).ask(check_quantities, chosen, quantities)
+            await workers_of(request).run(check_quantities, chosen, quantities)
         folder.write(name, chosen)
+        await start_if_ready(request, name, chosen)
     except EmprivError as error:
-        return _page(request, settings, typed, by_label(error, LABELS), 400)
-    return go(request, "run")
+        return _page(request, folder.settings(name), typed, by_label(error, LABELS), 400)
+    return go(request, "decision")
 
 
 async def promise_live(request: Request) -> Response:
@@ -91,7 +95,8 @@ async def promise_live(request: Request) -> Response:
         earlier = 0 if held is None else held.releases if held.here is None else held.here
         sentences = promise_of(chosen, earlier)
     except EmprivError as error:
-        return show(request, "live_problem.html", errors=by_label(error, LABELS))
+        errors = by_label(error, LABELS)
+        return show(request, "promise_said.html", sentences=(), warnings=(), held=None, targets=(), errors=errors)
     warnings = [] if held is None else [together_in_words(earlier, known=typed.known != NOTHING)]
     if chosen.individual and chosen.files:
         try:
@@ -102,18 +107,9 @@ async def promise_live(request: Request) -> Response:
         except EmprivError as error:
             warnings.append(str(error))
     return show(
-        request, "promise_said.html", sentences=sentences, warnings=list(filter(None, warnings)), targets=chosen.target
-    )
-
-
-async def ledger_shown(request: Request) -> Response:
-    """What was released before."""
-    settings = folder_of(request).settings(request.path_params["name"])
-    try:
-        held = await _held(request, replace(settings, ledger=settings.ledger or LEDGER))
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
-    return show(request, "promise_ledger.html", held=held)
+        request, "promise_said.html", sentences=sentences, warnings=list(filter(None, warnings)), held=held,
+        targets=chosen.target,
+    )  # fmt: skip
 
 
 async def _held(request: Request, settings: Settings) -> LedgerAtHand:
@@ -153,14 +149,14 @@ def check_quantities(settings: Settings, quantities: tuple[str, ...]) -> None:
     from empriv.cli.running import limits_of
     from empriv.collecting.looking import gives
 
-    for number, quantity in enumerate(quantities, start=1):
+    for place, quantity in enumerate(quantities, start=1):
         try:
             with engine_beside(**limits_of(settings)) as engine:
                 given = gives(engine, source_of(settings), quantity)
         except EmprivError as error:
-            raise InputError(f"`named` must be a word or SQL in every line. Statistic {number}: {error}") from None
+            raise InputError(f"`named` must be a word or SQL in every line. Statistic {place}: {error}") from None
         if given.names is not None:
-            raise InputError(f"`named` must be one number in every line, got several in statistic {number}.")
+            raise InputError(f"`named` must be one number in every line, got several in statistic {place}.")
 
 
 def typed_in(form: FormData) -> PromiseTyped:
@@ -169,13 +165,13 @@ def typed_in(form: FormData) -> PromiseTyped:
     return PromiseTyped(**{field: str(form.get(field) or "").strip() for field in fields})
 
 
-def typed_from(settings: Settings, *, there: bool) -> PromiseTyped:
-    """What a form holds at first; ``there`` says whether something was released before."""
+def typed_from(settings: Settings, *, ledgers: tuple[str, ...]) -> PromiseTyped:
+    """What a form holds at first; ``ledgers`` are those of the folder."""
     known = {(): AUTO, (AUTO,): AUTO, (NOTHING,): NOTHING}.get(settings.known, SOME)
     typed = PromiseTyped(
         times=str(settings.times or 1), known=known, named="\n".join(settings.known) if known == SOME else "",
         presence=settings.presence, scope=settings.scope,
-        ledger="yes" if settings.ledger is not None or (there and not settings.target) else "",
+        ledger=settings.ledger or ("" if settings.target or LEDGER not in ledgers else LEDGER),
     )  # fmt: skip
     if not settings.target:
         return typed
@@ -194,7 +190,7 @@ def typed_from(settings: Settings, *, there: bool) -> PromiseTyped:
 def settings_from(settings: Settings, typed: PromiseTyped) -> Settings:
     """Settings with what was typed; an error names the field that is wrong."""
     target = _target(settings, typed)
-    times = _whole_number("times", typed.times, 1, _MOST_TIMES)
+    times = whole_number("times", typed.times, 1, _MOST_TIMES)
     known = _known(typed)
     if settings.subsamples is not None and any(word == "calendar" or word.startswith("previous") for word in known):
         raise InputError("`known` must not be the calendar or previous answers: random samples have no order.")
@@ -207,7 +203,7 @@ def settings_from(settings: Settings, typed: PromiseTyped) -> Settings:
         raise InputError("`presence` must be both or random.")
     chosen = replace(
         settings, target=target, epsilon=_epsilons(target), times=None if times == 1 else times, known=known,
-        presence=typed.presence, ledger=(settings.ledger or LEDGER) if typed.ledger else None, scope=typed.scope,
+        presence=typed.presence, ledger=typed.ledger or None, scope=typed.scope,
     )  # fmt: skip
     chosen.check_known()
     return chosen
@@ -249,31 +245,11 @@ def _target(settings: Settings, typed: PromiseTyped) -> tuple[str, ...]:
         return (f"delta <= {delta:g} at {epsilon:g}",)
     if typed.preset != OWN:
         raise InputError("`preset` must be chosen.")
-    epsilon = _number("epsilon", typed.epsilon, math.inf)
+    epsilon = number("epsilon", typed.epsilon)
     limits = {name: getattr(typed, name) for name in ("delta", "total_risk") if getattr(typed, name)}
     if not limits:
         raise InputError("`delta` must be a number from 0 to 1, or total risk one.")
-    return tuple(f"{name} <= {_number(name, text, 1.0):g} at {epsilon:g}" for name, text in limits.items())
-
-
-def _number(field: str, text: str, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= most or math.isinf(value):
-        raise InputError(f"`{field}` must be a number {'of at least 0' if math.isinf(most) else 'from 0 to 1'}.")
-    return value + 0.0
-
-
-def _whole_number(field: str, text: str, least: int, most: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        raise InputError(f"`{field}` must be a whole number from {least} to {most:,}.")
-    return value
+    return tuple(f"{name} <= {number(name, text, most=1.0):g} at {epsilon:g}" for name, text in limits.items())
 
 
 def _known(typed: PromiseTyped) -> tuple[str, ...]:
@@ -320,7 +296,7 @@ def _page(
     ]
     content: dict[str, Any] = {
         "settings": settings, "typed": typed, "presets": presets,
-        "ledger": settings.ledger or (LEDGER if folder_of(request).ledger.is_file() else None),
+        "ledgers": tuple(dict.fromkeys([*folder_of(request).ledgers(), *filter(None, [settings.ledger])])),
     }  # fmt: skip
     return show(request, "promise.html", step="promise", errors=errors or {}, status=status, **content)
 
@@ -328,5 +304,4 @@ def _page(
 ROUTES = [
     Route("/audits/{name}/promise", promise, methods=["GET", "POST"]),
     Route("/audits/{name}/promise/said", promise_live, methods=["POST"]),
-    Route("/audits/{name}/promise/ledger", ledger_shown),
 ]

@@ -14,24 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app import (
-    choose_data,
-    desk,
-    improve,
-    promise,
-    release_answer,
-    see_decision,
-    statistic,
-    swapped_dates,
-    watch_run,
-    who_and_when,
-)
-from empriv.app.aside import Aside, warm_up
+from empriv.app import data, decision, home, promise, release
 from empriv.app.connections import MOST, TimedConnection
 from empriv.app.folder import Folder
 from empriv.app.guard import Guard, Key
+from empriv.app.jobs import cancel_all
 from empriv.app.pages import Forged, asset, forged, not_done, refused, unexpected
-from empriv.app.work import cancel_all
+from empriv.app.workers import WorkerPool, warm_up
 from empriv.base.storage import write_atomically
 from empriv.errors import EmprivError, InputError
 
@@ -53,43 +42,41 @@ def application(folder: Folder, key: Key) -> Guard:
     async def life(app: Starlette) -> AsyncIterator[None]:
         import asyncio
 
-        getting_ready = asyncio.ensure_future(app.state.aside.ask(warm_up))
+        getting_ready = asyncio.ensure_future(app.state.workers.run(warm_up))
         yield
         getting_ready.cancel()
-        app.state.aside.close()
+        app.state.workers.close()
         cancel_all(folder)
 
     routes = [
         Route("/asset/{file}", _asset),
-        *desk.ROUTES,
-        *choose_data.ROUTES,
-        *swapped_dates.ROUTES,
-        *who_and_when.ROUTES,
-        *statistic.ROUTES,
+        *home.ROUTES,
+        *data.ROUTES,
         *promise.ROUTES,
-        *watch_run.ROUTES,
-        *see_decision.ROUTES,
-        *improve.ROUTES,
-        *release_answer.ROUTES,
+        *decision.ROUTES,
+        *release.ROUTES,
     ]
     app = Starlette(
         routes=routes, lifespan=life, max_body_size=MOST_BYTES,
         exception_handlers={Forged: forged, EmprivError: refused, HTTPException: _missing, Exception: unexpected},
     )  # fmt: skip
-    app.state.folder, app.state.key, app.state.aside = folder, key, Aside(str(folder.path))
+    app.state.folder, app.state.key, app.state.workers = folder, key, WorkerPool(str(folder.path))
     return Guard(app, key)  # outermost: what goes wrong inside is guarded too
 
 
-def serve(folder: Folder, port: int, *, browse: Callable[[str], object] | None, say: Callable[[str], None]) -> None:
-    """Answer on this machine until Ctrl-C; ``say`` prints the address, ``browse`` opens it."""
+def serve(
+    folder: Folder, port: int, *, browse: Callable[[str], object] | None, say: Callable[[str], None], page: str = "/"
+) -> None:
+    """Answer on this machine until Ctrl-C; ``say`` prints the address of a page, ``browse`` opens it."""
     listening = _listening(port)
     key = Key(listening.getsockname()[1])
-    say(f"empriv app is at {key.address}")
+    address = key.address_of(page)
+    say(f"empriv app is at {address}")
     say(f"It works in {folder.path}; Ctrl-C stops it.")
     door = folder.own / "open.html"
     if browse is not None:
         # The address goes by a file that only this user reads: a browser's command line is for all to see.
-        write_atomically(door, _door(key.address).encode())
+        write_atomically(door, _door(address).encode())
         browse(door.as_uri())
     server = server_of(application(folder, key))
     try:

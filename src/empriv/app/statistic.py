@@ -1,4 +1,4 @@
-"""Step "The statistic": what is published, put together from choices or written as SQL, alone or one of a list.
+"""The statistic, of the step Data: what is published, put together from choices or written as SQL.
 
 The audit's TOML holds the query. The choices that made it are remembered in .empriv-app; a query that was not made so,
 or was changed since, is shown as SQL.
@@ -7,21 +7,17 @@ or was changed since, is shown as SQL.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from starlette.datastructures import FormData
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
 
-from empriv.app.aside import engine_beside
 from empriv.app.folder import Folder
-from empriv.app.pages import ELSEWHERE, aside_of, by_label, changed_elsewhere, folder_of, form_of, go, show
-from empriv.app.swapped_dates import trouble_with
-from empriv.app.table_at_hand import TableAtHand, table_if_known, table_of_audit
+from empriv.app.forms import by_label
+from empriv.app.source_preview import SourcePreview
+from empriv.app.workers import engine_beside
 from empriv.base.storage import write_atomically
 from empriv.cli.config import Settings
 from empriv.errors import EmprivError, InputError
@@ -41,10 +37,9 @@ LABELS = {
 }  # fmt: skip
 OPERATORS = ("=", "≠", "<", "≤", ">", "≥", "is one of", "is empty", "is not empty")
 _MOST_CONDITIONS = 20
-_MOST_STATISTICS = 50
-_MANY_ROWS = 5_000_000
+MOST_STATISTICS = 50
 Row = tuple[str, str, str]  # column, operator, value
-_NO_ROW: Row = ("", "=", "")
+NO_ROW: Row = ("", "=", "")
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ class StatisticTyped:
     measure: str = "mean"
     column: str = ""
     by: str = ""
-    holds: Row = _NO_ROW
+    holds: Row = NO_ROW
     where: tuple[Row, ...] = ()
     query: str = ""
     unit: str = ""
@@ -69,85 +64,6 @@ class StatisticShown:
     gives: str = ""
     slow: str = ""
     errors: tuple[tuple[str, str], ...] = ()
-
-
-async def statistic(request: Request) -> Response:
-    """What is published."""
-    folder, name = folder_of(request), request.path_params["name"]
-    settings = folder.settings(name)
-    if request.method == "GET":
-        if table_if_known(request, settings) is None and "wait" not in request.query_params:
-            return show(
-                request,
-                "statistic.html",
-                step="statistic",
-                settings=settings,
-                table=None,
-                which=_which(request, settings),
-            )
-        return await _whole(request, settings)
-    form = await form_of(request)
-    if changed_elsewhere(request, form):
-        return await _whole(request, settings, errors={"": ELSEWHERE}, status=409)
-    typed, which, do = typed_in(form), _which(request, settings), form.get("do")
-    if do == "more":
-        return await _whole(request, settings, typed=replace(typed, where=(*typed.where, _NO_ROW)))
-    queries = list(settings.query)
-    if do == "remove":
-        del queries[which : which + 1]
-        folder.write(name, replace(settings, query=tuple(queries), component=None))
-        return go(request, "statistic")
-    try:
-        table = await table_of_audit(request, settings)
-        typed = _named(typed, table)
-        shown = await aside_of(request).ask(look_closer, settings, _facts(table), typed)
-    except EmprivError as error:
-        return await _whole(
-            request, settings, typed=typed, errors={"": trouble_with(settings, error)["sentence"]}, status=400
-        )
-    errors = dict(shown.errors)
-    others = [query for place, query in enumerate(queries) if place != which]
-    if not errors and shown.sql in others:
-        errors["query"] = "The statistic must be another than those that are there already."
-    if not errors and len(others) >= _MOST_STATISTICS:
-        errors["query"] = f"The statistic must be one of at most {_MOST_STATISTICS}."
-    if errors:
-        return await _whole(request, settings, typed=typed, errors=errors, status=400)
-    queries[which : which + 1] = [shown.sql]
-    # the component that was audited of another query is none of this one
-    component = settings.component if tuple(queries) == settings.query else None
-    folder.write(name, replace(settings, query=tuple(queries), unit=typed.unit, component=component))
-    built = {query: fields for query, fields in _built(folder, name).items() if query in queries}
-    built.pop(shown.sql, None)
-    if typed.mode == BUILD:
-        built[shown.sql] = asdict(replace(typed, query="", unit=""))
-    _remember(folder, name, built)
-    if do == "another":
-        return RedirectResponse(f"/audits/{name}/statistic?which={len(queries)}", status_code=303)
-    return go(request, "promise")
-
-
-async def statistic_form(request: Request) -> Response:
-    """The form, which the page asks for once it is there: to fill it, the rows must be looked at."""
-    settings = folder_of(request).settings(request.path_params["name"])
-    try:
-        table = await table_of_audit(request, settings)
-    except EmprivError as error:
-        return show(request, "no_table.html", **trouble_with(settings, error))
-    return show(request, "statistic_form.html", **_content(request, settings, table, None))
-
-
-async def shown_live(request: Request) -> Response:
-    """The SQL of what is typed, and what it gives."""
-    form = await form_of(request)
-    settings = folder_of(request).settings(request.path_params["name"])
-    try:
-        table = await table_of_audit(request, settings)
-        quick = table.rows > _MANY_ROWS
-        shown = await aside_of(request).ask(look_closer, settings, _facts(table), _named(typed_in(form), table), quick)
-    except EmprivError as error:
-        return show(request, "problem.html", sentence=str(error))
-    return show(request, "statistic_shown.html", shown=shown, settings=settings)
 
 
 def look_closer(
@@ -210,7 +126,7 @@ def typed_in(form: FormData) -> StatisticTyped:
     )  # fmt: skip
 
 
-def typed_from(settings: Settings, which: int, table: TableAtHand, built: Mapping[str, Any]) -> StatisticTyped:
+def typed_from(settings: Settings, which: int, table: SourcePreview, built: Mapping[str, Any]) -> StatisticTyped:
     """What a form holds at first: the choices that made the query, its SQL, or what is likeliest."""
     if which >= len(settings.query):
         likely = table.numbers[:1]
@@ -243,7 +159,7 @@ def _given_in_words(names: tuple[str, ...] | None) -> str:
     return f"This can be audited. It gives a table of {len(names):,} numbers of each database: {shown}."
 
 
-def _named(typed: StatisticTyped, table: TableAtHand) -> StatisticTyped:
+def with_columns_of(typed: StatisticTyped, table: SourcePreview) -> StatisticTyped:
     """What was typed, with columns called as the table calls them."""
     rows: list[Row] = [(table.column_named(row[0]), row[1], row[2]) for row in (typed.holds, *typed.where)]
     return replace(
@@ -252,21 +168,15 @@ def _named(typed: StatisticTyped, table: TableAtHand) -> StatisticTyped:
     )  # fmt: skip
 
 
-def _facts(table: TableAtHand) -> tuple[tuple[Any, ...], ...]:
+def facts_of(table: SourcePreview) -> tuple[tuple[Any, ...], ...]:
     return tuple(column.facts for column in table.columns)
-
-
-def _which(request: Request, settings: Settings) -> int:
-    """Which statistic of the list the page is about; the one after the last is new."""
-    text = request.query_params.get("which", "0")
-    return min(int(text), len(settings.query)) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 def _memory_of(folder: Folder, name: str) -> Path:
     return folder.own / "built" / folder.file(name, ".json").name
 
 
-def _built(folder: Folder, name: str) -> dict[str, Any]:
+def built_of(folder: Folder, name: str) -> dict[str, Any]:
     """The choices that made each query of an audit."""
     try:
         content = json.loads(_memory_of(folder, name).read_bytes())
@@ -275,42 +185,23 @@ def _built(folder: Folder, name: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _remember(folder: Folder, name: str, built: Mapping[str, Any]) -> None:
+def remember_built(folder: Folder, name: str, typed: StatisticTyped, sql: str, queries: Sequence[str]) -> None:
+    """Keep the choices that made a query, and those of the other queries that are still there."""
+    built = {query: fields for query, fields in built_of(folder, name).items() if query in queries and query != sql}
+    if typed.mode == BUILD:
+        built[sql] = asdict(replace(typed, query="", unit=""))
     path = _memory_of(folder, name)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     write_atomically(path, json.dumps(built).encode())
 
 
-async def _whole(
-    request: Request, settings: Settings, *, typed: StatisticTyped | None = None,
-    errors: Mapping[str, str] | None = None, status: int = 200,
-) -> Response:  # fmt: skip
-    """The page with its form."""
-    try:
-        table = await table_of_audit(request, settings)
-    except EmprivError as error:
-        trouble = trouble_with(settings, error)
-        return show(
-            request, "statistic.html", step="statistic", settings=settings, table=None, which=_which(request, settings),
-            errors={"": trouble["sentence"]}, status=400 if status == 200 else status, **trouble,
-        )  # fmt: skip
-    content = _content(request, settings, table, typed)
-    return show(request, "statistic.html", step="statistic", status=status, errors=errors or {}, **content)
-
-
-def _content(request: Request, settings: Settings, table: TableAtHand, typed: StatisticTyped | None) -> dict[str, Any]:
-    which = _which(request, settings)
-    built = _built(folder_of(request), request.path_params["name"])
-    typed = typed or typed_from(settings, which, table, built)
+def statistic_content(
+    folder: Folder, name: str, settings: Settings, which: int, table: SourcePreview, typed: StatisticTyped | None
+) -> dict[str, Any]:
+    """What the fields of the statistic show."""
+    typed = typed or typed_from(settings, which, table, built_of(folder, name))
     blank = 0 if typed.where and not typed.where[-1][0] else 1  # one to fill in
     return {
-        "settings": settings, "table": table, "which": which, "measures": MEASURES, "operators": OPERATORS,
-        "typed": replace(typed, where=(*typed.where, *[_NO_ROW] * blank)),
+        "which": which, "measures": MEASURES, "operators": OPERATORS,
+        "typed": replace(typed, where=(*typed.where, *[NO_ROW] * blank)),
     }  # fmt: skip
-
-
-ROUTES = [
-    Route("/audits/{name}/statistic", statistic, methods=["GET", "POST"]),
-    Route("/audits/{name}/statistic/form", statistic_form),
-    Route("/audits/{name}/statistic/shown", shown_live, methods=["POST"]),
-]

@@ -1,6 +1,7 @@
 """`look`: which columns of a table may say whom a row belongs to, when it was, and what was measured.
 
-By names, types and counts of different values alone. `empriv init` writes down what it suggests, and a person decides.
+By names, types, counts of different values, and whether values come back in several databases: a person does, the
+number of a receipt does not. `empriv init` writes down what it suggests, and a person decides.
 `count` says how many databases and people a choice makes, and `gives` what a query gives, before anything is run.
 `first_rows` and `smallest_and_largest` are for the eyes of that person: they give values, and `gives` names of groups.
 """
@@ -15,7 +16,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from empriv.collecting.engines.engine import Engine, Session
-from empriv.collecting.names import DATA, INDIVIDUAL, MASTER
+from empriv.collecting.names import DATA, DATABASE, INDIVIDUAL, MASTER
 from empriv.collecting.queries import query_of
 from empriv.collecting.sources import Databases, Draws, Source, table_of
 from empriv.collecting.sql.advice import out_of_order
@@ -43,6 +44,7 @@ _AMOUNTS = {
 }  # fmt: skip
 _CODES = {"zip", "postcode", "code", "phone", "lat", "lon", "latitude", "longitude"}
 _AT_A_TIME = 20  # columns whose values are counted in one statement
+_MOST_COMPARED = 8  # columns whose values are sought in several databases
 LEAST_DATABASES = 30  # below which random samples are suggested instead
 ROW_NUMBERS = "It differs in every row: does it number rows, rather than people?"
 # Words of SQL that are no names unless they are quoted.
@@ -151,6 +153,7 @@ class Counted:
     databases, individuals : how many there are, as rows of nobody are kept, dropped, or refused
     out_of_order : what to say of databases named by dates that do not sort, if they are
     first, last : labels of the databases that sort first and last
+    pairs : of an individual and a database that they are in; of random samples, none are counted
     """
 
     rows: int
@@ -160,6 +163,7 @@ class Counted:
     out_of_order: str | None = None
     first: str = ""
     last: str = ""
+    pairs: int = 0
 
 
 def in_sql(column: str) -> str:
@@ -171,7 +175,8 @@ def in_sql(column: str) -> str:
 def look(engine: Engine, source: Source) -> TableSeen:
     """Look at a table."""
     with engine.session(_whole(source)) as session:
-        return replace(_judged(*_seen(session)), said=tuple(session.said))
+        found = replace(_judged(*_seen(session)), said=tuple(session.said))
+        return replace(found, individuals=_returning_first(session, found))
 
 
 def count(engine: Engine, data: Databases) -> Counted:
@@ -182,9 +187,15 @@ def count(engine: Engine, data: Databases) -> Counted:
         rows, known = (int(column.values[0]) for column in session.fetch(counts).values())
         labels = session.databases
         ends = [str(label) for label in (*labels[:1].tolist(), *labels[-1:].tolist())] or ["", ""]
+        pairs = 0
+        if not session.drawn:
+            both = exp.select(DATABASE, INDIVIDUAL).distinct().from_(DATA).where(f"{INDIVIDUAL} IS NOT NULL")
+            (counts_of_pairs,) = session.fetch(exp.select("COUNT(*) AS n").from_(both.subquery("pairs"))).values()
+            pairs = int(counts_of_pairs.values[0])
         counted = Counted(
-            rows, rows - known, len(labels), count_individuals(session), out_of_order(labels, data.database), *ends
-        )
+            rows, rows - known, len(labels), count_individuals(session), out_of_order(labels, data.database),
+            ends[0], ends[-1], pairs,
+        )  # fmt: skip
     if counted.unidentified and known and data.unidentified == "drop":
         with engine.session(data) as session:
             return replace(counted, databases=len(session.databases))
@@ -312,6 +323,25 @@ def _measured(session: Session, wanted: Mapping[str, Mapping[str, str]]) -> dict
         for number, name in enumerate(some):
             found[name] = {measure: int(counted[f"{measure}{number}"].values[0]) for measure in wanted[name]}
     return found
+
+
+def _returning_first(session: Session, found: TableSeen) -> tuple[str, ...]:
+    """Names that may say whom a row belongs to; last those whose values are in one database each, as receipts are."""
+    if not found.databases or len(found.individuals) < 2:
+        return found.individuals
+    names = found.individuals[:_MOST_COMPARED]
+    cut = fill(found.databases[0][0])
+    counts = []
+    for number, name in enumerate(names):
+        x = exp.column(name, quoted=True)
+        pair = fill("COUNT(DISTINCT MD5(CONCAT(CAST(d AS VARCHAR), '/', CAST(x AS VARCHAR))))", d=cut.copy(), x=x)
+        counts += [
+            exp.alias_(pair, f"pairs{number}"),
+            exp.alias_(fill("COUNT(DISTINCT CASE WHEN d IS NOT NULL THEN x END)", d=cut.copy(), x=x), f"all{number}"),
+        ]
+    counted = {key: int(column.values[0]) for key, column in session.fetch(exp.select(*counts).from_(DATA)).items()}
+    once = [name for number, name in enumerate(names) if counted[f"pairs{number}"] <= counted[f"all{number}"]]
+    return (*(name for name in found.individuals if name not in once), *once)
 
 
 def _is_text(session: Session, name: str) -> bool:

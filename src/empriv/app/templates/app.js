@@ -1,5 +1,5 @@
 // What a page of the app does by itself. Pages work without it, except for what is said to be live.
-//   data-load="/address"              the element is filled from there once the page is shown
+//   data-load="/address"              the element is filled from there once the page, or the fold it is in, is shown
 //   data-poll="/address"              the element is replaced from there every second, until the answer has no data-poll; if the
 //                                   answer has data-reload, the page is asked for anew, or the one that it names
 //   form data-live="/address" data-into="#id"   whatever is changed in the form is sent there, and the answer put into #id
@@ -14,15 +14,21 @@ async function answer(address, options) {
 
 function dress(root) {
   for (const place of root.querySelectorAll("[data-load]")) {
-    const address = place.dataset.load;
-    place.removeAttribute("data-load");
-    answer(address).then((html) => { place.innerHTML = html; dress(place); }, () => gone(place));
+    const fold = place.closest("details:not([open])");
+    if (fold) fold.addEventListener("toggle", () => load(place), { once: true });
+    else load(place);
   }
   for (const place of root.querySelectorAll("[data-poll]")) setTimeout(() => poll(place), 1000);
   for (const form of root.querySelectorAll("form[data-live]")) live(form);
   for (const button of root.querySelectorAll("[data-print]")) {
     button.addEventListener("click", () => document.querySelector(button.dataset.print).contentWindow.postMessage("print", "*"));
   }
+}
+
+function load(place) {
+  const address = place.dataset.load;
+  place.removeAttribute("data-load");
+  answer(address).then((html) => { place.innerHTML = html; dress(place); }, () => gone(place));
 }
 
 function silence() {

@@ -1,4 +1,4 @@
-"""Work that lasts: a command of the command line in a process of its own, whose state is in files.
+"""Job that lasts: a command of the command line in a process of its own, whose state is in files.
 
 A closed tab does not end it, a killed server does not lose it, and what it writes is what the command writes. Each has
 a folder in .empriv-app/work: asked.json, who runs it (a locked file), progress.json, what it printed, ended.json. What
@@ -43,7 +43,7 @@ DONE_CODES = (0, 3, 4)  # the command did its work, whatever the verdict
 
 
 @dataclass(frozen=True)
-class Work:
+class Job:
     """A piece of work as it stands.
 
     Attributes
@@ -78,7 +78,7 @@ class Work:
         return self.state == "running"
 
 
-def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, private: str | None = None) -> Work:
+def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, private: str | None = None) -> Job:
     """Start a command for an audit; refused while another one of the same audit is under way.
 
     ``private`` is what the command reads from its standard input: no file and no list of processes shows it.
@@ -86,8 +86,8 @@ def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, p
     with _alone(folder):
         under_way = latest(folder, audit)
         if under_way is not None and under_way.running:
-            raise InputError(f"Work on this audit is under way: {under_way.title}. Wait for it, or cancel it.")
-        _forget(folder, audit)
+            raise InputError(f"Job on this audit is under way: {under_way.title}. Wait for it, or cancel it.")
+        _forget_old(folder, audit)
         now = time.time()
         moment = f"{time.strftime('%Y%m%d%H%M%S', time.gmtime(now))}{int(now % 1 * 1e6):06d}"
         key = f"{moment}-{secrets.token_hex(4)}"
@@ -98,7 +98,7 @@ def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, p
         write_atomically(place / "asked.json", json.dumps(asked).encode())
     with _private(place / "out.txt") as out, _private(place / "error.txt") as error:
         process = subprocess.Popen(
-            [sys.executable, "-m", "empriv.app.work", str(place)], cwd=folder.path,
+            [sys.executable, "-m", "empriv.app.jobs", str(place)], cwd=folder.path,
             stdin=subprocess.DEVNULL if private is None else subprocess.PIPE,
             stdout=out, stderr=error, start_new_session=True,
         )  # fmt: skip
@@ -110,7 +110,7 @@ def start(folder: Folder, audit: str, title: str, arguments: Sequence[str], *, p
     return seen(folder, key)
 
 
-def seen(folder: Folder, key: str) -> Work:
+def seen(folder: Folder, key: str) -> Job:
     """A piece of work as it stands now."""
     place = _place(folder, key)
     asked = _read(place / "asked.json")
@@ -130,7 +130,7 @@ def seen(folder: Folder, key: str) -> Work:
         if ended is not None:
             return seen(folder, key)
         state = "cancelled" if cancelled else "lost"
-    return Work(
+    return Job(
         key=key, audit=str(asked["audit"]), title=str(asked["title"]), arguments=tuple(map(str, asked["arguments"])),
         state=state, began=began, code=code, stage=str(progress.get("stage", "")),
         share=_number(progress.get("share", 0.0), 1.0),
@@ -139,7 +139,7 @@ def seen(folder: Folder, key: str) -> Work:
     )  # fmt: skip
 
 
-def all_work(folder: Folder, audit: str | None = None, title: str | None = None) -> Iterator[Work]:
+def all_jobs(folder: Folder, audit: str | None = None, title: str | None = None) -> Iterator[Job]:
     """Every piece of work, or that of one audit, or of one title, latest first."""
     place = folder.own / _PLACE
     for key in sorted((path.name for path in place.iterdir()), reverse=True) if place.is_dir() else ():
@@ -152,19 +152,19 @@ def all_work(folder: Folder, audit: str | None = None, title: str | None = None)
             yield work
 
 
-def latest(folder: Folder, audit: str, title: str | None = None) -> Work | None:
+def latest(folder: Folder, audit: str, title: str | None = None) -> Job | None:
     """The latest piece of work on an audit."""
-    return next(all_work(folder, audit, title), None)
+    return next(all_jobs(folder, audit, title), None)
 
 
-def changed_since(folder: Folder, audit: str, works: Sequence[Work] | None = None) -> bool:
+def changed_since(folder: Folder, audit: str, works: Sequence[Job] | None = None) -> bool:
     """Whether an audit's settings have changed since its figures were made; ``works`` are those on it, if known."""
     settings = folder.written(audit, ".toml")
     results = [path.stat().st_mtime for end in _RESULTS if (path := folder.written(audit, end)) is not None]
     if settings is None or not results:
         return False
     made = results[0]
-    works = tuple(all_work(folder, audit)) if works is None else works
+    works = tuple(all_jobs(folder, audit)) if works is None else works
     for work in works:
         if work.title == AUDIT and work.state == "done" and work.began <= made <= (work.ended or 0.0):
             return work.settings != folder.seen(audit)
@@ -198,7 +198,7 @@ def cancel(folder: Folder, key: str) -> None:
 
 def cancel_all(folder: Folder) -> None:
     """End the work that this server started, when it stops: another server on the folder goes on with its own."""
-    for work in list(all_work(folder)):
+    for work in list(all_jobs(folder)):
         if work.key in _processes:
             cancel(folder, work.key)
 
@@ -235,11 +235,17 @@ def _alone(folder: Folder) -> Iterator[None]:
         os.close(lock)
 
 
-def _forget(folder: Folder, audit: str) -> None:
+def _forget_old(folder: Folder, audit: str) -> None:
     """Delete what is remembered of work long ago."""
-    for work in list(all_work(folder, audit))[_REMEMBERED:]:
+    for work in list(all_jobs(folder, audit))[_REMEMBERED:]:
         if not work.running:
             shutil.rmtree(_place(folder, work.key), ignore_errors=True)
+
+
+def forget(folder: Folder, audit: str) -> None:
+    """Delete what is remembered of an audit's jobs, which have ended."""
+    for job in list(all_jobs(folder, audit)):
+        shutil.rmtree(_place(folder, job.key), ignore_errors=True)
 
 
 def _place(folder: Folder, key: str) -> Path:

@@ -1,10 +1,10 @@
-"""Step "Data": a file in the folder, one that is uploaded, a server, or the demo's data; with a preview."""
+"""Step "Data": where the rows are (a file, a server, the demo's data), who is in them, when, and the statistic."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,31 +12,31 @@ from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from empriv.app.aside import engine_beside
+from empriv.app import people, statistic
+from empriv.app.demo import DEMO, put_demo
 from empriv.app.folder import TABLES, Folder
-from empriv.app.pages import (
-    ELSEWHERE,
-    aside_of,
-    by_field,
-    changed_elsewhere,
-    folder_of,
-    form_of,
-    go,
-    show,
+from empriv.app.forms import by_field, by_label
+from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show, workers_of
+from empriv.app.source_preview import (
+    SourcePreview,
+    kind_in_words,
+    reach_of_audit,
+    table_if_known,
+    table_of_audit,
 )
-from empriv.app.swapped_dates import trouble_with
+from empriv.app.workers import engine_beside
 from empriv.cli.config import Settings
 from empriv.errors import EmprivError, InputError
 
+_MANY_ROWS = 5_000_000  # of which no query is run at every key that is pressed
 _ROWS = 8
 _CHUNK = 1 << 20
 _LONGEST_NAME = 200
 _FIELDS = ("files", "upload", "address", "table")
 _HOLDING_TABLES = (".duckdb", ".db", ".sqlite")  # of TABLES, files in which there may be several
-DEMO = "demo-flights.parquet"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Preview:
 
 
 async def new(request: Request) -> Response:
-    """The first page of a new audit."""
+    """The first page of a new audit: where its rows are."""
     if request.method == "GET":
         return _page(request, Settings())
     form = await form_of(request)
@@ -79,12 +79,10 @@ async def new(request: Request) -> Response:
     return go(request, "data", name)
 
 
-async def data(request: Request) -> Response:
-    """The data of an audit: what was chosen, with a preview, and how to choose another."""
+async def source(request: Request) -> Response:
+    """Choose other rows for an audit."""
     folder, name = folder_of(request), request.path_params["name"]
     settings = folder.settings(name)
-    if request.method == "GET":
-        return _page(request, settings)
     form = await form_of(request)
     try:
         if changed_elsewhere(request, form):
@@ -97,17 +95,103 @@ async def data(request: Request) -> Response:
     return go(request, "data")
 
 
+async def data(request: Request) -> Response:
+    """The rows of an audit, who is in them, when, and the statistic; a form says all of it."""
+    folder, name = folder_of(request), request.path_params["name"]
+    settings = folder.settings(name)
+    if request.method == "GET":
+        return await _whole(request, settings)
+    form = await form_of(request)
+    if changed_elsewhere(request, form):
+        return await _whole(request, settings, errors={"": ELSEWHERE}, status=409)
+    which, do, queries = _which(request, settings), form.get("do"), list(settings.query)
+    if do == "remove":
+        del queries[which : which + 1]
+        folder.write(name, replace(settings, query=tuple(queries), component=None))
+        return go(request, "data")
+    who, typed = people.typed_in(form), statistic.typed_in(form)
+    if do == "more":
+        typed = replace(typed, where=(*typed.where, statistic.NO_ROW))
+        return await _whole(request, settings, who=who, typed=typed)
+    errors: dict[str, str] = {}
+    try:
+        table = await table_of_audit(request, settings)
+        typed = statistic.with_columns_of(typed, table)
+        settings = people.settings_from(settings, who, table)
+        reach = await reach_of_audit(request, settings)
+        if reach.unidentified and settings.unidentified == "error":
+            raise InputError(
+                f"`unidentified` must say what to do with {reach.unidentified:,} rows that have no person."
+            )
+        shown = await workers_of(request).run(statistic.look_closer, settings, statistic.facts_of(table), typed)
+        errors = dict(shown.errors)
+    except EmprivError as error:
+        errors = by_label(error, people.LABELS)
+    others = [query for place, query in enumerate(queries) if place != which]
+    if not errors and shown.sql in others:
+        errors["query"] = "The statistic must be another than those that are there already."
+    if not errors and len(others) >= statistic.MOST_STATISTICS:
+        errors["query"] = f"The statistic must be one of at most {statistic.MOST_STATISTICS}."
+    if errors:
+        return await _whole(request, folder.settings(name), who=who, typed=typed, errors=errors, status=400)
+    queries[which : which + 1] = [shown.sql]
+    # the component that was audited of another query is none of this one
+    component = settings.component if tuple(queries) == settings.query else None
+    folder.write(name, replace(settings, query=tuple(queries), unit=typed.unit, component=component))
+    statistic.remember_built(folder, name, typed, shown.sql, queries)
+    if do == "another":
+        return RedirectResponse(f"/audits/{name}/data?which={len(queries)}", status_code=303)
+    return go(request, "promise")
+
+
+async def data_form(request: Request) -> Response:
+    """The form, which the page asks for once it is there: to fill it, the rows must be read."""
+    folder, name = folder_of(request), request.path_params["name"]
+    settings = folder.settings(name)
+    try:
+        folder.check_sources(settings)
+        if lacks_table(settings):
+            tables = await workers_of(request).run(tables_of, settings.files[0])
+            return show(request, "which_table.html", tables=tables, file=settings.files[0])
+        table = await table_of_audit(request, settings)
+    except EmprivError as error:
+        return show(request, "problem.html", sentence=str(error))
+    return show(request, "data_form.html", settings=settings, **_content(request, settings, table, None, None))
+
+
+async def live(request: Request) -> Response:
+    """What the choices make, while they are made: databases, people, the SQL, and what it gives."""
+    form = await form_of(request)
+    settings = folder_of(request).settings(request.path_params["name"])
+    who, errors, counted = people.typed_in(form), {}, {}
+    try:
+        table = await table_of_audit(request, settings)
+    except EmprivError as error:
+        return show(request, "problem.html", sentence=str(error))
+    try:
+        chosen = people.settings_from(settings, who, table)
+        counted = people.counted_in_words(who, chosen, table, await reach_of_audit(request, chosen))
+    except EmprivError as error:
+        chosen, errors = replace(settings, individual=()), by_label(error, people.LABELS)
+    typed = statistic.with_columns_of(statistic.typed_in(form), table)
+    quick = table.rows > _MANY_ROWS
+    try:
+        shown = await workers_of(request).run(statistic.look_closer, chosen, statistic.facts_of(table), typed, quick)
+    except EmprivError as error:
+        return show(request, "problem.html", sentence=str(error))
+    return show(request, "data_live.html", counted=counted, shown=shown, errors={**errors, **dict(shown.errors)})
+
+
 async def preview(request: Request) -> Response:
     """The first rows, which the page asks for once it is there."""
     settings = folder_of(request).settings(request.path_params["name"])
     try:
         folder_of(request).check_sources(settings)
         if lacks_table(settings):
-            tables = await aside_of(request).ask(tables_of, settings.files[0])
-            return show(request, "which_table.html", tables=tables, file=settings.files[0])
-        seen = await aside_of(request).ask(preview_of, settings)
+            return show(request, "problem.html", sentence="Choose one of its tables first.")
+        seen = await workers_of(request).run(preview_of, settings)
     except EmprivError as error:
-        return show(request, "no_table.html", at_data=True, **trouble_with(settings, error))
+        return show(request, "problem.html", sentence=str(error))
     return show(request, "preview.html", table=seen)
 
 
@@ -152,31 +236,12 @@ def preview_of(settings: Settings) -> Preview:
     return Preview(seen.rows, columns, first)
 
 
-def kind_in_words(kind: str, is_time: bool, moments: int) -> str:
-    """The type of a column for people who do not know types."""
-    if is_time:
-        return "time" if moments else "date"
-    words = {"integer": "whole number", "decimal": "decimal number", "double": "number", "boolean": "yes or no"}
-    return words.get(kind, "text")
-
-
-def put_demo(folder: Folder) -> str:
-    """Copy the demo's data to the folder."""
-    from empriv.datasets import flights
-
-    target = folder.path / DEMO
-    if not target.exists():
-        target.unlink(missing_ok=True)  # a link to nothing would be written through
-        shutil.copyfile(flights(), target)
-    return DEMO
-
-
 async def _with_table(request: Request, settings: Settings) -> Settings:
     """Settings that name the table of a database file, if it has only one."""
     if not lacks_table(settings):
         return settings
     try:
-        tables = await aside_of(request).ask(tables_of, settings.files[0])
+        tables = await workers_of(request).run(tables_of, settings.files[0])
     except EmprivError:
         return settings  # the preview says what is wrong with it
     return replace(settings, table=tables[0]) if len(tables) == 1 else settings
@@ -242,17 +307,56 @@ async def _kept(folder: Folder, upload: UploadFile) -> str:
     return name
 
 
-def _page(request: Request, settings: Settings, *, errors: dict[str, str] | None = None, status: int = 200) -> Response:
+def _page(
+    request: Request, settings: Settings, *, errors: Mapping[str, str] | None = None, status: int = 200, **content: Any
+) -> Response:
     folder = folder_of(request)
     shown = [name for name in folder.tables() if name != DEMO]
     return show(
         request, "data.html", step="data", settings=settings, files=[*folder.named, *shown], demo=DEMO,
         endings=",".join(TABLES), errors=errors or {}, status=status,
+        **{"table": None, "which": _which(request, settings), **content},
     )  # fmt: skip
+
+
+async def _whole(
+    request: Request, settings: Settings, *, who: people.WhoAndWhen | None = None,
+    typed: statistic.StatisticTyped | None = None, errors: Mapping[str, str] | None = None, status: int = 200,
+) -> Response:  # fmt: skip
+    """The page with its form, if the rows were read before or somebody waits for them."""
+    table = table_if_known(request, settings)
+    if table is None and (errors or who or "wait" in request.query_params):
+        try:
+            table = await table_of_audit(request, settings)
+        except EmprivError as error:
+            return _page(request, settings, errors={"": str(error)}, status=400 if status == 200 else status)
+    content = {} if table is None else _content(request, settings, table, who, typed)
+    return _page(request, settings, errors=errors, status=status, **content)
+
+
+def _content(
+    request: Request, settings: Settings, table: SourcePreview, who: people.WhoAndWhen | None,
+    typed: statistic.StatisticTyped | None,
+) -> dict[str, Any]:  # fmt: skip
+    folder, name, which = folder_of(request), request.path_params["name"], _which(request, settings)
+    return {
+        "table": table,
+        **people.people_content(settings, table, who or people.typed_from(settings, table)),
+        **statistic.statistic_content(folder, name, settings, which, table, typed),
+    }  # fmt: skip
+
+
+def _which(request: Request, settings: Settings) -> int:
+    """Which statistic of the list the page is about; the one after the last is new."""
+    text = request.query_params.get("which", "0")
+    return min(int(text), len(settings.query)) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 ROUTES = [
     Route("/new", new, methods=["GET", "POST"]),
     Route("/audits/{name}/data", data, methods=["GET", "POST"]),
+    Route("/audits/{name}/data/source", source, methods=["POST"]),
+    Route("/audits/{name}/data/form", data_form),
+    Route("/audits/{name}/data/live", live, methods=["POST"]),
     Route("/audits/{name}/data/preview", preview),
 ]

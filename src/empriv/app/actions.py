@@ -1,7 +1,7 @@
-"""Step "Improve": what can be done, tried on everybody by `empriv advise`, as a table whose rows can be taken on.
+"""What can be done about an audit, tried on everybody by `empriv advise`: a table whose rows are buttons.
 
 Noise is designed and certified by `empriv noise`; rounding, capping and coarser databases become an audit of the
-changed query. Whoever is content with the decision leaves this step out.
+changed query.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from empriv.app.folder import Folder
+from empriv.app.forms import positive
+from empriv.app.jobs import AUDIT, Job, latest, start
 from empriv.app.listing import figures_of_file, look_at
-from empriv.app.pages import aside_of, folder_of, form_of, go, show
-from empriv.app.watch_run import arguments_of, how_far, why_distrusted
-from empriv.app.work import AUDIT, Work, latest, start
+from empriv.app.pages import folder_of, go, workers_of
+from empriv.app.run import arguments_of, why_distrusted
 from empriv.base.harmless import shortened
 from empriv.base.storage import WRONG_FACTS
 from empriv.cli.config import Settings
 from empriv.cli.output import POLICY_FAILED
 from empriv.cli.targets import goal_of
-from empriv.errors import EmprivError, InputError
-from empriv.words.planning import failing, opinion
+from empriv.errors import InputError
 from empriv.words.what_to_do import cell, delta_said, target
 
 DESIGN, ADVICE = "Noise", "Advice"
-"""Titles of the work of this step."""
+"""Titles of jobs."""
 NOISE, ROUNDING, CAPPING, COARSER, CAP = "noise", "rounding", "top-coding", "coarser", "cap"
 _DERIVED = {ROUNDING: "rounded", CAPPING: "capped", COARSER: "coarser", CAP: "capped"}
 _NOISE_FILES = {"--save": ".noise.empriv", "--report": ".noise.html", "--json": ".noise.json"}
@@ -60,26 +59,21 @@ class LimitsToMeet:
         return (*given, "--presence", self.presence)
 
 
-async def improve(request: Request) -> Response:
-    """What was tried and what was made of it; a form tries everything, designs noise, or takes a row on."""
+async def act(request: Request, form: Mapping[str, Any]) -> Response | None:
+    """Try everything, design noise, or do what a row says."""
     folder, name = folder_of(request), request.path_params["name"]
-    if request.method == "GET":
-        return _page(request)
-    form = await form_of(request)
-    try:
-        settings = folder.settings(name)
-        aim = _limits_to_meet(folder, name, settings)
-        way = str(form.get("way", ""))
-        if way == "everything":
-            start(folder, name, ADVICE, await _advice_command(request, settings, aim))
-            return go(request, "improve")
-        if way == NOISE:
-            return _design(request, settings, aim, _typed(str(form.get("granularity", ""))))
-        if way == "take":
-            return await _take(request, settings, aim, str(form.get("row", "")))
-        raise InputError("`way` must be everything, noise or take.")
-    except EmprivError as error:
-        return _page(request, errors={"": str(error)}, status=400)
+    settings = folder.settings(name)
+    aim = _limits_to_meet(folder, name, settings)
+    way = str(form.get("way", ""))
+    if way == "everything":
+        start(folder, name, ADVICE, await _advice_command(request, settings, aim))
+        return None
+    if way == NOISE:
+        _design(request, settings, aim, positive("granularity", str(form.get("granularity", ""))))
+        return None
+    if way == "take":
+        return await _take(request, settings, aim, str(form.get("row", "")))
+    raise InputError("`way` must be everything, noise or take.")
 
 
 def _limits_to_meet(folder: Folder, name: str, settings: Settings) -> LimitsToMeet:
@@ -104,7 +98,7 @@ def aim_of(folder: Folder, name: str, settings: Settings) -> dict[str, Any] | No
         return None
 
 
-def _design(request: Request, settings: Settings, aim: LimitsToMeet, granularity: float) -> Response:
+def _design(request: Request, settings: Settings, aim: LimitsToMeet, granularity: float) -> None:
     """Have the least noise designed that keeps the promise."""
     folder, name = folder_of(request), request.path_params["name"]
     several = figures_of_file(folder, name).get("n_components") is not None
@@ -117,7 +111,6 @@ def _design(request: Request, settings: Settings, aim: LimitsToMeet, granularity
     files = (text for option, ending in _NOISE_FILES.items() for text in (option, f"{name}{ending}"))
     command = ("noise", f"{name}.empriv", *asked, *often, "--granularity", f"{granularity:.12g}", *files)
     start(folder, name, DESIGN, command)
-    return go(request, "improve")
 
 
 async def _derive(request: Request, settings: Settings, way: str, *, column: str = "", value: Any = None) -> Response:
@@ -137,13 +130,13 @@ async def _derive(request: Request, settings: Settings, way: str, *, column: str
             asked = (_rounded_query, query, value)
         elif way == CAP:
             asked = (_capped_people_query, query, settings.individual, value)
-        changed = replace(plain, query=(await aside_of(request).ask(*asked),))
+        changed = replace(plain, query=(await workers_of(request).run(*asked),))
     derived = folder.new_name(_stem(name, way))
     folder.write(derived, changed)
     if not await why_distrusted(request, changed):
         outside = any(text in folder.named for text in changed.files)
         start(folder, derived, AUDIT, arguments_of(derived, trusted=outside))
-    return go(request, "run", derived)
+    return go(request, "decision", derived)
 
 
 def _stem(name: str, way: str) -> str:
@@ -186,7 +179,7 @@ async def _advice_command(request: Request, settings: Settings, aim: LimitsToMee
     return ("advise", f"{name}.empriv", *aim.options, *written)
 
 
-async def _take(request: Request, settings: Settings, aim: LimitsToMeet, row: str) -> Response:
+async def _take(request: Request, settings: Settings, aim: LimitsToMeet, row: str) -> Response | None:
     """Do what a row of the advice says."""
     rows = advice_of(folder_of(request), request.path_params["name"])
     chosen = next((each for each in rows if str(each["row"]) == row and each["takes"]), None)
@@ -194,7 +187,8 @@ async def _take(request: Request, settings: Settings, aim: LimitsToMeet, row: st
         raise InputError("`row` must be one that can be taken.")
     given = chosen["parameters"]
     if chosen["code"] == NOISE:
-        return _design(request, settings, aim, _positive(given.get("granularity"), "granularity"))
+        _design(request, settings, aim, _positive(given.get("granularity"), "granularity"))
+        return None
     if chosen["code"] == ROUNDING:
         return await _derive(request, settings, ROUNDING, value=_positive(given.get("to"), "to"))
     if chosen["code"] == COARSER:
@@ -249,40 +243,28 @@ def noise_of(folder: Folder, name: str) -> dict[str, Any] | None:
         return {}
 
 
-def _page(request: Request, *, errors: dict[str, str] | None = None, status: int = 200) -> Response:
-    folder, name = folder_of(request), request.path_params["name"]
-    settings = folder.settings(name)
+def actions_content(folder: Folder, name: str, settings: Settings) -> dict[str, Any]:
+    """What the page shows of actions: those that were tried, the noise that was made, and changed answers."""
     try:
         aim = aim_of(folder, name, settings)
-    except InputError as error:
-        aim, errors = None, {"": str(error), **(errors or {})}
-    work = latest(folder, name)
-    ended = work if work is not None and not work.running and work.title in (DESIGN, ADVICE) else None
-    derived = [
-        look_at(folder, other)
-        for other in folder.audits()
-        if any(other.startswith(_stem(name, way)) for way in _DERIVED)
-    ]
-    return show(
-        request, "improve.html", step="improve", saved=folder.saved(name), aim=aim and target(**aim),
-        meaning=_meaning(aim),
-        work=work if work is not None and work.running else None, noise=noise_of(folder, name),
-        rows=advice_of(folder, name), derived=derived,
-        failed=ended.said if ended is not None and _went_wrong(ended) else "",
-        errors=errors or {}, status=status, **(how_far(work) if work is not None and work.running else {}),
-    )  # fmt: skip
+    except InputError:
+        aim = None
+    job = latest(folder, name)
+    ended = job if job is not None and not job.running and job.title in (DESIGN, ADVICE) else None
+    return {
+        "aim": aim and target(**aim), "noise": noise_of(folder, name), "rows": advice_of(folder, name),
+        "derived": [
+            look_at(folder, other)
+            for other in folder.audits()
+            if any(other.startswith(_stem(name, way)) for way in _DERIVED)
+        ],
+        "not_acted": ended.said if ended is not None and _went_wrong(ended) else "",
+    }  # fmt: skip
 
 
-def _meaning(aim: Mapping[str, Any] | None) -> str:
-    """What the promise means to a reader, and to a person in the data."""
-    if aim is None or not aim["epsilon"]:
-        return ""
-    return opinion(aim["epsilon"]) + ("" if aim["delta"] is None else f" {failing(aim['delta'])}")
-
-
-def _went_wrong(work: Work) -> bool:
+def _went_wrong(job: Job) -> bool:
     """Whether there is a sentence to be shown: it failed, or no noise keeps the promise."""
-    return work.state == "failed" or (work.title == DESIGN and work.code == POLICY_FAILED)
+    return job.state == "failed" or (job.title == DESIGN and job.code == POLICY_FAILED)
 
 
 def _number(value: Any) -> float:
@@ -293,13 +275,3 @@ def _positive(value: Any, name: str) -> float:
     if not isinstance(value, int | float) or not 0 < value <= _LARGEST:
         raise InputError(f"`{name}` must be a number above 0.")
     return float(value)
-
-
-def _typed(text: str) -> float:
-    try:
-        return _positive(float(text), "granularity")
-    except ValueError:
-        raise InputError("`granularity` must be a number, such as 0.01.") from None
-
-
-ROUTES = [Route("/audits/{name}/improve", improve, methods=["GET", "POST"])]

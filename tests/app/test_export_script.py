@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import empriv
-from empriv.app.redo_script import script_of
+from empriv.app.export_script import script_of
 from empriv.cli.config import Settings
 from empriv.cli.inputs import density_from_name
 from empriv.errors import InputError

@@ -1,32 +1,33 @@
-"""Step "Release": one answer, with noise or as it is, through the ledger; and what goes out with it.
+"""Releases: one answer, with noise or as it is, through the ledger; and what goes out with it.
 
 The answer that somebody types goes to the command by its input: no file holds it but the ledger, which keeps a digest.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app.folder import LEDGER, Folder
+from empriv.app.export_script import script_of
+from empriv.app.folder import Folder
+from empriv.app.forms import by_label, positive, whole_number
+from empriv.app.jobs import Job, latest, start
 from empriv.app.listing import figures_of_file
-from empriv.app.pages import aside_of, by_label, folder_of, form_of, go, show
-from empriv.app.redo_script import script_of
-from empriv.app.see_decision import PAGE, PAGES, decision_of, page_arguments
-from empriv.app.watch_run import how_far
-from empriv.app.work import Work, latest, start
+from empriv.app.pages import folder_of, form_of, show, workers_of
+from empriv.app.review import check_not_refused, offered, reviews_of
+from empriv.app.source_preview import remembered
+from empriv.app.written_pages import PAGE, decision_of, page_arguments
 from empriv.base.storage import WRONG_FACTS
 from empriv.cli.config import Settings
 from empriv.cli.output import POLICY_FAILED
@@ -35,7 +36,7 @@ from empriv.errors import EmprivError, InputError
 from empriv.words.decision import PUBLISH
 
 RELEASE, AS_IT_IS = "Release", "Noise for answers as they are"
-"""Titles of the work that this step starts."""
+"""Titles of jobs."""
 # What a new ledger may promise, in words.
 LIMITS = {
     "series": "The promise holds for so many releases in a row, each from a database of its own",
@@ -44,9 +45,9 @@ LIMITS = {
     "none": "No limit: the ledger only writes down what was released",
 }
 # What people read in the place of a field's name.
-_LABELS = {
-    "database": "The database", "rows": "The file of rows", "value": "The answer", "confirm": "The box",
-    "granularity": "The step", "limits": "The limits", "queries": "The number of statistics",
+LABELS = {
+    "book": "The ledger", "database": "The database", "rows": "The file of rows", "value": "The answer",
+    "confirm": "The box", "granularity": "The step", "limits": "The limits", "queries": "The number of statistics",
     "window": "The number of releases", "delta": "delta", "epsilon": "epsilon",
 }  # fmt: skip
 _DOWNLOADS = {".toml": "application/toml", ".json": "application/json"}
@@ -60,41 +61,52 @@ class NoiseSeen:
     design: Mapping[str, Any] | None
 
 
-async def release(request: Request) -> Response:
-    """What may be released and how; a form releases it."""
+async def release_answer(request: Request, form: Mapping[str, Any]) -> None:
+    """Release one answer."""
     folder, name = folder_of(request), request.path_params["name"]
-    if request.method == "GET":
-        return _page(request)
-    form = await form_of(request)
-    work = latest(folder, name)
-    if work is not None and work.running:
-        return go(request, "release")  # a second click
-    try:
-        _check_ready(folder, name)
-        if form.get("offered") != offered(folder, name):
-            raise InputError("The audit or its noise has changed since you opened the page. Look again, then release.")
-        arguments, private = release_arguments(folder, name, form)
-        if form.get("way") == "database":
-            check_label(str(form.get("database")), await aside_of(request).ask(labels_of, name))
-        start(folder, name, RELEASE, arguments, private=private)
-    except EmprivError as error:
-        return _page(request, form=form, errors=by_label(error, _LABELS), status=400)
-    return go(request, "release")
+    job = latest(folder, name)
+    if job is not None and job.running:
+        return  # a second click
+    book = ledger_named(folder, str(form.get("book") or await ledger_of(request, name)))
+    _check_ready(folder, name, book)
+    if form.get("offered") != offered(folder, name):
+        raise InputError("The audit or its noise has changed since you opened the page. Look again, then release.")
+    check_not_refused(folder, name)
+    arguments, private = release_arguments(folder, name, book, form)
+    if form.get("way") == "database":
+        check_label(str(form.get("database")), await workers_of(request).run(labels_of, name))
+    start(folder, name, RELEASE, arguments, private=private)
 
 
-async def ledger(request: Request) -> Response:
-    """Make the ledger, with limits."""
+async def set_ledger(request: Request, form: Mapping[str, Any]) -> None:
+    """Make a ledger with limits, or change those of one."""
     folder, name = folder_of(request), request.path_params["name"]
-    form = await form_of(request)
-    try:
-        limits, book = limits_of(form, folder.settings(name)), ledger_of(folder, name)
-        if not book.exists():
-            await aside_of(request).ask(make_ledger, book.name, limits)
-        elif form.get("change") == "yes":
-            await aside_of(request).ask(change_ledger, book.name, limits)
-    except EmprivError as error:
-        return _page(request, form=form, errors=by_label(error, _LABELS), status=400)
-    return go(request, "release")
+    limits = limits_of(form, folder.settings(name))
+    book = ledger_named(folder, str(form.get("book") or await ledger_of(request, name)))
+    if book not in folder.ledgers():
+        await workers_of(request).run(make_ledger, book, limits)
+    elif form.get("change") == "yes":
+        await workers_of(request).run(change_ledger, book, limits)
+
+
+async def prepare_as_it_is(request: Request, form: Mapping[str, Any]) -> None:
+    """Prepare answers without noise: a law that rounds, and its certificate."""
+    folder, name = folder_of(request), request.path_params["name"]
+    decision, job = decision_of(folder, name), latest(folder, name)
+    if decision is None or decision.word != PUBLISH:
+        raise InputError("Answers as they are must be decided to be private enough, and these are not.")
+    if job is None or not job.running:
+        step = positive("granularity", str(form.get("granularity", "")))
+        start(folder, name, AS_IT_IS, noise_arguments(name, folder.settings(name), step))
+
+
+async def write_public(request: Request, form: Mapping[str, Any]) -> None:
+    """Write the page that may be published."""
+    del form
+    folder, name = folder_of(request), request.path_params["name"]
+    job = latest(folder, name)
+    if job is None or not job.running:
+        start(folder, name, PAGE, page_arguments(name, folder.settings(name), public=True))
 
 
 async def fits(request: Request) -> Response:
@@ -102,12 +114,14 @@ async def fits(request: Request) -> Response:
     folder, name = folder_of(request), request.path_params["name"]
     form = await form_of(request) if request.method == "POST" else None
     try:
+        given = request.query_params if form is None else form
+        book = ledger_named(folder, str(given.get("book") or await ledger_of(request, name)))
         limits = None if form is None else limits_of(form, folder.settings(name))
         if not folder.saved(name, "noise", ".noise.empriv") or (limits is not None and "window" not in limits):
             return show(request, "release_fits.html", sentence="")
-        sentence, endless = await aside_of(request).ask(fits_in_words, name, ledger_of(folder, name).name, limits)
+        sentence, endless = await workers_of(request).run(fits_in_words, name, book, limits)
     except EmprivError as error:
-        return show(request, "live_problem.html", errors=by_label(error, _LABELS))
+        return show(request, "release_fits.html", sentence="", errors=by_label(error, LABELS))
     return show(request, "release_fits.html", sentence=sentence, endless=endless)
 
 
@@ -117,40 +131,10 @@ async def labels(request: Request) -> Response:
     try:
         if not folder.saved(name):
             raise InputError("The audit must be run before anything is released.")
-        known = await aside_of(request).ask(labels_of, name)
+        known = await workers_of(request).run(labels_of, name)
     except EmprivError as error:
         return show(request, "problem.html", sentence=str(error))
     return show(request, "release_labels.html", labels=known)
-
-
-async def as_it_is(request: Request) -> Response:
-    """Prepare answers without noise: a law that rounds, and its certificate."""
-    folder, name = folder_of(request), request.path_params["name"]
-    form = await form_of(request)
-    work = latest(folder, name)
-    try:
-        decision = decision_of(folder, name)
-        if decision is None or decision.word != PUBLISH:
-            raise InputError("Answers as they are must be decided to be private enough, and these are not.")
-        if work is None or not work.running:
-            step = _positive("granularity", str(form.get("granularity", "")))
-            start(folder, name, AS_IT_IS, noise_arguments(name, folder.settings(name), step))
-    except EmprivError as error:
-        return _page(request, form=form, errors=by_label(error, _LABELS), status=400)
-    return go(request, "release")
-
-
-async def public(request: Request) -> Response:
-    """Write the page that may be published."""
-    folder, name = folder_of(request), request.path_params["name"]
-    await form_of(request)
-    work = latest(folder, name)
-    try:
-        if work is None or not work.running:
-            start(folder, name, PAGE, page_arguments(name, folder.settings(name), public=True))
-    except EmprivError as error:
-        return _page(request, errors={"": str(error)}, status=400)
-    return go(request, "release")
 
 
 async def noise(request: Request) -> Response:
@@ -159,7 +143,7 @@ async def noise(request: Request) -> Response:
     try:
         if not folder.saved(name):
             raise InputError("The audit must be run before anything is released.")
-        seen = await aside_of(request).ask(look_at_noise, name, folder.settings(name).unit)
+        seen = await workers_of(request).run(look_at_noise, name, folder.settings(name).unit)
     except EmprivError as error:
         return show(request, "problem.html", sentence=str(error))
     times = [folder.file(name, ending).stat().st_mtime for ending in (".noise.empriv", ".empriv") if seen is not None]
@@ -179,30 +163,58 @@ async def download(request: Request) -> Response:
 async def script(request: Request) -> Response:
     """The Python program that does it all again."""
     folder, name = folder_of(request), request.path_params["name"]
-    text = await aside_of(request).ask(whole_script, name, folder.settings(name), ledger_of(folder, name).name)
+    text = await workers_of(request).run(whole_script, name, folder.settings(name), await ledger_of(request, name))
     return _attached(text.encode(), "text/x-python; charset=utf-8", f"{name}.py")
 
 
-def offered(folder: Folder, name: str) -> str:
-    """A mark of the audit and the noise that a page offers: what is released is what somebody has seen there."""
-    paths = [path for end in (".empriv", ".noise.empriv") if (path := folder.written(name, end)) is not None]
-    facts = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+def ledger_named(folder: Folder, name: str) -> str:
+    """The name of a ledger in the folder, there or to be made."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,99}\.ledger", name) or (folder.path / name).is_symlink():
+        raise InputError("`book` must be a name that ends in .ledger, such as releases.ledger.")
+    return name
 
 
-def ledger_of(folder: Folder, name: str) -> Path:
-    """The ledger that an audit's answers are released through: the one that its settings name, or the folder's."""
-    named = folder.settings(name).ledger
-    path = folder.path / folder.check_inside(named or LEDGER)
-    if path.resolve().parent != folder.path:
-        raise InputError("`ledger` must be in the folder of the app to release from here.")
-    return path
+async def ledger_of(request: Request, name: str) -> str:
+    """The ledger that an audit's answers are released through: one for each promise.
+
+    The one that its settings name; else one with the limits of its promise, or without any; else a new one.
+    """
+    folder = folder_of(request)
+    settings = folder.settings(name)
+    if settings.ledger is not None:
+        return ledger_named(folder, settings.ledger)
+    limits = _limits(settings) if settings.target else {"epsilon": None}
+    there = folder.ledgers()
+    changed = tuple((folder.path / book).stat().st_mtime_ns for book in there)
+    policies = await remembered(request, (there, changed), policies_of, there)
+    readable = [(book, policy) for book, policy in zip(there, policies, strict=True) if policy is not None]
+    same = [book for book, policy in readable if all(policy.get(key) == value for key, value in limits.items())]
+    without = [book for book, policy in readable if policy.get("epsilon") is None]  # it limits no figure
+    if same or without:
+        return (same or without)[0]
+    free = (f"releases{number}.ledger" for number in ("", *(f"-{k}" for k in range(2, 1000))))
+    return next(book for book in free if not (folder.path / book).exists())
 
 
-def release_arguments(folder: Folder, name: str, form: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
+def policies_of(books: tuple[str, ...]) -> tuple[dict[str, Any] | None, ...]:
+    """The limits of each ledger, None if it cannot be read; called beside the server."""
+    from empriv.ledger import Ledger
+
+    limits: list[dict[str, Any] | None] = []
+    for book in books:
+        try:
+            limits.append(dict(vars(Ledger(book, create=False).policy)))
+        except EmprivError:
+            limits.append(None)
+    return tuple(limits)
+
+
+def release_arguments(
+    folder: Folder, name: str, book: str, form: Mapping[str, Any]
+) -> tuple[tuple[str, ...], str | None]:
     """The command that releases what a form asks for, and what it reads from its input."""
     way = form.get("way")
-    files = (f"{name}.noise.empriv", "--audit", f"{name}.empriv", "--ledger", ledger_of(folder, name).name)
+    files = (f"{name}.noise.empriv", "--audit", f"{name}.empriv", "--ledger", book)
     label = str(form.get("database") or "").strip()
     if way not in ("database", "rows", "value"):
         raise InputError("`database` must be chosen, or rows, or an answer of yours.")
@@ -247,10 +259,19 @@ def limits_of(form: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     if way == "none":
         return {}
     if way == "queries":
-        return {"queries": _whole("queries", str(form.get("queries", "")))}
+        return {"queries": whole_number("queries", str(form.get("queries", "")), 1, 999_999)}
+    limits = _limits(settings)
+    return (
+        {**limits, "window": whole_number("window", str(form.get("window", "")), 1, 999_999)}
+        if way == "series"
+        else limits
+    )
+
+
+def _limits(settings: Settings) -> dict[str, Any]:
+    """The limits of a promise, as a ledger has them."""
     target = _target(settings)
-    limits: dict[str, Any] = {"epsilon": target.epsilon, target.figure: target.limit}
-    return {**limits, "window": _whole("window", str(form.get("window", "")))} if way == "series" else limits
+    return {"epsilon": target.epsilon, target.figure: target.limit}
 
 
 def make_ledger(name: str, limits: Mapping[str, Any]) -> None:
@@ -355,12 +376,12 @@ def look_at_noise(name: str, unit: str = "") -> NoiseSeen | None:
     return NoiseSeen((*cost, said, saved.law.words, *assumed), design)
 
 
-def _check_ready(folder: Folder, name: str) -> None:
+def _check_ready(folder: Folder, name: str, book: str) -> None:
     if not folder.saved(name):
         raise InputError("The audit must be run before anything is released.")
     if not folder.saved(name, "noise", ".noise.empriv"):
-        raise InputError("Noise must be designed before anything is released; none is a kind of noise too.")
-    if not ledger_of(folder, name).is_file():
+        raise InputError("Design noise first (zero noise also needs a certificate).")
+    if book not in folder.ledgers():
         raise InputError("The ledger must be made before anything is released.")
 
 
@@ -383,67 +404,41 @@ def _target(settings: Settings) -> Any:
     return parse_target(settings.target[0])
 
 
-def _positive(field: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise InputError(f"`{field}` must be a number above 0.")
-    return number
-
-
-def _whole(field: str, text: str) -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 7 and int(digits) > 0):
-        raise InputError(f"`{field}` must be a whole number from 1 to 999,999.")
-    return int(digits)
-
-
-def _released(work: Work | None) -> dict[str, Any] | None:
+def _released(job: Job | None) -> dict[str, Any] | None:
     """What the last release gave."""
-    if work is None or work.title != RELEASE or work.state != "done" or work.code != 0:
+    if job is None or job.title != RELEASE or job.state != "done" or job.code != 0:
         return None
     try:
-        facts = json.loads(work.said)
+        facts = json.loads(job.said)
         answer = facts["answer"]
     except WRONG_FACTS:
         return None
     answers = list(answer.items()) if isinstance(answer, dict) else [("", answer)]
-    label = next((text.partition("=")[2] for text in work.arguments if text.startswith("--database=")), "")
+    label = next((text.partition("=")[2] for text in job.arguments if text.startswith("--database=")), "")
     return {**facts, "answers": answers, "database": label}
 
 
-def _page(
-    request: Request, *, form: FormData | None = None, errors: dict[str, str] | None = None, status: int = 200
-) -> Response:
+async def release_content(request: Request, settings: Settings, form: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the page shows of releases."""
     folder, name = folder_of(request), request.path_params["name"]
-    settings, decision = folder.settings(name), decision_of(folder, name)
-    work = latest(folder, name)
-    last = latest(folder, name, RELEASE)
-    mine = (RELEASE, AS_IT_IS, PAGE)
-    failed = work if work is not None and work.title in mine and work.state == "failed" else None
+    job, last = latest(folder, name), latest(folder, name, RELEASE)
+    failed = job if job is not None and job.title in (RELEASE, AS_IT_IS, PAGE) and job.state == "failed" else None
     refused = None
     if last is not None and last.state == "done" and last.code == POLICY_FAILED:
         refused = last.said.removeprefix("Refused: ")
-    ended = last is not None and last.state in ("lost", "cancelled")
     given = {key: str(value) for key, value in (form or {}).items() if key != "value"}  # typed answers are not kept
-    book = ledger_of(folder, name)
-    tables = [("", "none"), *((table, table) for table in folder.tables())]
-    noisy = folder.saved(name, "noise", ".noise.empriv")
-    command = ("empriv", "release", f"{name}.noise.empriv", "--audit", f"{name}.empriv", "--ledger", book.name)
-    return show(
-        request, "release.html", step="release", saved=folder.saved(name), decision=decision, noisy=noisy,
-        as_it_is=decision is not None and decision.word == PUBLISH, book=book.name, booked=book.is_file(),
-        offered=offered(folder, name), released=_released(last), ended=ended, refused=refused,
-        failed=None if failed is None else failed.said,
-        limits=LIMITS, given=given, tables=tables,
-        several=figures_of_file(folder, name).get("n_components") is not None, target=bool(settings.target),
-        times=settings.times or 1, command=shlex.join(command), unit=settings.unit,
-        pages=[key for key, ending in PAGES.items() if folder.current(name, ending) is not None],
-        work=work if work is not None and work.running else None, errors=errors or {}, status=status,
-        **(how_far(work) if work is not None and work.running else {}),
-    )  # fmt: skip
+    book = await ledger_of(request, name)
+    command = ("empriv", "release", f"{name}.noise.empriv", "--audit", f"{name}.empriv", "--ledger", book)
+    return {
+        "noisy": folder.saved(name, "noise", ".noise.empriv"), "book": book, "books": folder.ledgers(),
+        "offered": offered(folder, name), "released": _released(last), "refused": refused,
+        "ended": last is not None and last.state in ("lost", "cancelled"),
+        "not_released": None if failed is None else failed.said, "limits": LIMITS, "given": given,
+        "tables": [("", "none"), *((table, table) for table in folder.tables())],
+        "several": figures_of_file(folder, name).get("n_components") is not None, "target": bool(settings.target),
+        "times": settings.times or 1, "release_command": shlex.join(command), "unit": settings.unit,
+        "reviews": reviews_of(folder, name),
+    }  # fmt: skip
 
 
 def _attached(content: bytes, kind: str, name: str) -> Response:
@@ -452,10 +447,6 @@ def _attached(content: bytes, kind: str, name: str) -> Response:
 
 
 ROUTES = [
-    Route("/audits/{name}/release", release, methods=["GET", "POST"]),
-    Route("/audits/{name}/release/ledger", ledger, methods=["POST"]),
-    Route("/audits/{name}/release/as-it-is", as_it_is, methods=["POST"]),
-    Route("/audits/{name}/release/public", public, methods=["POST"]),
     Route("/audits/{name}/release/noise", noise),
     Route("/audits/{name}/release/labels", labels),
     Route("/audits/{name}/release/fits", fits, methods=["GET", "POST"]),

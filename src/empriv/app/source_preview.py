@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from empriv.app.aside import engine_beside
-from empriv.app.choose_data import kind_in_words
-from empriv.app.pages import aside_of, folder_of
+from empriv.app.pages import folder_of, workers_of
+from empriv.app.workers import engine_beside
 from empriv.cli.config import Settings
 
 T = TypeVar("T")
@@ -25,7 +24,7 @@ _WHILE = 600.0  # seconds
 
 
 @dataclass(frozen=True)
-class ColumnAtHand:
+class PreviewedColumn:
     """A column; ``facts`` are all that was seen of it, for who looks closer beside the server.
 
     ``cuts`` are the expressions that make a database of each of `UNITS`, if it is a time, and ``as_database`` is the
@@ -46,11 +45,11 @@ class ColumnAtHand:
 
 
 @dataclass(frozen=True)
-class TableAtHand:
+class SourcePreview:
     """A table, with columns that may say whom a row belongs to and expressions that may cut it, likeliest first."""
 
     rows: int
-    columns: tuple[ColumnAtHand, ...]
+    columns: tuple[PreviewedColumn, ...]
     individuals: tuple[str, ...]
     databases: tuple[tuple[str, int], ...]
     amounts: tuple[str, ...]
@@ -67,7 +66,7 @@ class TableAtHand:
         return next((name for name in self.names if name.splitlines() == text.splitlines()), text)
 
     @property
-    def times(self) -> tuple[ColumnAtHand, ...]:
+    def times(self) -> tuple[PreviewedColumn, ...]:
         return tuple(column for column in self.columns if column.is_time)
 
     @property
@@ -80,7 +79,8 @@ class TableAtHand:
 class DataReach:
     """How far the databases of a choice reach: counts, the smallest delta that they support, and what to warn of.
 
-    ``first`` and ``last`` are labels of the databases that sort first and last.
+    ``first`` and ``last`` are labels of the databases that sort first and last; ``each_in`` says in how many a person
+    is on average, and ``once`` whether nobody is in more than one.
     """
 
     rows: int
@@ -92,17 +92,19 @@ class DataReach:
     warnings: tuple[str, ...]
     first: str = ""
     last: str = ""
+    each_in: str = ""
+    once: bool = False
 
 
-async def table_of_audit(request: Request, settings: Settings) -> TableAtHand:
+async def table_of_audit(request: Request, settings: Settings) -> SourcePreview:
     """Look at the table, unless it was looked at before."""
     folder_of(request).check_sources(settings)
     return await remembered(request, _rows_of(request, settings), look_at, settings)
 
 
-def table_if_known(request: Request, settings: Settings) -> TableAtHand | None:
+def table_if_known(request: Request, settings: Settings) -> SourcePreview | None:
     """The table, if it was looked at before."""
-    table: TableAtHand | None = _memory(request).get((look_at, _rows_of(request, settings)))
+    table: SourcePreview | None = _memory(request).get((look_at, _rows_of(request, settings)))
     return table
 
 
@@ -124,7 +126,7 @@ async def remembered(request: Request, key: Any, function: Callable[..., T], *ar
     """What a function gives beside the server; what it gave before, if the key is the same."""
     memory = _memory(request)
     if (function, key) not in memory:
-        answer = await aside_of(request).ask(function, *arguments)
+        answer = await workers_of(request).run(function, *arguments)
         while len(memory) >= _REMEMBERED:
             memory.pop(next(iter(memory)))
         memory[function, key] = answer
@@ -132,7 +134,7 @@ async def remembered(request: Request, key: Any, function: Callable[..., T], *ar
     return given
 
 
-def look_at(settings: Settings) -> TableAtHand:
+def look_at(settings: Settings) -> SourcePreview:
     """What a table holds; called beside the server."""
     from empriv.cli.inputs import one_table, paths_read
     from empriv.collecting.looking import look
@@ -145,7 +147,7 @@ def look_at(settings: Settings) -> TableAtHand:
         return name if expression in seen.columns else expression
 
     columns = tuple(
-        ColumnAtHand(
+        PreviewedColumn(
             column.name, kind_in_words(column.kind, column.is_time, column.moments), column.filled, column.different,
             column.is_number, column.is_time, column.moments > 0, column.zoned > 0,
             tuple(unmistakable(column.cut(unit), column.name) for unit in UNITS) if column.is_time else (),
@@ -154,7 +156,15 @@ def look_at(settings: Settings) -> TableAtHand:
         for column in seen.closely
     )  # fmt: skip
     files = len(paths_read(replace(settings, tables={})))
-    return TableAtHand(seen.rows, columns, seen.individuals, seen.databases, seen.amounts, files)
+    return SourcePreview(seen.rows, columns, seen.individuals, seen.databases, seen.amounts, files)
+
+
+def kind_in_words(kind: str, is_time: bool, moments: int) -> str:
+    """The type of a column for people who do not know types."""
+    if is_time:
+        return "time" if moments else "date"
+    words = {"integer": "whole number", "decimal": "decimal number", "double": "number", "boolean": "yes or no"}
+    return words.get(kind, "text")
 
 
 def count_of(settings: Settings) -> DataReach:
@@ -173,10 +183,17 @@ def count_of(settings: Settings) -> DataReach:
         warnings.append(f"Who a row belongs to: {ROW_NUMBERS[0].lower()}{ROW_NUMBERS[1:]}")
     if counted.individuals <= 1:
         warnings.append("There must be several people: what one person adds is all that there is.")
+    mean = counted.pairs / counted.individuals if counted.individuals else 0.0
+    once = counted.individuals > 1 and counted.databases > 1 and counted.pairs == counted.individuals
+    if once and counted.individuals != counted.rows - counted.unidentified:
+        warnings.append(
+            "Nobody is in more than one database. Does this column name receipts or visits, rather than people? People "
+            "come back."
+        )
     return DataReach(
         counted.rows, counted.unidentified, counted.databases, counted.individuals,
         smallest_supported_delta(counted.databases), LEAST_DATABASES, tuple(filter(None, warnings)),
-        label_text(counted.first), label_text(counted.last),
+        label_text(counted.first), label_text(counted.last), f"{mean:.3g}" if counted.pairs else "", once,
     )  # fmt: skip
 
 

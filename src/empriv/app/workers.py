@@ -1,7 +1,7 @@
-"""`Aside`: short work beside the server, such as a preview or a figure on a sample, in processes that are ready.
+"""`WorkerPool`: worker processes that answer short questions, such as a preview, so that the server stays free.
 
-The server stays free to answer, and numerics are imported there, not here. Functions that are asked must be importable
-by name, and give what can be pickled; whatever they raise comes back as it is.
+Numerics are imported there, not in the server. Functions must be importable by name, and give what can be pickled;
+whatever they raise comes back as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROCESSES = 2
 _SECONDS = 120.0
 
 
-class Aside:
+class WorkerPool:
     """Processes that answer questions, one at a time each."""
 
     def __init__(self, folder: str) -> None:
@@ -33,7 +33,7 @@ class Aside:
         for number in reversed(range(_PROCESSES)):
             self._free.put_nowait(number)
 
-    async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """What a function gives, called in one of the processes; whatever becomes of it, the others go on."""
         number = await self._free.get()
         try:

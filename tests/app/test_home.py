@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import os
+import re
 import zipfile
 from contextlib import closing
 from pathlib import Path
@@ -15,10 +16,9 @@ import numpy as np
 import pytest
 
 import empriv
-from app.conftest import RunningDesk, Visitor, running, wait_for
+from app.conftest import RunningDesk, Visitor, running
 from empriv.app.folder import Folder
 from empriv.app.listing import AUDITED, CHANGED, DAMAGED, NOT_RUN, listed, look_at, strangers
-from empriv.app.work import latest
 from empriv.cli.main import main
 
 HOSTILE = "<script>alert(1)</script>"
@@ -157,28 +157,31 @@ def test_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:
         assert "Nothing is released yet" in served.visitor().get("/releases").text
 
 
-@pytest.mark.usefixtures("folder")
-def test_two_must_be_ticked(visitor: Visitor) -> None:
-    answer = visitor.post("/compare", [("audit", "alpha")], page="/")
-    assert answer.status == 400
-    assert "tick two" in answer.text
-    answer = visitor.post("/compare", [("audit", "alpha"), ("audit", "planned")], page="/")
-    assert answer.status == 400
-    assert "none is saved" in answer.text
-    assert visitor.get("/compare?audit=alpha&audit=..%2Fbeta").status == 400
-    assert visitor.get("/compare/page?audit=alpha&audit=beta").status == 400  # not made yet
+def test_an_audit_is_deleted_after_a_confirmation_and_nothing_that_others_made(tmp_path: Path) -> None:
+    with running(tmp_path) as served:
+        small_audit().save(tmp_path / "old.empriv")
+        (tmp_path / "old.toml").write_text('files = ["rows.csv"]')
+        kept = {"rows.csv": "a,b\n1,2\n", "old.json": '[{"a": 1}]', "old.html": "<p>mine", "older.toml": "top = 3"}
+        for file, content in kept.items():
+            (tmp_path / file).write_text(content)
+        visitor = served.visitor()
+        asked = visitor.get("/audits/old/delete")
+        assert "old.empriv" in asked.text
+        assert "old.json" not in asked.text
+        assert (tmp_path / "old.empriv").exists()
+        visitor.post("/audits/old/delete", {}, follow=False)  # without the confirmation
+        assert (tmp_path / "old.toml").exists()
+        visitor.post("/audits/old/delete", {"confirm": "yes"})
+        assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(kept)
+        assert visitor.get("/audits/old/delete").status == 400
 
 
-@pytest.mark.slow
-def test_two_audits_are_compared_by_the_command(folder: Path, visitor: Visitor) -> None:
-    page = visitor.post("/compare", [("audit", "beta"), ("audit", "alpha")], page="/")
-    assert "alpha beside beta" in page.text
-    done = wait_for(lambda: not latest(Folder.opened(folder), "alpha and beta").running)
-    assert done
-    assert latest(Folder.opened(folder), "alpha and beta").said != ""
-    assert "<iframe" in visitor.get("/compare?audit=alpha&audit=beta").text
-    shown = visitor.get("/compare/page?audit=alpha&audit=beta")
-    assert shown.text == (folder / "compare.alpha.beta.html").read_text(encoding="utf-8")
+def test_the_list_is_filtered_by_decision(folder: Path, visitor: Visitor) -> None:
+    every = visitor.get("/").text
+    assert every.count('class="mark ') == len(Folder.opened(folder).audits())
+    for kind in ("publish", "stop", "open"):
+        shown = visitor.get(f"/?kind={kind}").text
+        assert set(re.findall(r'class="mark (\w+)"', shown)) <= {kind}
 
 
 def test_files_of_the_command_line_show_up(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+"""Step "Decision": the run with its progress, then the page itself, what can be done, the release and the checker."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from empriv.app import review
+from empriv.app.actions import act, actions_content
+from empriv.app.forms import by_label
+from empriv.app.guard import written_page
+from empriv.app.jobs import AUDIT, latest, start
+from empriv.app.pages import folder_of, form_of, go, show
+from empriv.app.release import LABELS, prepare_as_it_is, release_answer, release_content, set_ledger, write_public
+from empriv.app.run import progress, run_content, start_run, stop
+from empriv.app.written_pages import PAGE, PAGES, decision_of, page_arguments
+from empriv.errors import EmprivError
+from empriv.words.decision import PUBLISH
+
+Form = Mapping[str, Any]
+
+
+async def decision(request: Request) -> Response:
+    """The decision on an audit, and what can be done with it."""
+    return await _page(request)
+
+
+async def written(request: Request) -> Response:
+    """One of the pages that commands wrote of an audit, and no other file."""
+    ending = PAGES.get(request.path_params["page"])
+    if ending is None:
+        raise HTTPException(404)
+    path = folder_of(request).written(request.path_params["name"], ending)
+    if path is None:
+        raise HTTPException(404)
+    return written_page(path.read_text(encoding="utf-8", errors="replace"))
+
+
+async def write_page(request: Request, form: Form) -> None:
+    """Have the page written of an audit that has none."""
+    del form
+    folder, name = folder_of(request), request.path_params["name"]
+    job = latest(folder, name)
+    if job is None or not job.running:
+        start(folder, name, PAGE, page_arguments(name, folder.settings(name)))
+
+
+async def _page(
+    request: Request, form: Form | None = None, errors: Mapping[str, str] | None = None, status: int = 200
+) -> Response:
+    folder, name = folder_of(request), request.path_params["name"]
+    settings = folder.settings(name)
+    running = await run_content(request, settings)  # first: a job that ends meanwhile is asked for again by the page
+    saved = folder.saved(name)
+    released: dict[str, Any] = {}
+    try:
+        if saved and not (running["job"] and running["job"].title == AUDIT):
+            released = await release_content(request, settings, form)
+    except EmprivError as error:
+        errors = {"": str(error), **(errors or {})}
+    made, asked = decision_of(folder, name), request.query_params.get("page", "report")
+    pages = [key for key, ending in PAGES.items() if folder.current(name, ending) is not None]
+    return show(
+        request, "decision.html", step="decision", saved=saved or folder.saved(name, "scan"), made=made, pages=pages,
+        page=asked if asked in pages else "report" if "report" in pages else None, releasable=bool(released),
+        as_it_is=made is not None and made.word == PUBLISH, errors=errors or {}, status=status,
+        page_command=shlex.join(("empriv", *page_arguments(name, settings))),
+        **running, **actions_content(folder, name, settings), **released,
+    )  # fmt: skip
+
+
+def _done(handler: Callable[[Request, Form], Awaitable[Response | None]]) -> Callable[[Request], Awaitable[Response]]:
+    """What a form of the page asks for, then the page again; with the error beside its field if it was refused."""
+
+    async def answer(request: Request) -> Response:
+        form = await form_of(request)
+        try:
+            return await handler(request, form) or go(request, "decision")
+        except EmprivError as error:
+            return await _page(request, form, by_label(error, {**LABELS, **review.LABELS}), 400)
+
+    return answer
+
+
+_FORMS = {
+    "run": start_run, "run/stop": stop, "page": write_page, "actions": act, "release": release_answer,
+    "release/ledger": set_ledger, "release/as-it-is": prepare_as_it_is, "release/public": write_public,
+    "review": review.review,
+}  # fmt: skip
+ROUTES = [
+    Route("/audits/{name}/decision", decision),
+    Route("/audits/{name}/written/{page}", written),
+    Route("/audits/{name}/run/progress", progress),
+    *(Route(f"/audits/{{name}}/{end}", _done(handler), methods=["POST"]) for end, handler in _FORMS.items()),
+]

@@ -1,0 +1,144 @@
+"""The first page: all audits of the folder and what was released; to filter, to take away, to delete."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import time
+import zipfile
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from empriv.app.jobs import forget, latest
+from empriv.app.listed_releases import ledgers_here
+from empriv.app.listing import KINDS_SHOWN, Listed, listed, look_at, strangers
+from empriv.app.pages import folder_of, form_of, show, workers_of
+from empriv.app.release import ledger_of, whole_script
+from empriv.errors import EmprivError, InputError
+
+EXPORTED = (".toml", ".json", ".html", ".public.html", ".noise.html", ".noise.json", ".advice.json", ".review.json")
+"""Files of an audit that a checker takes away: none that says who is who, none that holds results."""
+_COLUMNS = ("audit", "state", "promise", "decision", "query", "databases", "people", "delta", "latest file")
+
+
+async def home(request: Request) -> Response:
+    """Every audit with how far it is, and what was released."""
+    return _page(request)
+
+
+async def releases(request: Request) -> Response:
+    """What the ledgers say, which the page asks for once it is there."""
+    search = _search(request).casefold().split()
+    ledgers = await workers_of(request).run(ledgers_here)
+    shown = [
+        (ledger, [one for one in ledger.releases if all(word in one.asked.casefold() for word in search)])
+        for ledger in ledgers
+    ]
+    return show(request, "releases.html", ledgers=shown, searched=bool(search))
+
+
+async def state(request: Request) -> Response:
+    """How far the work on an audit is, for its row of the list."""
+    folder, name = folder_of(request), request.path_params["name"]
+    return show(request, "state.html", audit=look_at(folder, name))
+
+
+async def as_csv(request: Request) -> Response:
+    """The list as a table for other programs."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(_COLUMNS)
+    for audit in _filtered(request):
+        row = (
+            audit.name,
+            audit.state,
+            audit.promise,
+            audit.line,
+            audit.asked,
+            audit.databases,
+            audit.people,
+            audit.risk,
+        )
+        writer.writerow([*map(_plain, row), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(audit.when))])
+    return _download(out.getvalue().encode(), "text/csv; charset=utf-8", "audits.csv")
+
+
+async def export(request: Request) -> Response:
+    """The files of one audit in one archive."""
+    folder, name = folder_of(request), request.path_params["name"]
+    paths = [path for ending in EXPORTED if (path := folder.written(name, ending)) is not None]
+    if not paths:
+        raise InputError("The audit must have files to take away, got none.")
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in paths:
+            archive.writestr(path.name, path.read_bytes())
+        with contextlib.suppress(EmprivError):  # settings that no script is made of
+            book = await ledger_of(request, name)
+            script = await workers_of(request).run(whole_script, name, folder.settings(name), book)
+            archive.writestr(f"{name}.py", script)
+    return _download(out.getvalue(), "application/zip", f"{name}.zip")
+
+
+async def delete(request: Request) -> Response:
+    """Which files of an audit go, and after a confirmation, that they are gone; rows and ledgers stay."""
+    folder, name = folder_of(request), request.path_params["name"]
+    if request.method == "POST":
+        form = await form_of(request)
+        job = latest(folder, name)
+        if job is not None and job.running:
+            raise InputError(f"Work on this audit is under way: {job.title}. Wait for it, or cancel it.")
+        if form.get("confirm") == "yes":
+            forget(folder, name)
+            for path in folder.made_files(name):
+                path.unlink(missing_ok=True)
+            return RedirectResponse("/", status_code=303)
+    files = [path.name for path in folder.made_files(name)]
+    if not files:
+        raise InputError("The audit must be there to be deleted.")
+    return show(request, "delete.html", files=files, rows=folder.settings(name).files)
+
+
+def _page(request: Request, *, errors: dict[str, str] | None = None, status: int = 200) -> Response:
+    folder, search = folder_of(request), _search(request)
+    return show(
+        request, "home.html", audits=_filtered(request), search=search, strangers=strangers(folder),
+        kinds=KINDS_SHOWN, kind=request.query_params.get("kind", ""),
+        query=urlencode({"q": search, "kind": request.query_params.get("kind", "")}),
+        empty=not folder.audits(), errors=errors or {}, status=status,
+    )  # fmt: skip
+
+
+def _filtered(request: Request) -> tuple[Listed, ...]:
+    """Audits that have the words, and the decision, that somebody asks for."""
+    kind = request.query_params.get("kind", "")
+    every = listed(folder_of(request), _search(request))
+    return tuple(audit for audit in every if kind in ("", audit.kind))
+
+
+def _search(request: Request) -> str:
+    return request.query_params.get("q", "")[:200]
+
+
+def _plain(text: str) -> str:
+    """A cell that a spreadsheet takes for text: one that begins like a formula gets a mark before it."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def _download(content: bytes, kind: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=kind, headers=headers)
+
+
+ROUTES = [
+    Route("/", home),
+    Route("/releases", releases),
+    Route("/state/{name}", state),
+    Route("/audits.csv", as_csv),
+    Route("/export/{name}.zip", export),
+    Route("/audits/{name}/delete", delete, methods=["GET", "POST"]),
+]
