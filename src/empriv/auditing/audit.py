@@ -40,7 +40,7 @@ from empriv.validate.bounds import bounds
 from empriv.validate.bounds.noise_as_kernel import NoiseGiven
 from empriv.validate.checks import checks
 from empriv.validate.covering import WhoMoved, cover, cover_on, moved
-from empriv.validate.how_often import publications
+from empriv.validate.how_many_publications import publications
 from empriv.validate.table_cover import CoverByCell, cover_by_cell
 from empriv.validate.table_moves import WhoMovedCells
 from empriv.validate.verdict import PASS, PRESENCES, upper_on_the_day, verdict
