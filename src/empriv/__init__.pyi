@@ -103,7 +103,7 @@ from .scale.scans import Scan
 from .validate.bounds import Bounds, bounds
 from .validate.checks import Check, checks
 from .validate.covering import cover
-from .validate.publications import how_often
+from .validate.how_many_publications import how_often
 from .validate.table_cover import cover_by_cell
 from .validate.verdict import Verdict
 
