@@ -153,7 +153,9 @@ def test_the_furthest_is_named_and_the_line_is_where_the_verdict_has_it(ordinary
     verdict = ordinary.verdict(epsilon=0.05, delta=0.3)
     assert verdict.day is not None
     assert verdict.day.cover > 0
-    made = CHARTS["moves"](gather(ordinary, naming=lambda labels: [str(label) for label in labels], day=verdict.day))
+    made = CHARTS["moves"](
+        gather(ordinary, names=[str(label) for label in ordinary.results.individuals], day=verdict.day)
+    )
     assert made is not None
     layers = {part["name"]: part["data"]["values"] for part in made.spec["layer"]}
     assert layers["cover"][0]["low"] == pytest.approx(verdict.day.typical, rel=1e-5)

@@ -77,9 +77,8 @@ def _furthest(moved: MovesDrawn, material: Material) -> str:
     """The name of who moved the answer most, as the page shows it; nothing where nobody is named."""
     if material.names is None:
         return ""
-    row = int(moved.owner[int(np.argmax(moved.sizes))])
-    place = np.flatnonzero(material.rows == row)
-    return shortened(str(material.names[int(place[0])]), 20) if len(place) else ""
+    furthest = np.unique(moved.owner[moved.sizes == moved.sizes.max()])
+    return shortened(min(str(material.names[int(row)]) for row in furthest), 20)
 
 
 def drawn(moved: MovesDrawn, *, unit: str = "", nouns: Nouns = Nouns(), furthest: str = "") -> Chart:  # noqa: B008 — frozen
