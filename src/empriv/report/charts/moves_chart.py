@@ -214,7 +214,7 @@ def _caption(moved: MovesDrawn, nouns: Nouns, still: int, none: int, beyond: int
     if moved.cover is None:
         said.append("Without a target nothing says which of them are hidden.")
     elif beyond:
-        said.append(f"Red: {beyond:,} ({percent(beyond / days)}) beyond what the answer hides.")
+        said.append(f"Orange: {beyond:,} ({percent(beyond / days)}) beyond what the answer hides.")
     else:
         said.append("None is beyond what the answer hides.")
     if none:
