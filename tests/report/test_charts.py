@@ -134,7 +134,7 @@ def test_every_move_is_counted_once_and_those_beyond_the_cover_are_coloured(wide
     assert sum(made.data["beyond"]) == np.count_nonzero(sizes[:500] > cover)
     bars = next(part for part in made.spec["layer"] if part["name"] == "bars")["data"]["values"]
     assert sum(bar["count"] - bar["from"] for bar in bars if bar["what"] == "beyond") == sum(made.data["beyond"]) + 2
-    assert f"Red: {sum(made.data['beyond']) + 2} (" in made.caption
+    assert f"Orange: {sum(made.data['beyond']) + 2} (" in made.caption
     line = next(part for part in made.spec["layer"] if part["name"] == "here")["data"]["values"][0]
     assert line["said"].startswith("hidden up to here: ")
     # what is said to be beyond changes with the cover
