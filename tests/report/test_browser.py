@@ -53,7 +53,7 @@ def test_the_first_screen_says_what_the_library_holds(
     best = advice.best
     assert best is not None
     tried = {action["title"]: action for action in (*held["advice"]["options"], held["advice"]["classical"])}
-    heads = [text.removesuffix(" least error") for text in reader.texts("#do ~ table tbody th")]
+    heads = [text.removesuffix(" least error that passes") for text in reader.texts("#do ~ table tbody th")]
     assert heads[0] == best.title
     assert advice.classical is not None
     marks = {"pass": "● pass", "fail": "▲ fail", "unresolved": "◆ cannot tell"}
@@ -84,7 +84,7 @@ def test_answers_are_shown_only_if_asked_for(ordinary: empriv.Audit, tmp_path: P
         write_report(ordinary, tmp_path / f"{answers}.html", answers=answers).page.read_text()
         for answers in (False, True)
     )
-    assert "Keep inside" in inside
+    assert "Keep this page inside" in inside
     said = [f"{label}: {amount(float(value))}" for label, value in zip(
         ordinary.results.databases, ordinary.results.q, strict=True)]  # fmt: skip
     assert not any(value in inside for value in said)

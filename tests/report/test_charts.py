@@ -159,7 +159,7 @@ def test_the_furthest_is_named_and_the_line_is_where_the_verdict_has_it(ordinary
     assert made is not None
     layers = {part["name"]: part["data"]["values"] for part in made.spec["layer"]}
     assert layers["cover"][0]["low"] == pytest.approx(verdict.day.typical, rel=1e-5)
-    assert layers["furthest"][0]["said"] == ordinary.moved(top=1, show_ids=True).individual[0]
+    assert layers["furthest"][0]["said"] == f"furthest: {ordinary.moved(top=1, show_ids=True).individual[0]}"
 
 
 @pytest.mark.slow

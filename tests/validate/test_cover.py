@@ -80,7 +80,7 @@ def test_who_moves_it_by_more_than_is_hidden_is_judged_on_that_day() -> None:
     said = beyond.decision(failed)
     assert "The answer hides anyone who moves it by up to" in said.reason
     assert "the most that anyone moved it is 40 kg" in said.reason
-    assert "3 of 123 person-days" in said.reason
+    assert "2.4% of person-days are beyond that" in said.reason
     assert failed.to_json()["day"]["beyond"] == 3
     # enough noise hides the same person
     assert beyond.verdict(**target, noise=400.0) == "pass"

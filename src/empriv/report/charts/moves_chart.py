@@ -185,7 +185,7 @@ def _labels(
         ]
     finite = moved.sizes[np.isfinite(moved.sizes)]
     last = (none[0] + none[1]) / 2 if none is not None else float(finite.max(initial=0.0))
-    said = "an answer or none" if none is not None else furthest
+    said = "an answer or none" if none is not None else f"furthest: {furthest}" if furthest else ""
     if said and last > 0:
         far = _across(last, x) * _WIDTH + _LETTER * len(said) / 2 > _WIDTH
         mark = {"type": "text", "align": "right" if far else "center", "color": VERMILION, "dy": -8}
@@ -221,4 +221,6 @@ def _caption(moved: MovesDrawn, nouns: Nouns, still: int, none: int, beyond: int
         said.append(f"In {none:,} the answer is there only with them, or takes a value that gives them away.")
     if still:
         said.append(f"{still:,} did not move it.")
+    if moved.varies:
+        said.append(f"A {nouns.database or 'database'} hides more or less: moves are scaled to a typical one.")
     return " ".join(said)

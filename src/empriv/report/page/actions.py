@@ -76,7 +76,7 @@ def actions_of(advice: Advice, unit: str) -> Actions:
         ActionRow(
             visible(action.title), _hides(action, unit), _error(action, unit), action.verdict,
             "" if action.toml else visible(action.command),
-            action is advice.best,
+            action is advice.best and not tells_little(action.share, 1.0),
         )
         for action in (*advice.of_each_kind()[: _MOST_ROWS - 1], *filter(None, [advice.classical]))
         if action.code != "noise" or action.error > 0
@@ -87,7 +87,7 @@ def actions_of(advice: Advice, unit: str) -> Actions:
 def _hides(action: Action, unit: str) -> str:
     """The largest move that is hidden after it; delta where that was not asked."""
     if not math.isnan(action.cover):
-        return "nothing that is shown" if action.cover <= 0 else amount(action.cover, unit)
+        return "nothing shown" if action.cover <= 0 else amount(action.cover, unit)
     return "not measured" if action.upper is None or action.upper >= 1 else f"delta at most {number(action.upper)}"
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from empriv.validate.verdict import Verdict
 
 SEVERITIES = {"error": "problem", "warning": "be wary", "info": "fine"}
-INSIDE = "Keep inside: it shows what single individuals did."
+INSIDE = "Keep this page inside: it shows what single individuals did."
 _SHOWN_COUNTS = (1, 7, 30, 365)
 _MOST_NUMBERS = 6  # of several, whose noise is listed
 _UNCHECKED = (
