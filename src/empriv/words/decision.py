@@ -195,12 +195,10 @@ def _with_noise(case: Case, noise: NoisyAnswer, reason: str) -> str:
         before = reason if hidden is None else hides(hidden, case.nouns)
         return f"As it is: {before[0].lower()}{before[1:]}"
     before = (
-        "nothing shows that it hides anybody"
-        if hidden.cover <= 0
-        else f"it hides moves up to {amount(hidden.cover, hidden.unit)}"
+        "nothing shows that it hides anybody" if hidden.cover <= 0 else f"up to {amount(hidden.cover, hidden.unit)}"
     )
     after = hides(replace(hidden, cover=noise.cover, beyond=0, varies=False), case.nouns)
-    return f"{after} Without the noise {before}."
+    return f"{after} Without noise: {before}."
 
 
 def _figures(case: Case) -> str:

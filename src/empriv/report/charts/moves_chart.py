@@ -31,7 +31,7 @@ _DECADES = 4  # the least of these below the largest move is the left end
 _WIDE = 30.0  # moves that span more than this factor are drawn on a logarithmic scale
 _LETTER = 6.5  # pixels of a label's letter
 _WIDTH = 324
-_NAMED = 6  # bars that a name at the right end is above
+_NAMED = 11  # bars that a name at the right end is above
 
 
 @dataclass(frozen=True, eq=False)
