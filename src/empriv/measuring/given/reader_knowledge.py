@@ -145,7 +145,7 @@ class OwnContribution:
     >>> results = empriv.Results.from_arrays(q, q - contributions)
     >>> risk = empriv.measure(results, known=empriv.OwnContribution())
     >>> print(f"{risk.delta(0.1):.2f}")
-    0.09
+    0.05
     """
 
     contributions: Any = field(default=None, repr=False)
