@@ -50,6 +50,7 @@ class TableNoise:
     declared_granularity : whether the granularity was given, as a release demands
     consistent : whether cells are made to add up again after the noise, as they do without it
     presence : where the target is met: "both" on the day that people are in, and so in a random database, or "random"
+    given : whether it was designed given what readers know; then the checks are those of the audit it was designed for
 
     Examples
     --------
@@ -69,6 +70,7 @@ class TableNoise:
     declared_granularity: bool
     consistent: bool = False
     presence: str = "both"
+    given: bool = False
 
     def __repr__(self) -> str:
         return f"TableNoise({len(self.laws)} numbers, epsilon {self.epsilon:g}, delta {self.delta:g})"
@@ -183,7 +185,7 @@ class TableNoise:
                 "`granularity` must be declared for a release, since one taken from the data may reveal something "
                 "about them. Hint: design_noise(..., granularity=0.25)."
             )
-        lasting = outlasting_noise(self.risk, self.epsilon)
+        lasting = () if self.given else outlasting_noise(self.risk, self.epsilon)
         if lasting:
             raise CertificateError(f"It cannot be told whether the noisy answers are private enough. {lasting[0]}")
 
@@ -226,7 +228,7 @@ class TableNoise:
             laws = {str(name): Law.from_json(law) for name, law in meta["laws"].items()}
             if tuple(laws) != results.components or not isinstance(meta["declared_granularity"], bool):
                 raise TypeError("facts")
-            if not isinstance(meta["consistent"], bool):
+            if not isinstance(meta["consistent"], bool) or not isinstance(meta["given"], bool):
                 raise TypeError("facts")
             return TableNoise(
                 laws=laws,
@@ -236,6 +238,7 @@ class TableNoise:
                 declared_granularity=meta["declared_granularity"],
                 consistent=meta["consistent"],
                 presence=one_of("presence", meta["presence"], PRESENCES),
+                given=meta["given"],
             )
         except WRONG_FACTS as error:
             raise FileFormatError(
@@ -248,6 +251,7 @@ class TableNoise:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "declared_granularity": self.declared_granularity,
+            "given": self.given,
             "consistent": self.consistent,
             "presence": self.presence,
         }

@@ -17,7 +17,7 @@ from empriv.base.arguments import finite_epsilon, probability
 from empriv.errors import CertificateError, InputError
 from empriv.judge.noise_kernels import NoiseKernel, classical
 from empriv.measuring.densities.selection import spread
-from empriv.measuring.tables import TableRisk
+from empriv.measuring.tables import GivenTableRisk, TableRisk
 from empriv.noise.law import Law, check_granularity, suggested_granularity
 from empriv.noise.table_noise import TableNoise
 from empriv.results import FloatArray
@@ -67,6 +67,7 @@ def design_table_noise(
         declared_granularity=granularity is not None,
         consistent=consistent,
         presence=presence,
+        given=isinstance(risk, GivenTableRisk),
     )
     if consistent:
         _ = noise.relations  # where it cannot be seen how cells add up, that is said now

@@ -1,0 +1,47 @@
+"""Noise that was designed given what readers know is released if its audit says so, from a file too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import empriv
+from empriv.auditing.deciding import reasons_against
+from empriv.noise.table_noise import TableNoise
+
+
+def weekly(people: int = 8, n: int = 210) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Answers with a strong week, and what each person added."""
+    rng = np.random.default_rng(5)
+    days = np.datetime64("2024-01-01") + np.arange(n)
+    level = 100.0 * np.isin(np.arange(n) % 7, (5, 6))
+    added = rng.exponential(1.0, (people, n))
+    return days, level + rng.normal(300.0, 10.0, n) + added.sum(axis=0), added
+
+
+def results_of(days: np.ndarray, q: np.ndarray, added: np.ndarray) -> empriv.Results:
+    return empriv.Results.from_arrays(q, q - added, databases=days)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_the_audit_lets_pass_is_released_from_a_file_too(several: bool, tmp_path: Path) -> None:
+    days, q, added = weekly()
+    results = results_of(days, q, added)
+    if several:
+        results = empriv.Results.stack({"a": results, "b": results_of(days, q[::-1].copy(), added[:, ::-1].copy())})
+    audit = empriv.audit(results, epsilon=1.0)
+    assert audit.against is not None  # the week is known
+    noise: Any = empriv.design_noise(audit, epsilon=1.0, delta=0.05, granularity=0.5)
+    assert noise.given
+    assert reasons_against(noise, audit) == ()
+    noise.save(tmp_path / "noise.empriv")
+    again: Any = empriv.load(tmp_path / "noise.empriv")
+    assert isinstance(again, TableNoise if several else empriv.Noise)
+    again.certified_for(audit).check_release()
+    # the same results with nothing known are refused: they are not alike from day to day
+    plain: Any = empriv.design_noise(empriv.measure(results), epsilon=1.0, delta=0.05, granularity=0.5)
+    with pytest.raises(empriv.errors.CertificateError, match="independent and identically"):
+        plain.check_release()
