@@ -52,7 +52,7 @@ def main(out: str, *, quick: bool) -> None:
                 print(f"  {who}, seen by {seen} access points: delta_i {delta_i:.4f}")
     print(f"{audit.results.n_databases} access points, {audit.results.n_individuals:,} phones")
 
-    audit.chart("delta_i", 0.1).save(out)
+    audit.chart("moves", 0.1).save(out)
 
 
 if __name__ == "__main__":

@@ -374,7 +374,7 @@ def test_web_visits_payroll_and_a_clinics_months_get_a_decision() -> None:
     by_site = ("--database", "Site", "--individual", "Employee No", "--query", "avg(Salary)", "--unit", "€")
     done = trial("payroll.csv", "Site;Employee No;Salary", pay, "payroll.csv", *by_site, code=3)
     assert done.stdout.startswith(
-        "Do not publish as it is\nNothing shows that the answer hides anyone who moves it; the most"
+        "Do not publish as it is\nNothing shows that the answer hides any employee that moves it; the most"
     )
     assert "€" in done.stdout
 

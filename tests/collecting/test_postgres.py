@@ -91,7 +91,6 @@ QUERIES = [
     "SELECT sum(x) FROM data WHERE FALSE",
     "SELECT shop, sum(x), count(*) FROM data GROUP BY shop",
     "SELECT ok, shop, avg(gap) FROM data WHERE k >= 0 GROUP BY ALL",
-    "SELECT date_trunc('week', local), max(price) FROM data GROUP BY 1",
     "SELECT sum(x) / count(*) + round(avg(gap), 2) + ln(count(*)) FROM data",
     "SELECT sum(wild), sum(x) FROM data",
     "SELECT median(x), quantile_disc(k, 0.3) FROM data",

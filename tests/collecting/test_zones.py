@@ -126,7 +126,7 @@ def test_the_command_line_has_it_too(tmp_path: Path) -> None:
             "--individual", "who", "--query", "sum(x)", "--timezone", "Europe/Paris", "--json", "-",
         ]  # fmt: skip
         ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TZ": machine}, check=True)
-        found.append(ran.stdout)
+        found.append({**json.loads(ran.stdout), "most_exposed": None})  # whose pseudonyms are of each run
     assert found[0] == found[1]
-    figures = json.loads(found[0])
+    figures = found[0]
     assert (figures["n_databases"], figures["source"]["timezone"]) == (8, "Europe/Paris")

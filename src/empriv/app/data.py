@@ -18,7 +18,7 @@ from starlette.routing import Route
 from empriv.app import people, statistic
 from empriv.app.demo import DEMO, put_demo
 from empriv.app.folder import TABLES, Folder
-from empriv.app.forms import by_field, by_label
+from empriv.app.form_fields import by_field, by_label
 from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show, workers_of
 from empriv.app.source_preview import (
     SourcePreview,

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.datastructures import FormData
 
-from empriv.app.forms import positive, whole_number
+from empriv.app.form_fields import positive, whole_number
 from empriv.app.source_preview import UNITS, DataReach, SourcePreview
 from empriv.cli.config import Settings
 from empriv.errors import InputError

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from empriv.app.folder import LEDGER
-from empriv.app.forms import by_label, number, whole_number
+from empriv.app.form_fields import by_label, number, whole_number
 from empriv.app.pages import ELSEWHERE, changed_elsewhere, folder_of, form_of, go, show, workers_of
 from empriv.app.run import start_if_ready
 from empriv.app.source_preview import databases_of, reach_of_audit, remembered

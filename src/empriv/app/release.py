@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from empriv.app.export_script import script_of
 from empriv.app.folder import Folder
-from empriv.app.forms import by_label, positive, whole_number
+from empriv.app.form_fields import by_label, positive, whole_number
 from empriv.app.jobs import Job, latest, start
 from empriv.app.listing import figures_of_file
 from empriv.app.pages import folder_of, form_of, show, workers_of

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from empriv.app import data, decision, home, promise, release
+from empriv.app import data, decision_step, home, promise, release
 from empriv.app.connections import MOST, TimedConnection
 from empriv.app.folder import Folder
 from empriv.app.guard import Guard, Key
@@ -53,7 +53,7 @@ def application(folder: Folder, key: Key) -> Guard:
         *home.ROUTES,
         *data.ROUTES,
         *promise.ROUTES,
-        *decision.ROUTES,
+        *decision_step.ROUTES,
         *release.ROUTES,
     ]
     app = Starlette(

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.datastructures import FormData
 
 from empriv.app.folder import Folder
-from empriv.app.forms import by_label
+from empriv.app.form_fields import by_label
 from empriv.app.source_preview import SourcePreview
 from empriv.app.workers import engine_beside
 from empriv.base.storage import write_atomically

@@ -71,7 +71,7 @@ def individual_noun(columns: Sequence[str]) -> str:
     """A noun from the column that identifies an individual: "customer" of ``customer_id``; nothing if it tells none."""
     if len(columns) != 1:
         return ""
-    noun = columns[0].strip('"').lower()
+    noun = columns[0].strip('"').lower().replace(" ", "_")
     for ending in _ENDINGS:
         if noun.endswith(ending) and len(noun) > len(ending) + 2:
             noun = noun.removesuffix(ending)

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from empriv.app.folder import Folder
-from empriv.app.forms import positive
+from empriv.app.form_fields import positive
 from empriv.app.jobs import AUDIT, Job, latest, start
 from empriv.app.listing import figures_of_file, look_at
 from empriv.app.pages import folder_of, go, workers_of

@@ -12,13 +12,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from empriv.app import review
-from empriv.app.actions import act, actions_content
-from empriv.app.forms import by_label
+from empriv.app.form_fields import by_label
 from empriv.app.guard import written_page
 from empriv.app.jobs import AUDIT, latest, start
 from empriv.app.pages import folder_of, form_of, go, show
 from empriv.app.release import LABELS, prepare_as_it_is, release_answer, release_content, set_ledger, write_public
 from empriv.app.run import progress, run_content, start_run, stop
+from empriv.app.tried_actions import act, actions_content
 from empriv.app.written_pages import PAGE, PAGES, decision_of, page_arguments
 from empriv.errors import EmprivError
 from empriv.words.decision import PUBLISH
