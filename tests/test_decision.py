@@ -67,7 +67,8 @@ def test_cover_and_largest_move_are_in_the_answers_units() -> None:
     assert open_.reason.endswith("It cannot be told whether those are hidden. About 500 databases would do.")
     nothing = replace(beyond, cover=0.0, most=float("inf"))
     assert decide(replace(CASE, outcome="fail", judged=day, hidden=nothing)).reason.startswith(
-        "Nothing shows that the answer hides anyone who moves it; somebody changes whether there is an answer at all."
+        "Nothing shows that the answer hides anyone who moves it; somebody is given away by a value, "
+        "or changes whether there is an answer at all."
     )
 
 

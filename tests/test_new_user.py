@@ -399,3 +399,14 @@ def test_hints_name_options_on_the_command_line() -> None:
     assert with_options("No. Hint: presence='random' asks less.") == "No. Hint: --presence random asks less."
     assert with_options("`presence=1` is kept before a hint.") == "`presence=1` is kept before a hint."
     assert with_options('No. Hint: known="count(*)".') == "No. Hint: --known 'count(*)'."
+
+
+def test_one_database_is_said_to_be_one(tmp_path: Path) -> None:
+    rows = "\n".join(f"2024-01-01,{person},{3.5 * person}" for person in range(40))
+    (tmp_path / "one.csv").write_text(f"day,who,x\n{rows}\n", encoding="utf-8")
+    command = ["audit", str(tmp_path / "one.csv"), "--database", "day", "--individual", "who", "--query", "sum(x)"]
+    done = CliRunner().invoke(main, [*command, "--target", "delta <= 0.05 at 0.1"])
+    assert done.exit_code == 3
+    assert done.stdout.startswith(
+        "Do not publish as it is\nOne day does not show what chance does to the answer: at least 30 are needed.\n"
+    )

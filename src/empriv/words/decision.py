@@ -169,7 +169,7 @@ def decide(case: Case) -> Decision:
 
     Whether noise leaves enough of the answer is for whoever publishes to say; that it leaves little is said.
     """
-    condition = _condition(case)
+    condition = _condition(case) if case.n_databases > 1 else ""
     if case.outcome is None:
         return Decision(NO_TARGET, f"No target was given: {_figures(case)}", _failing(case), condition)
     noise, reason = case.noise, _reason(case)
@@ -215,9 +215,7 @@ def _failing(case: Case) -> str:
 def hides(hidden: Hidden, nouns: Nouns = Nouns()) -> str:  # noqa: B008 — frozen
     """Cover and largest move, in the answer's units."""
     most = (
-        "somebody is given away, or changes whether there is an answer at all"
-        if math.isinf(hidden.most) and hidden.cell
-        else "somebody changes whether there is an answer at all"
+        "somebody is given away by a value, or changes whether there is an answer at all"
         if math.isinf(hidden.most)
         else f"the most that anyone moved it is {amount(hidden.most, hidden.unit)}"
     )
@@ -253,6 +251,10 @@ def _reason(case: Case) -> str:
     figure, at, allowed, sure = _figure(case), _at(case), _allowed(target), _sure(case)
     if case.by_estimate and case.outcome != "unresolved":
         return f"By the estimate, {figure} {at} is {number(target.estimate)}; {allowed}."
+    if case.n_databases == 1:
+        return (
+            f"One {nouns.database or 'database'} does not show what chance does to the answer: at least 30 are needed."
+        )
     if case.outcome == "pass":
         return hides(case.hidden, nouns) if case.hidden is not None else f"{_bounded(case)}."
     unhidden = case.outcome == "unresolved" and case.hidden is not None and case.hidden.beyond > 0

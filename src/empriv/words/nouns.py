@@ -14,7 +14,7 @@ from typing import Any
 
 _LONGEST = 24
 _ENDINGS = ("_id", "_key", "_code", "_number", "_no", "_uuid", "_hash", "_name", "id")  # of a column that identifies
-_EMPTY = ("id", "key", "code", "uuid", "uid", "user", "individual", "person", "index", "name", "hash", "pid")
+_EMPTY = ("id", "key", "code", "uuid", "uid", "user", "individual", "person", "index", "name", "hash", "pid", "who")
 _TIMES = ("hour", "day", "week", "month", "quarter", "year")
 _GAPS = {"day": (1, 1), "week": (7, 7), "month": (28, 31), "quarter": (90, 92), "year": (365, 366)}  # days between
 
