@@ -37,7 +37,7 @@ _RESULTS: dict[str, np.dtype[Any] | None] = {
 }  # fmt: skip
 _TALLY: dict[str, np.dtype[Any] | None] = {
     **dict.fromkeys(
-        ("worst", "kept", "upper", "capped", "made_from_bounds", "exponent", "spread", "epsilon_at"), _FLOAT
+        ("worst", "kept", "upper", "capped", "made_from_bounds", "exponent", "spread", "epsilon_at", "moved"), _FLOAT
     ),
     **dict.fromkeys(("cross_scores", "cross_values", "cross_sums"), _FLOAT),
     **dict.fromkeys(("riskiest_delta_i", "riskiest_influence"), _FLOAT),

@@ -23,6 +23,7 @@ from empriv.scale.tally import Tally, histogram_of, outcome_histogram, riskiest_
 from empriv.validate.bounds import LEAST_DATABASES
 from empriv.validate.bounds.line_bounds import upper_of_people
 from empriv.validate.checks import robustness
+from empriv.validate.covering import moves_as_it_is
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +150,7 @@ def _measured(yardstick: Yardstick, risk: Risk, stretch: Results, *, each: bool)
         upper=upper_i.max(axis=0, initial=0.0),
         capped=capped_i.max(axis=0, initial=0.0),
         epsilon_at=epsilon_at,
+        moved=np.array([moves_as_it_is(risk).relative.max(initial=0.0)]),
         not_numbers=outcome_histogram(stretch),
         leaks=robustness.leaks(atoms_apart(risk)),
         riskiest=robustness.subset(stretch, rows),

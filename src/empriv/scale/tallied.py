@@ -24,7 +24,10 @@ from empriv.scale.tally import EDGES, Tally
 from empriv.validate.bounds.figures import Bounds, BoundsAsked, bounds_of, no_noise, other_level
 from empriv.validate.bounds.line_bounds import floor, lower_of_people, upper_of_people
 from empriv.validate.checks.check import Check, checks_of, leak_check
+from empriv.validate.covering import hiding_of, judged_move
 from empriv.validate.facts_by_kind import facts_of, figures, smallest_supported_delta
+from empriv.validate.verdict import day_of
+from empriv.words.decision import DAY, Judged
 from empriv.words.facts import ExactLeak, NotNumbers, RiskFacts
 from empriv.words.findings import Finding
 from empriv.words.outcomes import outcome_name
@@ -221,6 +224,16 @@ def _(risk: TalliedRisk, epsilon: float, rng: int) -> list[Check]:
     that would need everybody's influence at once is left out ("modes")."""
     leaks = [leak_check(outcome_name(code), count, share) for code, (count, share) in risk.tally.leaks.items()]
     return leaks + [check for check in checks_of(risk.riskiest, epsilon, rng) if check.code not in _OF_EVERYONE]
+
+
+@day_of.register(TalliedRisk)
+def _largest_move_of_all(
+    risk: TalliedRisk, epsilon: float, delta: float, level: float
+) -> tuple[list[Judged], list[Check]]:
+    """The most that anybody moved the answer, beside the others' law: that of the results, and of those without the
+    heaviest of the riskiest."""
+    judged = judged_move(hiding_of(risk.riskiest, None), float(risk.tally.moved[0]), epsilon, delta, level)
+    return [Judged("delta", delta, *judged, where=DAY)], []
 
 
 @facts_of.register

@@ -23,7 +23,7 @@ from empriv.words.outcomes import outcome_code, outcome_name
 # Upper edges of the histogram of delta_i: the first counts those that are 0, the others rise by half a decade.
 EDGES = np.concatenate(([0.0], 10.0 ** np.arange(-8.0, 0.25, 0.5)))
 _SUMS = ("kept", "exposed", "histogram", "not_numbers")
-_MOSTS = ("worst", "upper", "capped", "epsilon_at")
+_MOSTS = ("worst", "upper", "capped", "epsilon_at", "moved")
 _SOURCE = "made_from_"  # arrays of what the riskiest's results were made from
 _RESULTS = ("individuals", "starts", "entry_database", "entry_q", "entry_outcomes")
 
@@ -42,6 +42,7 @@ class Tally:
     upper : (epsilons,) largest upper bound on a delta_i
     capped : (epsilons,) the same, nobody's bound above that of the answers that these were made from
     epsilon_at : (deltas,) largest epsilon_i
+    moved : (1,) the most that anybody moved the answer on a day, in units of the law that hides it
     not_numbers : (outcomes,) how many results without an individual have each outcome, except numbers
     leaks : for each code of an exact leak, how many individuals it concerns and its largest share of results
     riskiest : results without each of the riskiest individuals: those in the ``top`` at any of the epsilons
@@ -60,6 +61,7 @@ class Tally:
     upper: FloatArray
     capped: FloatArray
     epsilon_at: FloatArray
+    moved: FloatArray
     not_numbers: IntArray
     leaks: Mapping[str, tuple[int, float]]
     riskiest: Results
@@ -107,6 +109,7 @@ def _check_shapes(arrays: Mapping[str, npt.NDArray[Any]], riskiest: Results) -> 
         **dict.fromkeys(("worst", "kept", "exposed", "upper", "capped"), (k,)),
         "histogram": (k, len(EDGES)),
         "epsilon_at": arrays["epsilon_at"].shape[:1],
+        "moved": (1,),
         "not_numbers": (len(Outcome),),
         "riskiest_delta_i": (n, k),
         "riskiest_influence": (n,),

@@ -144,16 +144,26 @@ def _(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
         noisy = added_to(risk)
         pairs, moves = split(noisy.results, look=False), noisy.moves()
     else:
-        pairs = ground_of(risk).marked
-        moves = as_it_is(risk.moves(), pairs)
-        if isinstance(risk, GivenRisk):
-            moves = as_it_is(moves, risk.atoms)
+        pairs, moves = ground_of(risk).marked, moves_as_it_is(risk)
     return Hiding(pairs, moves, others_laws(pairs, moves), kernel, kernel is None and patterned(risk))
 
 
 def parts_of(risk: RiskContract) -> tuple[RiskContract, ...]:
     """The risks of one number of which the worst counts: several for the paper's Definition 4, else the risk itself."""
     return risk.parts if isinstance(risk, WorstRisk) else (risk,)
+
+
+def moves_as_it_is(risk: Risk) -> Moves:
+    """What people did without noise, where some outcomes give them away whatever the law is."""
+    moves = as_it_is(risk.moves(), ground_of(risk).marked)
+    return as_it_is(moves, risk.atoms) if isinstance(risk, GivenRisk) else moves
+
+
+def judged_move(hiding: Hiding, most: float, epsilon: float, delta: float, level: float) -> tuple[float, float, float]:
+    """Lower bound, estimate and upper bound of the largest move."""
+    upper = hiding.upper(most, epsilon, level)
+    low = hiding.lower(most, epsilon, level) if upper > delta else 0.0
+    return low, min(upper, max(low, _estimate(hiding, most, epsilon))), max(upper, low)
 
 
 def covers(risk: RiskContract) -> bool:
