@@ -34,6 +34,7 @@ ACROSS = {
 OWN = {
     "some rows": "SELECT * FROM '{}' WHERE x < 100",
     "each person's total": "SELECT day, who, sum(x) AS x FROM '{}' GROUP BY day, who",
+    "by an expression": "SELECT day, who % 10 AS who, sum(x) AS x FROM '{}' GROUP BY day, who % 10",
     "by place": "SELECT day, who, sum(x) AS x FROM '{}' GROUP BY 1, 2",
     "each person's last row": "SELECT * FROM '{}' QUALIFY row_number() OVER (PARTITION BY who, day ORDER BY x) = 1",
     "two files under each other": "SELECT * FROM '{}' UNION ALL SELECT * FROM '{}'",

@@ -126,6 +126,7 @@ def _grouped(node: exp.Expr, keys: Collection[str]) -> bool:
             names.add(select.selects[int(item.name) - 1].alias_or_name.lower())
         else:
             names.add(item.name.lower())
+            names |= {shown.alias_or_name.lower() for shown in select.selects if shown.unalias() == item}
     simple = not any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets"))
     return simple and set(keys) <= names
 
