@@ -100,10 +100,10 @@ Next: collect more databases: at least 30 give an upper bound.
 """
 SCAN = """\
 Do not publish as it is
-The most exposed person's delta at epsilon 0.1 is at least 0.27 with 95%
+The most exposed person's delta at epsilon 0.1 is at least 0.28 with 95%
 confidence; the target allows 0.05.
-Holds for databases like these 400, and readers who know nothing else of the
-database.
+Holds for databases like these 400, and readers who may know who came and what
+they did.
 Verdict on delta <= 0.05 at 0.1: FAIL.
 
 The query was asked of 400 databases, with everyone and without each of 2

@@ -11,7 +11,7 @@ import pytest
 
 import empriv
 from app.conftest import RunningDesk, Visitor, sales, wait_for
-from empriv.app import actions
+from empriv.app import tried_actions
 from empriv.app.folder import Folder
 from empriv.app.jobs import latest
 from empriv.cli.main import main
@@ -41,7 +41,7 @@ def folder(desk: RunningDesk) -> Folder:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Commands that would have been started."""
     commands: list[tuple[str, ...]] = []
-    monkeypatch.setattr(actions, "start", lambda _folder, _name, _title, command: commands.append(tuple(command)))
+    monkeypatch.setattr(tried_actions, "start", lambda _folder, _name, _title, command: commands.append(tuple(command)))
     return commands
 
 
