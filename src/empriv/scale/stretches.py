@@ -24,6 +24,7 @@ from empriv.validate.bounds import LEAST_DATABASES
 from empriv.validate.bounds.line_bounds import upper_of_people
 from empriv.validate.checks import robustness
 from empriv.validate.covering import moves_as_it_is
+from empriv.validate.ground import ground_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +151,7 @@ def _measured(yardstick: Yardstick, risk: Risk, stretch: Results, *, each: bool)
         upper=upper_i.max(axis=0, initial=0.0),
         capped=capped_i.max(axis=0, initial=0.0),
         epsilon_at=epsilon_at,
-        moved=np.array([moves_as_it_is(risk).relative.max(initial=0.0)]),
+        moved=np.array([moves_as_it_is(risk, ground_of(risk).marked).relative.max(initial=0.0)]),
         not_numbers=outcome_histogram(stretch),
         leaks=robustness.leaks(atoms_apart(risk)),
         riskiest=robustness.subset(stretch, rows),

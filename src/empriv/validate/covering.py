@@ -144,7 +144,8 @@ def _(risk: Risk, kernel: NoiseKernel | None) -> Hiding:
         noisy = added_to(risk)
         pairs, moves = split(noisy.results, look=False), noisy.moves()
     else:
-        pairs, moves = ground_of(risk).marked, moves_as_it_is(risk)
+        pairs = ground_of(risk).marked
+        moves = moves_as_it_is(risk, pairs)
     return Hiding(pairs, moves, others_laws(pairs, moves), kernel, kernel is None and patterned(risk))
 
 
@@ -153,9 +154,9 @@ def parts_of(risk: RiskContract) -> tuple[RiskContract, ...]:
     return risk.parts if isinstance(risk, WorstRisk) else (risk,)
 
 
-def moves_as_it_is(risk: Risk) -> Moves:
+def moves_as_it_is(risk: Risk, pairs: Pairs) -> Moves:
     """What people did without noise, where some outcomes give them away whatever the law is."""
-    moves = as_it_is(risk.moves(), ground_of(risk).marked)
+    moves = as_it_is(risk.moves(), pairs)
     return as_it_is(moves, risk.atoms) if isinstance(risk, GivenRisk) else moves
 
 
